@@ -163,6 +163,7 @@ def view(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN...]", help="Runs, or a folder of them.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of this machine; 0 takes a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser, too.")] = True,
+    play: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Look at runs as they happen, and at matches as their players saw them, in a browser (docs/view.md).
 
@@ -185,7 +186,8 @@ def view(
 
     program = [sys.executable, "-P", "-m", "arena"]
     given = Given(dealt, theory, judged, estimators, pieces, program)
-    serve(runs or [Path("runs")], given, port, opened)
+    seat = [str(part) for part in json.loads(play)] if play else []  # by `arena play --web` alone
+    serve(runs or ([] if seat else [Path("runs")]), given, port, opened, seat)
 
 
 def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:

@@ -25,6 +25,7 @@ from analysis.view.jobs import Jobs
 from analysis.view.library import Library
 from analysis.view.match import family, row_of
 from analysis.view.match import match as one_match
+from analysis.view.seats import Seats
 from analysis.view.tokens import tokens
 from analysis.view.whole import Whole, league, rung
 from arena.errors import ConfigError, StoreError
@@ -40,7 +41,7 @@ class View:
 
     def __init__(self, library: Library, given: Given) -> None:
         self.library, self.given, self.judges = library, given, Judges(given)
-        self.jobs = Jobs(given.arena)
+        self.jobs, self.seats = Jobs(given.arena), Seats(given.arena)
         self._curves: dict[Index, Curves] = {}
         self._wholes: dict[Index, Whole] = {}
 
@@ -145,6 +146,26 @@ class View:
             raise ConfigError("stop, or resume")
         return acts[posted["do"]](self.library.run(run))
 
+    def play(self, posted: Mapping[str, Any]) -> Any:
+        """Begin a match in which a person sits, or take a seat of a logged one."""
+        if isinstance(posted.get("run"), str) and isinstance(posted.get("match"), str):
+            index = self.library.run(posted["run"])
+            return {"id": self.seats.from_match(index, row_of(index, posted["match"]), posted)}
+        return {"id": self.seats.new(posted, self.library.runs())}
+
+    def seat(self, query: Mapping[str, str], id: str) -> Any:
+        """What was said at a seat."""
+        begin = query.get("from", "0")
+        return self.seats.seat(id).told(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
+
+    def act(self, posted: Mapping[str, Any], id: str) -> Any:
+        """A person's act."""
+        act, talk = posted.get("act"), posted.get("talk", "")
+        if not isinstance(act, str) or not isinstance(talk, str) or len(act) + len(talk) > 5000:
+            raise ConfigError("an act and talk, as short texts")
+        self.seats.seat(id).answer(act, talk)
+        return {}
+
     def job(self, query: Mapping[str, str], id: str) -> Any:
         """How far something is that was begun."""
         return self.jobs.told(id)
@@ -158,20 +179,19 @@ class View:
         return self._wholes.setdefault(index, Whole(index))
 
 
-def application(library: Library, given: Given, token: str, port: int) -> Guard:
+def application(view: View, token: str, port: int) -> Guard:
     """The ASGI application, guarded."""
-    view = View(library, given)
     one = "/api/runs/{run}/matches/{match}"
     asked = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
         "/api/runs/{run}": view.run,
         **{f"/api/runs/{{run}}/{ask.__name__}": ask for ask in (view.curves, view.alarms, view.league, view.matches)},
         one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
-        "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job,
+        "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
     }  # fmt: skip
     posted = {
         "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{one}/fork": view.fork,
-        "/api/runs/{run}/control": view.control,
+        "/api/runs/{run}/control": view.control, "/api/play": view.play, "/api/play/{id}": view.act,
     }  # fmt: skip
     routes = [
         *(Route(path, _reading(ask), methods=["GET"]) for path, ask in asked.items()),
@@ -184,6 +204,7 @@ def application(library: Library, given: Given, token: str, port: int) -> Guard:
     async def alive(app: Starlette) -> AsyncIterator[None]:
         yield
         view.jobs.close()
+        view.seats.close()
         view.judges.close()
 
     return Guard(Starlette(routes=routes, lifespan=alive), token, port)

@@ -43,6 +43,7 @@ export function Runs({ versions }) {
     <div class="head"><h1>Runs</h1>
       <input id="filter" type="search" placeholder="filter by name or game  ( / )" aria-label="filter runs" value=${text} onInput=${(e) => setText(e.target.value)} />
       <a class="button ${ticked.length > 1 ? "strong" : "off"}" aria-disabled=${ticked.length < 2} href=${ticked.length > 1 ? to(["compare", ...ticked]) : "#/"}>Side by side (${ticked.length})</a>
+      <span class="end"><a class="button" href="#/play">Play</a></span>
     </div>
     <${Complaint} line=${error} />
     ${data && !data.length && html`<p class="empty">No run is here yet. <code>arena run selfplay --game negotiation</code> begins one; it appears by itself.</p>`}

@@ -323,3 +323,60 @@ def test_numbers_that_json_has_not_are_null() -> None:
     assert Json({"a": math.nan, "b": [math.inf], "c": 2**60, "d": "\ud800\u2028</script>"}).body == (
         b'{"a":null,"b":[null],"c":"1152921504606846976","d":"\\ud800\\u2028</script>"}'
     )
+
+
+def test_a_person_plays_a_match_in_lines(tmp_path: Path) -> None:
+    asks = Client(tmp_path)
+    for body in (
+        {}, {"game": "kuhn_poker", "place": 2, "who": "random"}, {"game": "x.py:Game", "place": 0, "who": "random"},
+        {"game": "kuhn_poker", "place": 0, "who": "../run"}, {"game": "--help", "place": 0, "who": "random"},
+        {"game": "kuhn_poker", "place": 0, "who": "human.py:f"},
+    ):  # fmt: skip
+        assert "\n" not in asks.post("/api/play", body, 400)["error"]
+    id = asks.post("/api/play", {"game": "kuhn_poker", "place": 0, "who": "random"})["id"]
+    path, wrong = f"/api/play/{id}", False
+    for _ in range(600):
+        told = asks.get(path)
+        assert "error" not in told, told
+        last = told["lines"][-1] if told["lines"] else {}
+        if "end" in last:
+            break
+        if "ask" in last and not wrong:
+            assert last["ask"]["seat"] == "first" and "BET" in last["ask"]["legal"]
+            asks.post(path, {"act": "\ud800 nonsense </script>", "talk": ""})
+            wrong = True
+        elif "wrong" in last:
+            asks.post(path, {"act": "pass", "talk": "hm | hm"})
+            time.sleep(0.2)
+        elif "ask" in last:
+            asks.post(path, {"act": last["ask"]["legal"][0], "talk": ""})
+            time.sleep(0.2)
+        time.sleep(0.1)
+    record = told["lines"][-1]["end"]
+    assert record["status"] == "finished" and record["seats"]["first"]["kind"] == "human"
+    assert any("wrong" in line for line in told["lines"])
+    asks.post(path, {"act": 1}, 400)
+    asks.get("/api/play/nothing", 400)
+
+
+def test_a_person_takes_a_seat_of_a_logged_match(tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(EXAMPLE / "bargain", tmp_path / "bargain")
+    asks = Client(tmp_path / "bargain")
+    (row,) = asks.get("/api/runs/bargain/matches")["rows"]
+    at = {"run": "bargain", "match": row["match"], "turn": 1}
+    asks.post("/api/play", at | {"seat": "nobody"}, 400)
+    asks.post("/api/play", at | {"seat": "responder", "turn": 99}, 400)
+    id = asks.post("/api/play", at | {"seat": "responder"})["id"]
+    for _ in range(600):
+        told = asks.get(f"/api/play/{id}")
+        assert "error" not in told, told
+        if told["lines"] and "ask" in told["lines"][-1]:
+            said = [text for line in told["lines"] if "ask" in line for _, text in line["ask"]["messages"]]
+            assert any(text.startswith("OFFER") for text in said), "what was said before the person sat down"
+            asks.post(f"/api/play/{id}", {"act": "WALK", "talk": ""})
+        if told["lines"] and "end" in told["lines"][-1]:
+            break
+        time.sleep(0.15)
+    assert told["lines"][-1]["end"]["figures"]["deal"]["forked"][0] == 0.0
