@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -28,7 +30,7 @@ from analysis.view.match import match as one_match
 from analysis.view.seats import Seats
 from analysis.view.tokens import tokens
 from analysis.view.whole import Whole, league, rung
-from arena.errors import ConfigError, StoreError
+from arena.errors import ConfigError, StoreError, debugging
 from arena.store.older import iteration_of
 
 Ask = Callable[..., Any]
@@ -248,6 +250,12 @@ async def _answered(ask: Ask, given: Mapping[str, Any], parts: Mapping[str, str]
         return complaint(str(error), 404)
     except ConfigError as error:
         return complaint(str(error), 400)
+    except CancelledError:  # the server ends
+        return complaint("the server ends", 503)
+    except Exception as error:  # noqa: BLE001 a log that was edited may fail in any way: the page shows how
+        if debugging():
+            traceback.print_exc()
+        return complaint(f"this cannot be answered: {type(error).__name__}: {error}", 500)
 
 
 def _file(data: bytes, kind: str) -> Ask:

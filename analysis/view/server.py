@@ -43,7 +43,7 @@ def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = 
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
     port = listening.getsockname()[1]
     config = uvicorn.Config(
-        application(view, token, port), log_level="warning", access_log=False, lifespan="on",
+        application(view, token, port), log_level="critical", access_log=False, lifespan="on",
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=1,
     )  # fmt: skip
     place = f"/play?id={view.seats.begin(seat)}" if seat else ""

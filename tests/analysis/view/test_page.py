@@ -290,3 +290,15 @@ def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, sch
         )
         assert wide <= window, route
     page.close()
+
+
+def test_a_person_plays_in_the_page(page: Page) -> None:
+    page.to("#/play?game=kuhn_poker", "#begin")
+    page.view.click("#begin")
+    for _ in range(5):
+        page.until("document.querySelector('.legal button') || document.querySelector('#end')")
+        if page.view.query_selector("#end"):
+            break
+        page.view.click(".legal button")
+        page.until("!document.querySelector('.legal button')")
+    assert "How it ended" in page.text("#end")
