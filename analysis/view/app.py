@@ -91,6 +91,7 @@ class View:
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """A match."""
         index = self.library.run(run)
+        index.refresh(0.1)
         told = one_match(index, match, self.given.dealt, bool(query.get("whole")))
         own = [note for note in notes.notes(index) if note["match"] == match]
         return told | {"family": family(index, match), "notes": own}

@@ -50,6 +50,7 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
 
 def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
     """The matches before and after one in a list."""
+    index.refresh(0.1)
     ids = _sorted(_filtered(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
     place = ids.index(match) if match in ids else -1
     near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
