@@ -4,9 +4,10 @@
 
 The run is `loading.py`'s: 100 iterations, the last of them open. The server is a process of its own; answers are timed
 from outside. `paint_s` is from the address to the curves' first canvas in Chromium, and to the list of matches; a match
-is asked of random iterations, each for the first time. Memory is the server's largest (VmHWM); what takes all of a run
-at once (alarms, league) runs in a child, whose largest is told apart. `follow_cpu` is the server's share of a core
-while a page follows an iteration that grows by 1,000 matches. Writes results/view.json.
+is asked of random iterations, each for the first time. `cpu_s` is what an answer takes of the server's processors,
+which a busy machine does not stretch as it does `wall_s`. Memory is the server's largest (VmHWM); what takes all of a
+run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an iteration
+that grows by 1,000 matches. Writes results/view.json.
 """
 
 import argparse
@@ -32,7 +33,7 @@ RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
 TARGET = {"paint_s": 2.0, "match_s": 0.3, "server_mb": 500.0}
 SERVE = "import sys; from pathlib import Path; from analysis.commands import view; view([Path(sys.argv[1])], 0, False)"
-MATCHES = 40
+MATCHES = 20
 
 
 class Server:
@@ -47,13 +48,18 @@ class Server:
         self.link = self.child.stdout.readline().decode().strip()
         self.base, _, self.token = self.link.partition("/#token=")
 
-    def ask(self, path: str) -> tuple[float, Any]:
-        """Seconds, and the answer."""
+    def ask(self, path: str) -> tuple[tuple[float, float], Any]:
+        """Seconds from outside and of the server's processors, and the answer."""
         request = urllib.request.Request(f"{self.base}/api/{path}", headers={"Authorization": f"Bearer {self.token}"})
-        begun = time.perf_counter()
+        begun, spent = time.perf_counter(), self.spent()
         with urllib.request.urlopen(request) as answer:
             told = json.loads(answer.read())
-        return time.perf_counter() - begun, told
+        return (time.perf_counter() - begun, self.spent() - spent), told
+
+    def spent(self) -> float:
+        """Processor seconds of the server."""
+        times = psutil.Process(self.child.pid).cpu_times()
+        return times.user + times.system
 
     def largest(self) -> float:
         """The largest memory that the process ever had, in MB."""
@@ -78,30 +84,32 @@ def painted(link: str) -> dict[str, float]:
     return found
 
 
-def answers(server: Server) -> dict[str, Any]:
+def answers(server: Server) -> dict[str, tuple[float, float]]:
     """Times of what a page asks, the first time and when all is known."""
-    found: dict[str, Any] = {name: server.ask(path)[0] for name, path in (("runs", "runs"), ("head", "runs/run"))}
+    found = {name: server.ask(path)[0] for name, path in (("runs", "runs"), ("head", "runs/run"))}
     found["first_curves"], _ = server.ask("runs/run/curves")
     found["first_list"], _ = server.ask("runs/run/matches")
     rng = random.Random(SEED)
-    times = []
-    for k in rng.sample(range(ITERATIONS), MATCHES):
-        times.append(server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(1000):04d}")[0])
-    found |= {"match_median": median(times), "match_most": max(times)}
+    times = [
+        server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(1000):04d}")[0]
+        for k in rng.sample(range(ITERATIONS), MATCHES)
+    ]
+    for name, of in (("match_median", median), ("match_most", max)):
+        found[name] = (of(wall for wall, _ in times), of(cpu for _, cpu in times))
     found["tokens"], _ = server.ask("runs/run/matches/0050-0007/tokens")
-    begun = time.perf_counter()
+    begun, spent = time.perf_counter(), server.spent()
     while server.ask("runs/run/matches?limit=1")[1]["unread"]:
         pass
-    found["all_listed"] = time.perf_counter() - begun
+    found["all_listed"] = (time.perf_counter() - begun, server.spent() - spent)
     found["by_loss"], _ = server.ask("runs/run/matches?sort=low")
     found["search"], _ = server.ask("runs/run/matches?text=hats+ball")
     found["sql"], _ = server.ask("runs/run/matches?where=turns+%3E+12")
-    begun = time.perf_counter()
-    while server.ask("runs/run/curves")[1]["unread"]:
-        pass
-    found["all_intervals"] = time.perf_counter() - begun
+    before = server.ask("runs/run/curves")[1]["unread"]
+    (wall, cpu), told = server.ask("runs/run/curves")
+    read = before - told["unread"]
+    found["intervals_of_an_iteration"] = (wall / read, cpu / read)
     found["changes"], _ = server.ask("changes")
-    return {name: round(value, 4) for name, value in found.items()}
+    return found
 
 
 def followed(server: Server, run: Path, seconds: float = 20.0) -> dict[str, float]:
@@ -148,18 +156,20 @@ def main() -> None:
             server.child.terminate()
         server = Server(run)
         try:
-            result["seconds"] = answers(server)
+            times = answers(server)
             result["server_mb"] = round(server.largest(), 1)
             result["follow_cpu"] = followed(server, run)
-            result["seconds"]["league"], result["seconds"]["alarms"] = (
-                round(server.ask(f"runs/run/{name}")[0], 2) for name in ("league", "alarms")
-            )
+            times |= {name: server.ask(f"runs/run/{name}")[0] for name in ("league", "alarms")}
+            for k, name in enumerate(("wall_s", "cpu_s")):
+                result[name] = {key: round(pair[k], 4) for key, pair in times.items()}
             result["server_mb_at_last"] = round(server.largest(), 1)
         finally:
             server.child.terminate()
     result |= {"target": TARGET, "machine": environment(), "load_at_end": os.getloadavg()}
     (RESULTS / "view.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps({name: result[name] for name in ("paint_s", "seconds", "server_mb", "follow_cpu")}, indent=1))
+    print(
+        json.dumps({name: result[name] for name in ("paint_s", "wall_s", "cpu_s", "server_mb", "follow_cpu")}, indent=1)
+    )
 
 
 if __name__ == "__main__":
