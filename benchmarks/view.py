@@ -6,8 +6,8 @@ The run is `loading.py`'s: 100 iterations, the last of them open. The server is 
 from outside. `paint_s` is from the address to the curves' first canvas in Chromium, and to the list of matches; a match
 is asked of random iterations, each for the first time. `cpu_s` is what an answer takes of the server's processors,
 which a busy machine does not stretch as it does `wall_s`. Memory is the server's largest (VmHWM); what takes all of a
-run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an iteration
-that grows by 1,000 matches. Writes results/view.json.
+run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an
+iteration that grows by 1,000 matches. Writes results/view.json.
 """
 
 import argparse

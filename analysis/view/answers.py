@@ -29,7 +29,7 @@ class Json(Response):
 
 
 def complaint(line: str, status: int = 400) -> Json:
-    """What is wrong, in one line."""
+    """A complaint of one line as an answer."""
     return Json({"error": printable(line)[:1000]}, status)
 
 

@@ -38,7 +38,7 @@ KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg":
 """Kinds of the page's own files, by their ending; others are not served."""
 
 
-class View:
+class Viewer:
     """The answers of the page's server, each a method: from a request's parts to what JSON can hold."""
 
     def __init__(self, library: Library, given: Given) -> None:
@@ -52,11 +52,11 @@ class View:
         return [runs.line(name, index) for name, index in self.library.runs().items()]
 
     def changes(self, query: Mapping[str, str]) -> Any:
-        """By run, a text that is another one as soon as anything in it is."""
+        """Give each run's fingerprint, which changes whenever its files do."""
         return {name: index.fingerprint() for name, index in self.library.runs().items()}
 
     def run(self, query: Mapping[str, str], run: str) -> Any:
-        """What a run is."""
+        """Describe a run: its head and its settings."""
         return runs.about(run, self.library.run(run))
 
     def estimators(self, query: Mapping[str, str]) -> Any:
@@ -69,15 +69,15 @@ class View:
         index.refresh(0.1)
         games = index.table()["game"].unique().to_pylist()
         theory = self.given.theory(games[0]) if self.given.theory and len(games) == 1 else {}
-        return self._curves.setdefault(index, Curves(index)).told(theory)
+        return self._curves.setdefault(index, Curves(index)).charts(theory)
 
     def alarms(self, query: Mapping[str, str], run: str) -> Any:
         """Its alarms."""
-        return self._whole(run).told(rung)
+        return self._whole(run).figures(rung)
 
     def league(self, query: Mapping[str, str], run: str) -> Any:
-        """Who met whom, and what came of it."""
-        return self._whole(run).told(league)
+        """Its league as a graph."""
+        return self._whole(run).figures(league)
 
     def matches(self, query: Mapping[str, str], run: str) -> Any:
         """A page of its matches."""
@@ -109,7 +109,7 @@ class View:
         index, number = self.library.run(run), iteration_of(match)
         if number is None or number not in index.iterations():
             raise StoreError("this run has no such match")
-        return self.judges.told(index, match, number, query.get("estimator", ""))
+        return self.judges.advantages(index, match, number, query.get("estimator", ""))
 
     def notes(self, query: Mapping[str, str], run: str) -> Any:
         """A run's notes, those with a text in them."""
@@ -157,9 +157,9 @@ class View:
         return {"id": self.seats.new(posted, self.library.runs())}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
-        """What was said at a seat."""
+        """Lines of a person's match from a number on."""
         begin = query.get("from", "0")
-        return self.seats.seat(id).told(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
+        return self.seats.seat(id).since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
     def act(self, posted: Mapping[str, Any], id: str) -> Any:
         """A person's act."""
@@ -170,8 +170,8 @@ class View:
         return {}
 
     def job(self, query: Mapping[str, str], id: str) -> Any:
-        """How far something is that was begun."""
-        return self.jobs.told(id)
+        """State of a child that was begun."""
+        return self.jobs.state(id)
 
     def image(self, query: Mapping[str, str], run: str, hash: str) -> Any:
         """The bytes of an image that a seat was shown."""
@@ -182,7 +182,7 @@ class View:
         return self._wholes.setdefault(index, Whole(index))
 
 
-def application(view: View, token: str, port: int) -> Guard:
+def application(view: Viewer, token: str, port: int) -> Guard:
     """The ASGI application, guarded."""
     one = "/api/runs/{run}/matches/{match}"
     asked = {

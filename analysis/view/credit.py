@@ -26,7 +26,7 @@ class Judges:
         self._lock = Lock()
         self._found: dict[Any, Future[Rows]] = {}
 
-    def told(self, index: Index, match: str, iteration: int, estimator: str) -> dict[str, Any]:
+    def advantages(self, index: Index, match: str, iteration: int, estimator: str) -> dict[str, Any]:
         """Advantages and rewards by turn, or `waiting`; ConfigError in one line where it cannot be known."""
         if self.given.judged is None:
             raise ConfigError("advantages cannot be computed here: open the page with arena view")

@@ -31,7 +31,7 @@ class Curves:
         self._asked = False
         self._levels: tuple[int, Frames | None] = (-1, None)
 
-    def told(self, theory: Mapping[str, float]) -> dict[str, Any]:
+    def charts(self, theory: Mapping[str, float]) -> dict[str, Any]:
         """The charts: title, keys, lines of [iteration, value, low, high], theory's levels; and how much is unread."""
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]

@@ -1,4 +1,4 @@
-"""What the command gives the page: functions of rooms that the analysis does not import."""
+"""Functions that the command gives the page, of rooms that the analysis does not import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask the page's server, and what the page may do: checks before every request, headers on every answer.
+"""Access to the page's server: checks before every request, and headers on every answer that bind the page.
 
 The page is of this machine alone. A request names this server as its host (a foreign name that resolves to this
 machine, DNS rebinding, does not), and one for data carries the token, which only the page has: it stands in the link

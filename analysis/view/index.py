@@ -88,7 +88,7 @@ class Index:
             return tail.match(id) if tail else None
 
     def stamp(self, iteration: int) -> Stamp:
-        """What an iteration's files were at the last refresh."""
+        """Sizes and times of an iteration's files at the last refresh."""
         return self._stamps.get(iteration, ())
 
     def sealed(self, iteration: int) -> bool:
@@ -96,7 +96,7 @@ class Index:
         return log_path(self.reader.log.folder, iteration, "parquet").exists()
 
     def _files(self) -> dict[int, Stamp]:
-        """By iteration, the size and time of each of its files."""
+        """Look up sizes and times of the files of each iteration."""
         found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
         try:
             entries: Iterable[os.DirEntry[str]] = os.scandir(self.reader.log.folder)
@@ -135,7 +135,7 @@ def _matches(rows: list[dict[str, Any]]) -> Any:
 
 
 def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
-    """By match, the least and the greatest advantage of its turns."""
+    """Find the least and the greatest advantage of each match's turns."""
     if not len(credit):
         return {}
     found = credit.group_by("match").aggregate([("advantage", "min"), ("advantage", "max")])

@@ -1,4 +1,4 @@
-"""What the page sets going: forks of a match as children of this process, a run stopped, a run resumed.
+"""Processes that the page sets going: forks of a match as children of this process, a run stopped, a run resumed.
 
 Children are `arena` itself with arguments that are checked here one by one; nothing goes through a shell.
 """
@@ -37,8 +37,8 @@ class Job:
     out: IO[bytes]
     err: IO[bytes]
 
-    def told(self) -> dict[str, Any]:
-        """Whether it runs, and its answer or its complaint."""
+    def state(self) -> dict[str, Any]:
+        """Tell whether it runs, and its answer or its complaint."""
         code = self.child.poll()
         if code is None:
             return {"running": True}
@@ -61,11 +61,11 @@ class Jobs:
     def __init__(self, arena: Sequence[str]) -> None:
         self.arena, self._jobs = arena, dict[str, Job]()
 
-    def told(self, id: str) -> dict[str, Any]:
-        """How far a child is; ConfigError where there is none of this name."""
+    def state(self, id: str) -> dict[str, Any]:
+        """State of a child; ConfigError where there is none of this name."""
         if id not in self._jobs:
             raise ConfigError("there is no such job: begin it again")
-        return self._jobs[id].told()
+        return self._jobs[id].state()
 
     def fork(self, index: Index, row: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
         """Begin `arena fork` of a match at a turn (from 0), with `who` at a `seat`, or another `act`, `n` times."""

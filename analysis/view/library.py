@@ -23,7 +23,7 @@ class Library:
                 raise StoreError(f"there is no folder {given}")
 
     def runs(self) -> dict[str, Index]:
-        """By name, in the order of their names; runs that are called alike by their folder's name, too."""
+        """All runs by name; those that are called alike have their folder's name, too."""
         found = list(dict.fromkeys(run for path in self.paths for run in _runs(path)))
         names = [path.name for path in found]
         with self._lock:

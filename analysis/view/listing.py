@@ -114,7 +114,7 @@ def _policies(table: Any) -> Any:
 
 
 def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By match, its game's own figures, of these rows alone: an index of all would be large."""
+    """Read the games' own figures of these rows alone: an index of all would be large."""
     found: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
         wanted = [row["match"] for row in rows if row["iteration"] == number]

@@ -109,7 +109,7 @@ def _returns(turns: Sequence[dict[str, Any]]) -> None:
 
 
 def _deal(row: Mapping[str, Any], dealt: Dealt | None, cut: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """What was dealt, as (who, [(fact, value)]); nothing where the game's rules are not at hand."""
+    """List what was dealt, as (who, [(fact, value)]); nothing where the game's rules are not at hand."""
     import json
 
     from analysis.page.matches import facts_in_lines

@@ -1,4 +1,4 @@
-"""What the page says of runs as wholes: a line in the list of them, the head of one, and answers in SQL."""
+"""Runs as wholes on the page: a line in the list of them, the head of one, and answers in SQL."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Seat:
         self.lines: list[dict[str, Any]] = []
         Thread(target=self._read, daemon=True).start()
 
-    def told(self, begin: int) -> dict[str, Any]:
+    def since(self, begin: int) -> dict[str, Any]:
         """Lines from a number on, and whether there will be more."""
         code = self.child.poll()
         error = ""

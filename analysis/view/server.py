@@ -32,11 +32,11 @@ def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = 
     try:
         import uvicorn
 
-        from analysis.view.app import View, application
+        from analysis.view.app import Viewer, application
         from analysis.view.library import Library
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
-    view, token = View(Library(paths), given), secrets.token_urlsafe(32)
+    view, token = Viewer(Library(paths), given), secrets.token_urlsafe(32)
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:

@@ -13,7 +13,7 @@ from arena.store.schema import SCHEMA_VERSION
 
 
 class Tail:
-    """What a file of JSON lines holds, as far as it has been read."""
+    """Rows of a file of JSON lines that grows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

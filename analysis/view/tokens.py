@@ -25,7 +25,10 @@ MOST = 20_000
 
 
 def tokens(index: Index, id: str, pieces: Pieces | None) -> dict[str, Any]:
-    """By seat and segment, lists of equal length: `id`, `text`, `sampled`, `turn` and the figures that are kept."""
+    """The tokens of a match, by seat and segment.
+
+    Lists of equal length: `id`, `text`, `sampled`, `turn` and the figures that are kept.
+    """
     number = iteration_of(id)
     if number is None or number not in index.iterations():
         raise StoreError("this run has no such match")

@@ -1,4 +1,4 @@
-"""What needs all of a run at once: alarms, and the league as a graph. Of a large run in a child of its own.
+"""Figures that need all of a run at once: alarms, and the league as a graph. Of a large run in a child of its own.
 
 A child gives its memory back when it ends, and leaves this process free to answer.
 """
@@ -22,14 +22,14 @@ NAMES = 40
 
 
 class Whole:
-    """What one run's figures of this kind were when its files were last as they are."""
+    """Figures of one run, kept until its files change."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
         self._found: dict[str, tuple[str, Any]] = {}
         self._lock = Lock()
 
-    def told(self, function: Callable[[Path], Any]) -> Any:
+    def figures(self, function: Callable[[Path], Any]) -> Any:
         """The function's answer for the run, from memory where no file has changed."""
         with self._lock:
             print_now, name = self.index.fingerprint(), function.__name__
@@ -57,7 +57,10 @@ def rung(run: Path) -> list[dict[str, Any]]:
 
 
 def league(run: Path) -> dict[str, Any]:
-    """Who met whom: `nodes` with their matches and whether they learn, `edges` with how far ahead one is, `rings`."""
+    """The league of a run as a graph.
+
+    `nodes` with their matches and whether they learn, `edges` with how far ahead one is, and `rings`.
+    """
     from analysis.frames import load
     from analysis.league import beats, cycles, pairs, ratings
 

@@ -67,13 +67,13 @@ def fork(
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
         if lines:  # a page's seat
-            from arena.cli.seat import PageContender, tell
+            from arena.cli.seat import PageContender, write_line
 
             person = PageContender(PlainConsole(stderr=True))
         forked = wait(play(run, match, turn - 1, others, act, n, loader, person, step))
     close("fork", _data(forked), out, as_json)
     if lines:
-        tell({"end": _data(forked)})
+        write_line({"end": _data(forked)})
     elif not as_json:
         show(PlainConsole(), forked)
 

@@ -1,4 +1,4 @@
-"""What `arena credit` says of a run's turns, as data: for a page that lets one choose the estimator while one looks."""
+"""The turns of a run as `arena credit` judges them, for a page in which one chooses the estimator."""
 
 from __future__ import annotations
 

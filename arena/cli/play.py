@@ -78,7 +78,7 @@ def play(
     seed = secrets.randbelow(2**32) if seed is None else seed
     person: Contender = HumanContender(console)
     if lines:
-        from arena.cli.seat import PageContender, tell
+        from arena.cli.seat import PageContender, write_line
 
         person = PageContender(console)
     seated: dict[str, Contender] = {s: others.get(s, person) for s in who}
@@ -93,7 +93,7 @@ def play(
     if out is not None:
         append_output("--out", out, RECORDS, json.dumps(row))
     if lines:
-        tell({"end": row})
+        write_line({"end": row})
     elif as_json:
         print(json.dumps(row))
     if record.status == "failed" and len(others) == len(who):

@@ -30,7 +30,7 @@ class PageSeat(Human):
 
     async def act(self, view: View) -> Act:
         """Take one turn; HumanLeft at the end of the input."""
-        tell({"ask": self._shown(view)})
+        write_line({"ask": self._question(view)})
         while True:
             line = sys.stdin.readline(LARGEST)
             if not line.endswith("\n"):
@@ -41,11 +41,11 @@ class PageSeat(Human):
                 act = written
             if act is not None:
                 whole = f"{act} | {talk}" if talk else act
-                tell({"took": act, "talk": talk})
+                write_line({"took": act, "talk": talk})
                 return Act(whole, whole, talk, "", "stop")
-            tell({"wrong": f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())}"})
+            write_line({"wrong": f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())}"})
 
-    def _shown(self, view: View) -> dict[str, Any]:
+    def _question(self, view: View) -> dict[str, Any]:
         teller = self.teller
         return {
             "seat": view.seat, "turn": view.turn,
@@ -66,7 +66,7 @@ class PageContender(HumanContender):
         return PageSeat(self.console, game if isinstance(game, Tells) else None, game)
 
 
-def tell(value: Mapping[str, Any]) -> None:
+def write_line(value: Mapping[str, Any]) -> None:
     """Write one line."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()

@@ -25,11 +25,11 @@ class Client:
 
     def __init__(self, *paths: Path, given: Given = GIVEN) -> None:
         testing = pytest.importorskip("starlette.testclient")
-        from analysis.view.app import View, application
+        from analysis.view.app import Viewer, application
         from analysis.view.library import Library
 
         self.client = testing.TestClient(
-            application(View(Library(paths), given), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
+            application(Viewer(Library(paths), given), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
         )
         self.headers = {"authorization": f"Bearer {TOKEN}"}
 
