@@ -43,9 +43,9 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Refuse, or let pass."""
         if scope["type"] == "lifespan":
-            return await self.app(scope, receive, send)
+            await self.app(scope, receive, send)
         if scope["type"] != "http":
-            return None  # no websocket is spoken here
+            return  # no websocket is spoken here
 
         async def headed(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -54,7 +54,7 @@ class Guard:
 
         status, why = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         answer = complaint(why, status) if why else self.app
-        return await answer(scope, receive, headed)
+        await answer(scope, receive, headed)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
         """Return the status and one line, "" where nothing is wrong."""

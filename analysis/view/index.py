@@ -40,6 +40,7 @@ class Index:
         self.reader = reader
         self.lock = RLock()
         self._parts: dict[int, tuple[Stamp, Any]] = {}
+        self._names: dict[int, dict[str, set[str]]] = {}
         self._tails: dict[int, Tail] = {}
         self._stamps: dict[int, Stamp] = {}
 
@@ -60,14 +61,21 @@ class Index:
             todo.sort(reverse=True)
             while todo and (monotonic() - begun < patience or len(todo) == 1):
                 number = todo.pop(0)
-                self._parts[number] = (self._stamps[number], self._read(number))
+                part = self._read(number)
+                self._parts[number], self._names[number] = (self._stamps[number], part), _names(part)
             return len(todo)
 
     def table(self) -> Any:
-        """All short rows that have been read, by iteration and id."""
+        """All short rows that have been read: the newest iteration first, each in the order of its log."""
         with self.lock:
-            parts = [part for _, (_, part) in sorted(self._parts.items())]
+            parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
         return pa.concat_tables(parts) if parts else _short(_matches([]), {})
+
+    def names(self) -> dict[str, list[str]]:
+        """All games, statuses and policies that have been read."""
+        with self.lock:
+            found = list(self._names.values())
+        return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}
 
     def strong(self) -> float:
         """The size from which on an advantage is among the run's strongest: 95 % of the matches have none above it."""
@@ -128,6 +136,13 @@ def _stamp(path: Any) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return found.st_size, found.st_mtime_ns
+
+
+def _names(part: Any) -> dict[str, set[str]]:
+    """List the names by which an iteration's matches can be filtered."""
+    policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
+    columns = {"game": part["game"], "status": part["status"], "policy": policies}
+    return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}
 
 
 def _matches(rows: list[dict[str, Any]]) -> Any:

@@ -33,8 +33,7 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
     """
     left = index.refresh()
     table = index.table()
-    facets = {name: sorted(pc.unique(table[name]).to_pylist()) for name in ("game", "status")}
-    facets["policy"] = sorted(set(pc.unique(_policies(table)).to_pylist()))[:MOST]
+    facets = {name: found[:MOST] for name, found in index.names().items()}
     found = _filtered(table, asked, index)
     if ids is not None:
         found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
@@ -98,7 +97,7 @@ def _chosen(index: Index, where: str) -> Any:
 def _sorted(table: Any, sort: str) -> Any:
     name, order = sort.removeprefix("-"), "descending" if sort.startswith("-") else "ascending"
     if not name:
-        name, order = "iteration", "descending"
+        return table
     if name not in SORTS:
         raise ConfigError(f"there is no order by '{printable(name)[:64]}' (one of: {', '.join(SORTS)})")
     column = table[name]
@@ -107,10 +106,6 @@ def _sorted(table: Any, sort: str) -> Any:
     keyed = pa.table({"by": column, "iteration": table["iteration"], "match": table["match"]})
     keys = [("by", order), ("iteration", "descending"), ("match", "ascending")]
     return table.take(pc.sort_indices(keyed, sort_keys=keys))
-
-
-def _policies(table: Any) -> Any:
-    return pc.struct_field(pc.list_flatten(table["seats"].combine_chunks()), "policy")
 
 
 def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
