@@ -5,8 +5,8 @@
 The run is `loading.py`'s: 100 iterations, the last of them open. The server is a process of its own; answers are timed
 from outside. `paint_s` is from the address to the curves' first canvas in Chromium, and to the list of matches; a match
 is asked of random iterations, each for the first time. `cpu_s` is what an answer takes of the server's processors,
-which a busy machine does not stretch as it does `wall_s`. Memory is the server's largest (VmHWM); what takes all of a
-run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an
+which a busy machine does not stretch as it does `wall_s`. Memory is the server's largest (VmHWM); what takes much of
+a run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an
 iteration that grows by 1,000 matches. Writes results/view.json.
 """
 
@@ -159,7 +159,7 @@ def main() -> None:
             times = answers(server)
             result["server_mb"] = round(server.largest(), 1)
             result["follow_cpu"] = followed(server, run)
-            times |= {name: server.ask(f"runs/run/{name}")[0] for name in ("league", "alarms")}
+            times["league"], _ = server.ask("runs/run/league")
             for k, name in enumerate(("wall_s", "cpu_s")):
                 result[name] = {key: round(pair[k], 4) for key, pair in times.items()}
             result["server_mb_at_last"] = round(server.largest(), 1)

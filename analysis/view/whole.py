@@ -15,9 +15,12 @@ from typing import Any
 
 from analysis.view.index import Index
 from arena.plain import printable
+from arena.store.reader import RunReader
 
 LARGE = 30 * 10**6
 """Bytes of a log from which on a child reads it."""
+NEWEST = 20_000
+"""Matches of which a league is made at least, where a run has as many: ratings take their time."""
 RARELY = 20
 """As many times as long as an answer took it stands, though the run goes on: a run is not to be slowed by who looks."""
 NAMES = 40
@@ -64,12 +67,19 @@ def rung(run: Path) -> list[dict[str, Any]]:
 def league(run: Path) -> dict[str, Any]:
     """The league of a run as a graph.
 
-    `nodes` with their matches and whether they learn, `edges` with how far ahead one is, and `rings`.
+    `nodes` with their matches and whether they learn, `edges` with how far ahead one is, and `rings`; of a long run the
+    newest iterations alone, from `since` on.
     """
     from analysis.frames import load
     from analysis.league import beats, cycles, pairs, ratings
 
-    log = load(run)
+    reader, numbers, matches = RunReader(run), list[int](), 0
+    for k in reversed(reader.iterations()):
+        numbers.append(k)
+        matches += len(reader.log.table(k, ["id"]))
+        if matches >= NEWEST:
+            break
+    log = load(run, iterations=numbers)
     seats = log.frame("seats", ["policy", "match", "trained", "role"])
     counts = seats.groupby("policy")["match"].nunique().sort_values(ascending=False, kind="stable")
     learns = {str(name) for name in seats.loc[seats["trained"], "policy"]}
@@ -89,5 +99,5 @@ def league(run: Path) -> dict[str, Any]:
             {"one": p.one, "other": p.other, "matches": p.matches, "ahead": list(p.ahead)} for p in met
         ],
         "rings": [list(ring) for ring in cycles(beats(log))[:20]],
-        "left_out": max(0, len(counts) - NAMES),
+        "left_out": max(0, len(counts) - NAMES), "since": min(numbers, default=0), "matches": matches,
     }  # fmt: skip

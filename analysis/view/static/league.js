@@ -46,7 +46,7 @@ export function League({ run, version }) {
     </svg>
     <div>
       <p>An arrow leads from who is surely ahead to who is behind (95 %); a grey line joins two of whom that is not known. Discs are larger with more matches${
-        nodes.some((n) => n.learns) ? ", and filled for who learns" : ""}.</p>
+        nodes.some((n) => n.learns) ? ", and filled for who learns" : ""}. Of ${count(data.matches)} matches, from iteration ${data.since} on.</p>
       ${data.rings.length > 0 && html`<p><b>A cycle:</b> ${data.rings[0].map((n) => short(n, 24)).join(" beats ")} beats ${short(data.rings[0][0], 24)}.</p>`}
       ${data.left_out > 0 && html`<p class="quiet">${count(data.left_out)} more with fewer matches are left out.</p>`}
       <div class="scroll"><table><thead><tr><th>Policy</th><th class="n">Matches</th><th class="n">Rating</th></tr></thead><tbody>
