@@ -48,12 +48,12 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
 
 
 def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
-    """The matches before and after one in a list."""
-    index.refresh(0.1)
+    """The matches before and after one in a list, and how many iterations of it are still to be read."""
+    unread = index.refresh(0.1)
     ids = _sorted(_filtered(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
     place = ids.index(match) if match in ids else -1
     near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
-    return {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
+    return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
 
 
 def _filtered(table: Any, asked: Mapping[str, str], index: Index) -> Any:

@@ -197,6 +197,7 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
       <${Replay} total=${match.turns.length} ...${replay} />
     </div>
     <${Complaint} line=${credit.error || untold} />
+    ${overlay && !tokens && !untold && html`<p class="quiet" role="status">reading the tokens …</p>`}
     ${overlay && tokens && html`<${Legend} overlay=${overlay} tokens=${tokens} bounds=${bounds} />`}
     <${Strip} turns=${match.turns} advantages=${advantages} scale=${scale} columns=${columns} at=${at} choose=${(index) => { choose(index); document.getElementById(`turn-${index}`)?.focus(); }} />
     ${forking && match.turns[at] && html`<${Fork} run=${run} match=${match} turn=${match.turns[at]} close=${() => setForking(false)} />`}
@@ -216,7 +217,7 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
 
 export function Match({ route, versions }) {
   const [, run, , id] = route.parts, { turn, estimator, ...list } = route.query;
-  const near = useData(`${api(run)}/matches/${encodeURIComponent(id)}/near?${new URLSearchParams(list)}`).data || {};
+  const near = useData(`${api(run)}/matches/${encodeURIComponent(id)}/near?${new URLSearchParams(list)}`, "", (told) => (told.unread ? 300 : 0)).data || {};
   const step = (place) => { if (near[place]) location.hash = matchAt(run, near[place], list); };
   useKeys({ "[": () => step("before"), "]": () => step("after") });
   return html`<div class="head"><h1>${id}</h1>
