@@ -19,7 +19,7 @@ function Begin({ query, begun }) {
     <button class="strong" id="begin">Sit down</button><${Complaint} line=${error} /></form>`;
 }
 
-const Facts = ({ facts }) => html`<dl class="facts">${facts.filter(([, value]) => value !== "none").map(([name, value]) => html`<div><dt class="quiet">${short(name, 40)}</dt>
+const Facts = ({ facts }) => html`<dl class="facts">${facts.filter(([, value]) => !["none", "[]", "{}", '""', ""].includes(value)).map(([name, value]) => html`<div><dt class="quiet">${short(name, 40)}</dt>
   <dd class=${value.includes("\n") ? "code board" : ""}><${Said} text=${value} /></dd></div>`)}</dl>`;
 
 function End({ told }) {

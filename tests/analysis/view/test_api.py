@@ -380,3 +380,26 @@ def test_a_person_takes_a_seat_of_a_logged_match(tmp_path: Path) -> None:
             break
         time.sleep(0.15)
     assert told["lines"][-1]["end"]["figures"]["deal"]["forked"][0] == 0.0
+
+
+def test_arena_play_opens_the_same_seat_without_a_run(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+    import urllib.request
+
+    command = ["-P", "-m", "arena", "play", "--game", "kuhn_poker", "--seat", "0=human", "--seat", "1=random", "--web"]
+    with subprocess.Popen([sys.executable, *command], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            base, _, rest = child.stdout.readline().strip().partition("/#token=")
+            token, _, id = rest.partition("/play?id=")
+            asked = urllib.request.Request(f"{base}/api/play/{id}", headers={"Authorization": f"Bearer {token}"})
+            for _ in range(600):
+                with urllib.request.urlopen(asked) as answer:
+                    lines = json.loads(answer.read())["lines"]
+                if lines:
+                    break
+                time.sleep(0.1)
+            assert lines[0]["ask"]["seat"] == "first"
+        finally:
+            child.terminate()
