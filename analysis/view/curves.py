@@ -6,13 +6,16 @@ What they are is decided where the report's pictures are made (`analysis.page.pi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 from analysis.frames import Frames, numeric
+from analysis.page.charts import Level
 from analysis.page.names import named
 from analysis.page.pictures import intervals, levels_of, lines_of
 from analysis.view.index import Index, Stamp
+from arena.errors import StoreError
 from arena.statistics import Interval
 
 PATIENCE = 0.4
@@ -36,7 +39,7 @@ class Curves:
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
         unread = self._read_on([int(k) for k in frame["iteration"]], keys)
-        found = lines_of(frame, self._of, lambda own: levels_of(self._newest(), own, theory))
+        found = lines_of(frame, self._of, lambda own: self._levels_of(own, theory))
         return {
             "iterations": frame["iteration"].tolist(),
             "unread": unread,
@@ -62,14 +65,20 @@ class Curves:
             todo = [k for k in numbers if self.index.stamp(k) and self._known.get(k, ((),))[0] != self.index.stamp(k)]
             while todo and monotonic() - begun < patience:
                 number = todo.pop()
-                log = Frames({NAME: self.index.reader}, {NAME: [number]}, {number})
-                own = {key: intervals(log, key).get(number) for key in keys}
-                known = {key: interval for key, interval in own.items() if interval}
+                log, known = Frames({NAME: self.index.reader}, {NAME: [number]}, {number}), dict[str, Interval]()
+                with suppress(StoreError):  # what is damaged has no intervals; the list says what it is
+                    own = {key: intervals(log, key).get(number) for key in keys}
+                    known = {key: interval for key, interval in own.items() if interval}
                 self._known[number] = (self.index.stamp(number), known)
         return len(todo)
 
     def _of(self, key: str) -> dict[int, Interval]:
         return {k: known[key] for k, (_, known) in self._known.items() if key in known}
+
+    def _levels_of(self, keys: Mapping[str, Any], theory: Mapping[str, float]) -> list[Level]:
+        with suppress(StoreError):
+            return [*levels_of(self._newest(), keys, theory)]
+        return []
 
     def _newest(self) -> Frames:
         """The newest iteration, whose deals stand for all where theory is a mean over them."""

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from analysis import flatten
 from analysis.view.tail import Tail
+from arena.errors import StoreError
+from arena.plain import printable
 from arena.store.arrow import match_table
 from arena.store.contents import METRICS, PANEL
 from arena.store.older import completed
@@ -40,6 +42,8 @@ class Index:
         self.reader = reader
         self.lock = RLock()
         self._parts: dict[int, tuple[Stamp, Any]] = {}
+        self.damaged: dict[int, str] = {}
+        """By iteration that cannot be read, why."""
         self._names: dict[int, dict[str, set[str]]] = {}
         self._tails: dict[int, Tail] = {}
         self._stamps: dict[int, Stamp] = {}
@@ -61,7 +65,11 @@ class Index:
             todo.sort(reverse=True)
             while todo and (monotonic() - begun < patience or len(todo) == 1):
                 number = todo.pop(0)
-                part = self._read(number)
+                try:
+                    part = self._read(number)
+                    self.damaged.pop(number, None)
+                except StoreError as error:  # this iteration is damaged, and no other
+                    part, self.damaged[number] = _nothing(), printable(str(error))
                 self._parts[number], self._names[number] = (self._stamps[number], part), _names(part)
             return len(todo)
 
@@ -69,7 +77,7 @@ class Index:
         """All short rows that have been read: the newest iteration first, each in the order of its log."""
         with self.lock:
             parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
-        return pa.concat_tables(parts) if parts else _short(_matches([]), {})
+        return pa.concat_tables(parts) if parts else _nothing()
 
     def names(self) -> dict[str, list[str]]:
         """All games, statuses and policies that have been read."""
@@ -147,6 +155,10 @@ def _names(part: Any) -> dict[str, set[str]]:
 
 def _matches(rows: list[dict[str, Any]]) -> Any:
     return completed(match_table(rows), MATCHES, COLUMNS)
+
+
+def _nothing() -> Any:
+    return _short(_matches([]), {})
 
 
 def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:

@@ -43,6 +43,7 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
     reports = _reports(index, rows)
     return {
         "total": len(found), "of": len(table), "unread": left, "offset": offset,
+        "damaged": [*index.damaged.values()][:MOST],
         "rows": [_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
     }  # fmt: skip
 

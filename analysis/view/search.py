@@ -19,7 +19,7 @@ from arena.plain import printable
 
 PARTS = {"said": ("action", "public"), "thought": ("private",), "wrote": ("raw",), "seen": ("text",)}
 """Where one looks, and in which columns of `turns`, or of `messages`, that is."""
-MOST, SECONDS, AROUND = 500, 10.0, 160
+MOST, SECONDS, AROUND, RANKED = 500, 10.0, 160, 200_000
 
 
 def searched(index: Index, query: str, by: str = "text", of: str = "said") -> dict[str, Any]:
@@ -32,6 +32,11 @@ def searched(index: Index, query: str, by: str = "text", of: str = "said") -> di
     if of not in PARTS:
         raise ConfigError(f"'{printable(of)[:64]}': look in one of {', '.join(PARTS)}")
     if by in ("words", "meaning"):
+        turns = pc.sum(index.table()["turns"]).as_py() or 0
+        if turns > RANKED:
+            raise ConfigError(
+                f"words and meaning go through up to {RANKED} turns here, not {turns}: take text, or arena find"
+            )
         return _ranked(index, query, by, of)
     begun, hits, whole = monotonic(), list[dict[str, Any]](), True
     for number in reversed(index.iterations()):

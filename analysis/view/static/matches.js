@@ -82,6 +82,7 @@ export function Matches({ run, version, query }) {
       ${Object.keys(query).length > 0 && html`<a class="button" href=${to(["run", run, "matches"])}>Clear</a>`}
     </form>
     <${Complaint} line=${error} />
+    ${data?.damaged?.map((line) => html`<${Complaint} line=${line} />`)}
     ${data && html`<p class="quiet" role="status" id="total">${count(data.total)} of ${count(data.of)} matches${
       data.unread ? `, ${count(data.unread)} iterations still to read …` : ""}${loading ? " …" : ""}${
       data.found && !data.found.whole ? "; the newest, as the search ended before the oldest" : ""}</p>`}

@@ -276,7 +276,9 @@ def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> N
     asks = Client(tmp_path)
     runs = {run["name"]: run for run in asks.get("/api/runs")}
     assert "metrics.jsonl:1" in runs["torn"]["error"] and runs["good"]["iterations"] == 3
-    assert "0001.parquet" in asks.get("/api/runs/torn/matches", 404)["error"]
+    told = asks.get("/api/runs/torn/matches")
+    assert told["total"] == 8 and len(told["damaged"]) == 1 and "0001.parquet" in told["damaged"][0]
+    assert "0001.parquet" in asks.get("/api/runs/torn/matches/0001-0000", 404)["error"]
     assert asks.get("/api/runs/good/matches")["total"] == 12
 
 
