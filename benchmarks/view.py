@@ -59,7 +59,7 @@ class Server:
     def spent(self) -> float:
         """Processor seconds of the server."""
         times = psutil.Process(self.child.pid).cpu_times()
-        return times.user + times.system
+        return float(times.user + times.system)
 
     def largest(self) -> float:
         """The largest memory that the process ever had, in MB."""

@@ -63,7 +63,7 @@ def match(index: Index, id: str, dealt: Dealt | None, whole: bool = False) -> di
 def family(index: Index, id: str) -> list[dict[str, Any]]:
     """The match, all that it is a branch of, and all their branches, as short rows: a tree by `parent`."""
     table = index.table().select(["match", "parent", "parent_turn", "source", "status", "turns", "paid"])
-    own = table.filter(pc.equal(table["match"], id)).to_pylist()
+    own: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
     while own and own[-1]["parent"]:
         above = table.filter(pc.equal(table["match"], own[-1]["parent"])).to_pylist()
         if not above or len(own) > 100:

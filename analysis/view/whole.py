@@ -86,12 +86,12 @@ def league(run: Path) -> dict[str, Any]:
     names = [str(name) for name in counts.index[:NAMES]]
     met = [pair for pair in pairs(log) if pair.one in names and pair.other in names]
     rated = ratings(log)
-    last = rated.groupby("policy").last() if len(rated) else rated
+    ratings_now = {str(row["policy"]): [row["mu"], row["sigma"]] for row in rated.to_dict("records")}  # the last stands
     return {
         "nodes": [
             {
                 "name": name, "matches": int(counts[name]), "learns": name in learns,
-                "rating": [float(last.loc[name, "mu"]), float(last.loc[name, "sigma"])] if name in last.index else None,
+                "rating": ratings_now.get(name),
             }
             for name in names
         ],

@@ -33,7 +33,7 @@ class Client:
         )
         self.headers = {"authorization": f"Bearer {TOKEN}"}
 
-    def get(self, path: str, code: int = 200, **query: str) -> Any:
+    def get(self, path: str, code: int = 200, /, **query: str) -> Any:
         """The answer's JSON."""
         answer = self.client.get(path, params=query, headers=self.headers)
         assert answer.status_code == code, answer.text[:300]

@@ -28,7 +28,7 @@ def asks() -> Client:
 def until(asks: Client, path: str, **query: str) -> Any:
     """The answer once there is one."""
     for _ in range(600):
-        answer = asks.get(path, **query)
+        answer = asks.get(path, 200, **query)
         if not answer.get("waiting") and not answer.get("unread") and not answer.get("running"):
             return answer
         time.sleep(0.1)
