@@ -159,6 +159,37 @@ def report(
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 
 
+def view(
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN...]", help="Runs, or a folder of them.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of this machine; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser, too.")] = True,
+    play: Annotated[str, typer.Option(hidden=True)] = "",
+) -> None:
+    """Look at runs as they happen, and at matches as their players saw them, in a browser (docs/view.md).
+
+    Without a RUN, all in runs/. The page changes nothing but by its own buttons; its link works until Ctrl-C.
+
+    Example: arena view runs/latest
+    """
+    import webbrowser
+
+    from analysis.view.given import Given
+    from analysis.view.server import serve
+    from arena.cli.dealt import dealt, theory
+    from arena.cli.judged import estimators, judged
+    from arena.cli.pieces import pieces
+
+    def opened(link: str) -> None:
+        print(f"{link}\n(Ctrl-C ends)", flush=True)
+        if browser and sys.stdout.isatty():
+            webbrowser.open(link)
+
+    program = [sys.executable, "-P", "-m", "arena"]
+    given = Given(dealt, theory, judged, estimators, pieces, program)
+    seat = [str(part) for part in json.loads(play)] if play else []  # by `arena play --web` alone
+    serve(runs or ([] if seat else [Path("runs")]), given, port, opened, seat)
+
+
 def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
     """A line or a few for each finding, and where to read more."""
     from rich.text import Text

@@ -1,41 +1,77 @@
-"""Take the pictures of a report page that the docs show, with Chromium: wide and light, narrow and dark.
+"""Take the pictures of a report and of the viewer that the docs show, with Chromium: light and dark.
 
-python docs/screenshots.py runs/latest    # writes docs/report-light.png and docs/report-dark.png
+python docs/screenshots.py runs/latest                            # writes docs/report-light.png, docs/report-dark.png
+python docs/screenshots.py analysis/notebooks/example --view     # writes docs/view-light.png, docs/view-dark.png
 """
 
 import argparse
 import io
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from analysis.frames import load
 from analysis.report import report
 from arena.cli.dealt import dealt, theory
 from tests.factories.browser import chromium
+from tests.factories.view import served
 
 SHOTS = {"report-light.png": (1400, 1450, "light"), "report-dark.png": (400, 1500, "dark")}
-"""Width, height and colours of each."""
+VIEWS = {
+    "view-light.png": (1280, 960, "light", "/run/negotiation/match/0012-0016?turn=1", "article.turn"),
+    "view-dark.png": (1280, 900, "dark", "/run/negotiation", ".chart canvas"),
+}
+"""Width, height and colours of each; of the viewer, where in it, and what has to be there first."""
 
 
 def main() -> None:
     """Write both pictures, in few colours: less than 100 kB each."""
-    from PIL import Image
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    log = load(parser.parse_args().run)
+    parser.add_argument("--view", action="store_true", help="of the viewer, which shows a folder of runs")
+    chosen = parser.parse_args()
+    with chromium() as browser:
+        of_view(browser, chosen.run) if chosen.view else of_report(browser, chosen.run)
+
+
+def of_report(browser: Any, run: Path) -> None:
+    """Pictures of a run's report."""
+    log = load(run)
     games = {game: theory(game) for game in map(str, log.matches["game"].unique())}
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+    with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         page.write_text(report(log, theory=games, dealt=dealt), "utf-8")
         for name, (width, height, scheme) in SHOTS.items():
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
             view = context.new_page()
             view.goto(page.as_uri())
-            taken = Image.open(io.BytesIO(view.screenshot())).convert("RGB")
-            few = taken.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-            few.save(Path(__file__).with_name(name), optimize=True)
+            keep(view.screenshot(), name)
             context.close()
+
+
+def of_view(browser: Any, runs: Path) -> None:
+    """Pictures of a match and of curves in the viewer."""
+    with served(runs) as link:
+        for name, (width, height, scheme, route, sign) in VIEWS.items():
+            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+            view = context.new_page()
+            view.set_default_timeout(120_000)
+            view.goto(f"{link}{route}")
+            view.wait_for_selector(sign)
+            view.wait_for_selector("p[role=status]", state="detached")  # which says what is still read
+            view.evaluate("scrollTo(0, 0)")
+            view.wait_for_timeout(500)
+            keep(view.screenshot(), name)
+            context.close()
+
+
+def keep(picture: bytes, name: str) -> None:
+    """Write a picture in few colours beside this script."""
+    from PIL import Image
+
+    taken = Image.open(io.BytesIO(picture)).convert("RGB")
+    few = taken.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few.save(Path(__file__).with_name(name), optimize=True)
 
 
 if __name__ == "__main__":

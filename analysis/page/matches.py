@@ -71,17 +71,26 @@ def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[st
     turns = log.turns[log.turns["match"] == match].sort_values("turn")
     acts = list(zip(turns["seat"].astype(str), turns["action"].fillna("").astype(str), strict=True))
     known = dealt(str(row["game"]), options, int(row["seed"]), acts) if dealt else {}
-    items = known.get("", {}).get("items", ())
-    told = {who: {name: v for name, v in facts.items() if name != "items"} for who, facts in known.items()}
     deal = [
         (
             harmless(who or "all know"),
-            [(harmless(name.replace("_", " ")), harmless(_fact(v, items), FACT)) for name, v in own.items()][:MOST],
+            [(harmless(name), harmless(value, FACT)) for name, value in facts[:MOST]],
         )
-        for who, own in told.items()
-        if own
+        for who, facts in facts_in_lines(known)
     ]  # fmt: skip
     return {"deal": deal}
+
+
+def facts_in_lines(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """A deal's facts in words, by seat ("" for all), where there are any.
+
+    >>> list(facts_in_lines({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
+    [('', [('in pool', 'hat 2')])]
+    """
+    items = known.get("", {}).get("items", ())
+    for who, facts in known.items():
+        if told := [(name.replace("_", " "), _fact(v, items)) for name, v in facts.items() if name != "items"]:
+            yield who, told
 
 
 def _fact(value: Any, items: Sequence[str]) -> str:

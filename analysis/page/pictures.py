@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from analysis.page.charts import Cloud, Level, Series
 from analysis.page.learned import best_response, by_deal, zero_sum
 from analysis.page.names import THEORY, named
 from arena.errors import StoreError
-from arena.statistics import ANY, SHARE, Interval, mean_ci, range_of
+from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
 SHOWN = 6
@@ -34,7 +34,7 @@ KINDS: Mapping[str, str] = {
     "Joint value": r"report\.(?:\w+\.)?(joint_value)",
     "Wins against": r"win_rate\.(.+)",
     "How matches ended": r"report\.(?:\w+\.)?ended\.(.+)",
-    "Turns in a match": r"report\.(?:\w+\.)?(turns)",
+    "Turns in a match": r"report\.(?:(?!ended)\w+\.)?(turns)",
     "Randomness of the acts (entropy)": r"learn\.(.+)\.entropy",
     "Distance from the reference (KL)": r"learn\.(.+)\.kl",
     "Share of tokens clipped": r"learn\.(.+)\.clipped",
@@ -61,46 +61,84 @@ def curves(log: Frames, evaluations: Sequence[Evaluation], theory: Mapping[str, 
     return [*panel, *sorted(_curves(log, theory), key=lambda picture: picture.still)]
 
 
+class Curve(NamedTuple):
+    """The lines of a chart before they are drawn."""
+
+    title: str
+    keys: tuple[str, ...]
+    series: list[Series]
+    levels: list[Level]
+    bounds: Bounds
+    note: str
+    still: bool
+
+
+Known = Callable[[str], Mapping[int, Interval]]
+"""From a metric to its intervals by iteration, as far as they are known."""
+
+
 def _curves(log: Frames, theory: Mapping[str, float]) -> Iterator[Picture]:
-    frame, nothing_won = log.iterations, zero_sum(log)
+    found = lines_of(
+        log.iterations, lambda key: intervals(log, key), lambda keys: levels_of(log, keys, theory), zero_sum(log)
+    )
+    for curve in found:
+        drawing = charts.lines(curve.title, curve.series, curve.levels, curve.bounds)
+        yield Picture(curve.title, " ".join(curve.keys), drawing, curve.note, curve.still)
+
+
+def lines_of(
+    frame: pd.DataFrame, known: Known, levels: Callable[[Mapping[str, Any]], Iterable[Level]], nothing_won: bool = False
+) -> Iterator[Curve]:
+    """The charts of a table of metrics, in the order of `KINDS`; those without a line are left out."""
     for title, pattern in KINDS.items():
         keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
         keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
         if not keys or (nothing_won and title == "Reward by role" and len(keys) == 1):
             continue
         most = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MOST]
-        series = [Series(_label(keys[key], key), _points(log, key)) for key in keys if key in most]
+        series = [Series(_label(keys[key], key), _points(frame, key, known)) for key in keys if key in most]
         seen = [float(value) for key in most for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), seen)
         words = named(most[0]).words
         heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
         left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
-        drawing = charts.lines(heading, series, [*_levels(log, keys, theory)], bounds)
         still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
-        yield Picture(heading, " ".join(most), drawing, left_out, still)
+        yield Curve(heading, tuple(most), series, [*levels(keys)], bounds, left_out, still)
 
 
 def _label(caught: re.Match[str], key: str) -> str:
     return (caught[1] if caught.groups() else "").removeprefix("shared vs ").replace("_", " ")
 
 
-def _points(log: Frames, key: str) -> list[tuple[int, Interval]]:
+def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, Interval]]:
     """List values by iteration, with an interval where the match log has what the metric is the mean of."""
-    known, frame = _intervals(log, key), log.iterations[["iteration", key]].dropna()
-    values = zip(frame["iteration"].tolist(), frame[key].astype("float64").tolist(), strict=True)
+    known, rows = intervals(key), frame[["iteration", key]].dropna()
+    values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
     points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
     return [(k, Interval(v, *(i[1:] if i else (math.nan, math.nan)))) for k, v, i in points]
 
 
-def _intervals(log: Frames, key: str) -> dict[int, Interval]:
+def intervals(log: Frames, key: str) -> dict[int, Interval]:
+    """A metric's intervals by iteration, where the match log has what it is the mean of."""
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
         rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
         return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
+    if key.startswith("reward."):
+        return _of_rewards(log, key.removeprefix("reward."))
     return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
 
 
-def _levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+def _of_rewards(log: Frames, role: str) -> dict[int, Interval]:
+    """Intervals of a role's total reward in a match, of those who learn, in matches played from their deal."""
+    whole = log.matches[(log.matches["status"] == "finished") & (log.matches["parent"] == "")]
+    held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
+    turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
+    totals = turns.groupby(["iteration", "match", "seat"])["reward"].sum().astype("float64")
+    return {int(str(k)): mean_ci(own.tolist(), ANY) for k, own in totals.groupby("iteration")}
+
+
+def levels_of(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
     """Yield what theory says of these figures, in the page's own words."""
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():

@@ -47,6 +47,7 @@ def fork(
     trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
+    lines: Annotated[bool, typer.Option("--lines", hidden=True)] = False,
 ) -> None:
     """Play a logged match on from a turn with somebody else, or after something else was done.
 
@@ -63,11 +64,17 @@ def fork(
     require_output("--out", out, results("fork"))
     others = _others(seat or [])
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
-    with progress(2 * n, as_json or "human" in others.values(), loader.endpoints.status) as step:
+    with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
+        if lines:  # a page's seat
+            from arena.cli.seat import PageContender, write_line
+
+            person = PageContender(PlainConsole(stderr=True))
         forked = wait(play(run, match, turn - 1, others, act, n, loader, person, step))
     close("fork", _data(forked), out, as_json)
-    if not as_json:
+    if lines:
+        write_line({"end": _data(forked)})
+    elif not as_json:
         show(PlainConsole(), forked)
 
 

@@ -44,8 +44,10 @@ def play(
     trust: Trust = False,
     out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; talk goes to stderr.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Take the seats of people in a browser (docs/view.md).")] = False,
+    lines: Annotated[bool, typer.Option("--lines", hidden=True)] = False,
 ) -> None:
-    """Play one match at the terminal.
+    """Play one match at the terminal, or with --web in a browser.
 
     WHO is human, a scripted policy (arena list policies), a run folder, a model's name, or endpoint:MODEL. With a run,
     the game has the options that the run was trained with; --option goes before them. Bargainers talk where the game
@@ -64,7 +66,9 @@ def play(
     from arena.play.settings import GameSpec
     from games.contracts import MatchId
 
-    console, given = PlainConsole(stderr=as_json), game_options(option or [])
+    if web:
+        in_browser()
+    console, given = PlainConsole(stderr=as_json or lines), game_options(option or [])
     settings = trained_options(game, seat or [], trust) | given
     table = make_game(GameSpec(name=game, options=settings))
     who = holders(table, seat or [])
@@ -72,7 +76,12 @@ def play(
     loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
     others = seat_others(game, table, who, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
-    seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
+    person: Contender = HumanContender(console)
+    if lines:
+        from arena.cli.seat import PageContender, write_line
+
+        person = PageContender(console)
+    seated: dict[str, Contender] = {s: others.get(s, person) for s in who}
     plan = MatchPlan(MatchId(0, 0), game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
     if settings != given:
@@ -83,10 +92,22 @@ def play(
     row = record.to_json()
     if out is not None:
         append_output("--out", out, RECORDS, json.dumps(row))
-    if as_json:
+    if lines:
+        write_line({"end": row})
+    elif as_json:
         print(json.dumps(row))
     if record.status == "failed" and len(others) == len(who):
         raise typer.Exit(1)
+
+
+def in_browser() -> None:
+    """Become `arena view` with a seat for this command's own arguments; this returns never."""
+    import os
+    import sys
+
+    arguments = ["play", *(one for one in sys.argv[2:] if one != "--web"), "--lines"]
+    program = [sys.executable, "-P", "-m", "arena", "view", "--play", json.dumps(arguments)]
+    os.execv(program[0], program)
 
 
 def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:

@@ -90,7 +90,10 @@ async def compare(
     reader, names = RunReader(run), column_names(estimators)
     judges = [_Judge(chosen, rule.critic, seed) for chosen in estimators]
     frames = []
+    last = max(iterations, default=-1) if iterations is not None else None
     for k in reader.iterations():
+        if last is not None and k > last:  # what comes later changes nothing before it
+            break
         trajectories = trained(map(MatchRecord.from_json, reader.log.read(k)))
         if not trajectories:
             continue

@@ -1,0 +1,188 @@
+"""A run's matches, a short row each: what the page lists, filters and sorts without the texts.
+
+An iteration is read once and again only when its files change; of the open one each line is read once. 10⁶ turns are
+some ten MB this way, and no request waits for all of them: one reads for a while and says how much is left.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from threading import RLock
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis import flatten
+from analysis.view.tail import Tail
+from arena.errors import StoreError
+from arena.plain import printable
+from arena.store.arrow import match_table
+from arena.store.contents import METRICS, PANEL
+from arena.store.older import completed
+from arena.store.reader import RunReader, log_path, logged_in
+from arena.store.schema import MATCHES
+
+OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
+COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
+NOTES = "notes.jsonl"
+STRONG = 0.95
+PATIENCE = 0.5
+"""Seconds that a request reads on for."""
+Stamp = tuple[tuple[int, int], ...]
+
+
+class Index:
+    """The short rows of one run, as far as they have been read."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self.reader = reader
+        self.lock = RLock()
+        self._parts: dict[int, tuple[Stamp, Any]] = {}
+        self.damaged: dict[int, str] = {}
+        """By iteration that cannot be read, why."""
+        self._names: dict[int, dict[str, set[str]]] = {}
+        self._tails: dict[int, Tail] = {}
+        self._stamps: dict[int, Stamp] = {}
+
+    def fingerprint(self) -> str:
+        """Text that changes whenever the run's files have: what a page asks every second or two."""
+        names = (METRICS, PANEL, NOTES, "run.pid")
+        found = [(name, *_stamp(self.reader.path / name)) for name in names]
+        return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"
+
+    def refresh(self, patience: float = PATIENCE) -> int:
+        """Read on, the newest iterations first; returns how many are still to be read."""
+        begun = monotonic()
+        with self.lock:
+            self._stamps = self._files()
+            for gone in self._parts.keys() - self._stamps.keys():
+                del self._parts[gone]
+            todo = [k for k, stamp in self._stamps.items() if self._parts.get(k, ((), None))[0] != stamp]
+            todo.sort(reverse=True)
+            while todo and (monotonic() - begun < patience or len(todo) == 1):
+                number = todo.pop(0)
+                try:
+                    part = self._read(number)
+                    self.damaged.pop(number, None)
+                except StoreError as error:  # this iteration is damaged, and no other
+                    part, self.damaged[number] = _nothing(), printable(str(error))
+                self._parts[number], self._names[number] = (self._stamps[number], part), _names(part)
+            return len(todo)
+
+    def table(self) -> Any:
+        """All short rows that have been read: the newest iteration first, each in the order of its log."""
+        with self.lock:
+            parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
+        return pa.concat_tables(parts) if parts else _nothing()
+
+    def names(self) -> dict[str, list[str]]:
+        """All games, statuses and policies that have been read."""
+        with self.lock:
+            found = list(self._names.values())
+        return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}
+
+    def strong(self) -> float:
+        """The size from which on an advantage is among the run's strongest: 95 % of the matches have none above it."""
+        table = self.table()
+        ends = [np.abs(table[name].to_numpy(zero_copy_only=False).astype(float)) for name in ("low", "high")]
+        sizes = np.fmax(*ends)
+        known = sizes[np.isfinite(sizes)]
+        return float(np.quantile(known, STRONG)) if len(known) else 0.0
+
+    def iterations(self) -> list[int]:
+        """Numbers of the iterations with a log, ascending, as of the last refresh."""
+        return sorted(self._stamps or self._files())
+
+    def open_match(self, iteration: int, id: str) -> dict[str, Any] | None:
+        """The row of a match of an open iteration; None where it is sealed."""
+        with self.lock:
+            tail = self._tails.get(iteration)
+            return tail.match(id) if tail else None
+
+    def stamp(self, iteration: int) -> Stamp:
+        """Sizes and times of an iteration's files at the last refresh."""
+        return self._stamps.get(iteration, ())
+
+    def sealed(self, iteration: int) -> bool:
+        """Return True if the iteration is over."""
+        return log_path(self.reader.log.folder, iteration, "parquet").exists()
+
+    def _files(self) -> dict[int, Stamp]:
+        """Look up sizes and times of the files of each iteration."""
+        found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
+        try:
+            entries: Iterable[os.DirEntry[str]] = os.scandir(self.reader.log.folder)
+        except OSError:
+            return {}
+        for entry in entries:
+            if own := logged_in(entry.name):
+                found.setdefault(own[0], []).append((own[1], _stamp(entry.path)))
+        return {k: tuple(s for _, s in sorted(own)) for k, own in found.items() if {n for n, _ in own} != {_CREDIT}}
+
+    def _read(self, number: int) -> Any:
+        """An iteration's short rows."""
+        if self.sealed(number):
+            self._tails.pop(number, None)
+            credit = self.reader.log.credit_table(number, ["match", "advantage"])
+            return _short(self.reader.log.table(number, COLUMNS), _extremes(credit))
+        tail = self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
+        new = _short(_matches(tail.new()), {})
+        before = self._parts.get(number, ((), None))[1]
+        return new if before is None or not tail.places else pa.concat_tables([before, new])
+
+
+_CREDIT = "credit.parquet"
+
+
+def _stamp(path: Any) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_size, found.st_mtime_ns
+
+
+def _names(part: Any) -> dict[str, set[str]]:
+    """List the names by which an iteration's matches can be filtered."""
+    policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
+    columns = {"game": part["game"], "status": part["status"], "policy": policies}
+    return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}
+
+
+def _matches(rows: list[dict[str, Any]]) -> Any:
+    return completed(match_table(rows), MATCHES, COLUMNS)
+
+
+def _nothing() -> Any:
+    return _short(_matches([]), {})
+
+
+def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
+    """Find the least and the greatest advantage of each match's turns."""
+    if not len(credit):
+        return {}
+    found = credit.group_by("match").aggregate([("advantage", "min"), ("advantage", "max")])
+    names = (found[name].to_pylist() for name in ("match", "advantage_min", "advantage_max"))
+    return {match: (low, high) for match, low, high in zip(*names, strict=True)}
+
+
+def _short(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
+    """Columns of the log as short rows: `turns` is their number, `paid` the mean payoff of those who learn."""
+    ids = log["id"].to_pylist()
+    ends = [extremes.get(id, (None, None)) for id in ids]
+    seats = flatten.seats(log)
+    places = pc.index_in(seats["match"], value_set=log["id"].combine_chunks()).to_numpy()
+    payoff = seats["payoff"].to_numpy(zero_copy_only=False).astype(float)
+    counted = np.isfinite(payoff) & seats["trained"].to_numpy(zero_copy_only=False).astype(bool)
+    sums, counts = (np.bincount(places[counted], w, len(ids)) for w in (payoff[counted], None))
+    paid = np.divide(sums, counts, where=counts > 0, out=np.full(len(ids), np.nan))
+    columns = {name: log[name] for name in OF_MATCH if name != "id"}
+    return pa.table(
+        {"match": log["id"], **columns, "seats": log["seats"], "payoffs": log["payoffs"]}
+        | {"turns": pc.list_value_length(log["turns"]), "paid": pa.array(paid, from_pandas=True)}
+        | {name: pa.array([end[k] for end in ends], pa.float64()) for k, name in enumerate(("low", "high"))}
+    )

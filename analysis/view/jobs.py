@@ -1,0 +1,128 @@
+"""Processes that the page sets going: forks of a match as children of this process, a run stopped, a run resumed.
+
+Children are `arena` itself with arguments that are checked here one by one; nothing goes through a shell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from filelock import FileLock, Timeout
+
+from analysis.view.index import Index
+from analysis.view.runs import holder
+from arena.errors import ConfigError
+from arena.plain import printable
+
+RUNNING, KEPT, LARGEST, FORKS = 3, 20, 10**6, 1000
+"""Children at a time, answers that are kept, bytes of one, forks of a match."""
+WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
+"""Who may be named in the page: policies and models by name, no file and no folder."""
+
+
+@dataclass
+class Job:
+    """A child, and the files that it writes into."""
+
+    child: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+
+    def state(self) -> dict[str, Any]:
+        """Tell whether it runs, and its answer or its complaint."""
+        code = self.child.poll()
+        if code is None:
+            return {"running": True}
+        if code:
+            lines = self._read(self.err).strip().splitlines()
+            return {"error": printable(lines[-1].removeprefix("arena: ")) if lines else f"it ended with code {code}"}
+        try:
+            return {"answer": json.loads(self._read(self.out))}
+        except ValueError:
+            return {"answer": None}
+
+    def _read(self, file: IO[bytes]) -> str:
+        file.seek(0)
+        return file.read(LARGEST).decode("utf-8", "replace")
+
+
+class Jobs:
+    """All children of the page."""
+
+    def __init__(self, arena: Sequence[str]) -> None:
+        self.arena, self._jobs = arena, dict[str, Job]()
+
+    def state(self, id: str) -> dict[str, Any]:
+        """State of a child; ConfigError where there is none of this name."""
+        if id not in self._jobs:
+            raise ConfigError("there is no such job: begin it again")
+        return self._jobs[id].state()
+
+    def fork(self, index: Index, row: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin `arena fork` of a match at a turn (from 0), with `who` at a `seat`, or another `act`, `n` times."""
+        turn, n, act = asked.get("turn"), asked.get("n", 20), asked.get("act") or ""
+        seat, who = asked.get("seat") or "", asked.get("who") or ""
+        if type(turn) is not int or not 0 <= turn < len(row["turns"]):
+            raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
+        if type(n) is not int or not 1 <= n <= FORKS:
+            raise ConfigError(f"1 to {FORKS} forks")
+        if not isinstance(act, str) or len(act) > 4000 or "\0" in act:
+            raise ConfigError("an act is a text of at most 4,000 characters")
+        if who and (seat not in row["seats"] or not isinstance(who, str) or not WHO.fullmatch(who)):
+            raise ConfigError("name a seat of the match and a policy, such as random; files are for arena fork")
+        others = [f"--seat={seat}={who}"] if who else []
+        acts = [f"--act={act}"] if act.strip() else []
+        path = str(index.reader.path)
+        return self._begin(["fork", f"--turn={turn + 1}", f"-n{n}", "--json", *others, *acts, "--", path, row["id"]])
+
+    def stop(self, index: Index) -> dict[str, Any]:
+        """Ask the process that writes in the run to end, as Ctrl-C would; ConfigError where none does."""
+        number = holder(index)
+        try:
+            with FileLock(index.reader.path / "run.lock", timeout=0):
+                number = None  # of a process that is gone: its number may be another's now
+        except Timeout:
+            pass
+        if number is None:
+            raise ConfigError("nobody runs this: there is nothing to stop")
+        try:
+            os.kill(number, signal.SIGTERM)
+        except OSError as error:
+            raise ConfigError(f"process {number} cannot be stopped from here: {error.strerror}") from None
+        return {"stopping": number}
+
+    def resume(self, index: Index) -> dict[str, Any]:
+        """Begin `arena resume` in a process that lives on without the page; ConfigError where the run is at it."""
+        if holder(index) is not None:
+            raise ConfigError("this run goes on already")
+        return self._begin(["resume", "--json", "--", str(index.reader.path)], apart=True)
+
+    def close(self) -> None:
+        """End the children but those that live on."""
+        for job in self._jobs.values():
+            if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
+                job.child.terminate()
+
+    def _begin(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
+        if not self.arena:
+            raise ConfigError("nothing can be begun here: open the page with arena view")
+        if sum(job.child.poll() is None for job in self._jobs.values()) >= RUNNING:
+            raise ConfigError(f"{RUNNING} jobs run already: wait for one of them")
+        while len(self._jobs) >= KEPT:
+            del self._jobs[next(iter(self._jobs))]
+        out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 the job holds them
+        child = subprocess.Popen(
+            [*self.arena, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=apart
+        )
+        id = secrets.token_hex(8)
+        self._jobs[id] = Job(child, out, err)
+        return {"job": id}

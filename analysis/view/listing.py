@@ -1,0 +1,142 @@
+"""The list of a run's matches: filtered, sorted, a page of it at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic_core import from_json
+
+from analysis.query import answer
+from analysis.view.answers import text
+from analysis.view.index import Index
+from arena.errors import ConfigError
+from arena.plain import printable
+
+SORTS = ("iteration", "paid", "low", "high", "turns", "seconds")
+"""Columns that a list can be ordered by, a minus before one for the greatest first."""
+MOST = 200
+"""Matches of one page of the list."""
+SHORT = 300
+SECONDS = 20.0
+"""Time that a condition in SQL may take."""
+
+
+def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
+    """A page of the list: `total`, `rows`, what there is to choose from, and how many iterations are still unread.
+
+    `asked` has `iteration` (a number, or two as in 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL), `sort`,
+    `offset`, `limit`; `ids` are all that may be shown. ConfigError for what cannot be read.
+    """
+    left = index.refresh()
+    table = index.table()
+    facets = {name: found[:MOST] for name, found in index.names().items()}
+    found = _filtered(table, asked, index)
+    if ids is not None:
+        found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
+    found = _sorted(found, asked.get("sort", ""))
+    offset, limit = _number(asked, "offset", 0), min(_number(asked, "limit", 50), MOST)
+    rows = found.slice(offset, limit).to_pylist()
+    reports = _reports(index, rows)
+    return {
+        "total": len(found), "of": len(table), "unread": left, "offset": offset,
+        "damaged": [*index.damaged.values()][:MOST],
+        "rows": [_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
+    }  # fmt: skip
+
+
+def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
+    """The matches before and after one in a list, and how many iterations of it are still to be read."""
+    unread = index.refresh(0.1)
+    ids = _sorted(_filtered(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
+    place = ids.index(match) if match in ids else -1
+    near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
+    return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
+
+
+def _filtered(table: Any, asked: Mapping[str, str], index: Index) -> Any:
+    for name in ("game", "status", "parent"):
+        if asked.get(name):
+            table = table.filter(pc.equal(table[name], asked[name]))
+    if span := asked.get("iteration"):
+        first, _, last = span.partition("-")
+        if not first.strip().isdecimal() or not (last or first).strip().isdecimal():
+            raise ConfigError(f"iterations '{printable(span)[:64]}': write a number, or two as in 3-7")
+        low, high = int(first) % 2**31, int(last or first) % 2**31
+        numbers = table["iteration"]
+        table = table.filter(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)))
+    if policy := asked.get("policy"):
+        seats = table["seats"].combine_chunks()
+        hit = pc.list_parent_indices(seats).filter(pc.equal(pc.struct_field(pc.list_flatten(seats), "policy"), policy))
+        table = table.take(pc.unique(hit))
+    if where := asked.get("where", "").strip():
+        table = table.filter(pc.is_in(table["match"], value_set=_chosen(index, where)))
+    return table
+
+
+def _chosen(index: Index, where: str) -> Any:
+    """Ids of matches of which a condition on the columns of `matches`, or else of `turns`, is true."""
+    from analysis.frames import load
+
+    log, complaint = load(index.reader.path), None
+    for name in ("matches", "turns"):
+        try:
+            chosen = answer(log, f"select distinct match from {name} where ({where}\n)", SECONDS)
+        except ConfigError as error:
+            complaint = complaint or error
+            continue
+        if chosen.schema.types != [pa.string()]:
+            raise ConfigError(f"'{printable(where)[:64]}' is more than a condition: write one, such as: turns > 3")
+        return chosen["match"].combine_chunks()
+    assert complaint is not None
+    raise complaint
+
+
+def _sorted(table: Any, sort: str) -> Any:
+    name, order = sort.removeprefix("-"), "descending" if sort.startswith("-") else "ascending"
+    if not name:
+        return table
+    if name not in SORTS:
+        raise ConfigError(f"there is no order by '{printable(name)[:64]}' (one of: {', '.join(SORTS)})")
+    column = table[name]
+    if column.null_count:  # what is not known comes last
+        column = pc.fill_null(column, math.inf if order == "ascending" else -math.inf)
+    keyed = pa.table({"by": column, "iteration": table["iteration"], "match": table["match"]})
+    keys = [("by", order), ("iteration", "descending"), ("match", "ascending")]
+    return table.take(pc.sort_indices(keyed, sort_keys=keys))
+
+
+def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Read the games' own figures of these rows alone: an index of all would be large."""
+    found: dict[str, dict[str, Any]] = {}
+    for number in {row["iteration"] for row in rows}:
+        wanted = [row["match"] for row in rows if row["iteration"] == number]
+        if not index.sealed(number):
+            open_rows = {id: index.open_match(number, id) for id in wanted}
+            found |= {id: row["report"] for id, row in open_rows.items() if row}
+            continue
+        table = index.reader.log.table(number, ["id", "report"])
+        table = table.filter(pc.is_in(table["id"], value_set=pa.array(wanted, pa.string())))
+        found |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
+    return found
+
+
+def _row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    payoffs = {one["seat"]: one["value"] for one in row.pop("payoffs")}
+    seats = [
+        {name: text(one[name], SHORT) for name in ("seat", "role", "policy")}
+        | {"trained": one["trained"], "payoff": payoffs.get(one["seat"])}
+        for one in row.pop("seats")
+    ]
+    told = {str(name)[:64]: text(v, SHORT) if isinstance(v, str) else v for name, v in [*report.items()][:40]}
+    return {**row, "reason": text(row["reason"], SHORT), "seats": seats, "report": told}
+
+
+def _number(asked: Mapping[str, str], name: str, usual: int) -> int:
+    given = asked.get(name) or str(usual)
+    if not given.isdecimal() or len(given) > 9:
+        raise ConfigError(f"{name} '{printable(given)[:64]}': write a number")
+    return int(given)

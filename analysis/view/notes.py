@@ -1,0 +1,56 @@
+"""Notes on turns and matches, in `notes.jsonl` beside the run's other files: one JSON object a line.
+
+A note that is taken back stays in the file, with a later line that says so: nothing that somebody wrote is lost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+from analysis.view.index import NOTES, Index
+from arena.errors import ConfigError
+from arena.plain import clean_text
+from arena.store.lines import LineWriter, read_lines
+
+LONGEST, MOST = 10_000, 10_000
+"""Characters of a note, and notes of a run."""
+_LOCK = Lock()
+
+
+def notes(index: Index) -> list[dict[str, Any]]:
+    """All notes that stand, oldest first."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in read_lines(index.reader.path / NOTES):
+        id = str(row.get("note"))
+        if row.get("removed"):
+            found.pop(id, None)
+        elif isinstance(row.get("text"), str) and isinstance(row.get("match"), str):
+            found[id] = {name: row.get(name) for name in ("note", "time", "match", "turn", "text")}
+    return list(found.values())
+
+
+def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]:
+    """Keep a note on a match of the run, or on one of its turns (from 0); ConfigError for what is none."""
+    if not text.strip() or len(text) > LONGEST:
+        raise ConfigError(f"a note has 1 to {LONGEST} characters")
+    if len(notes(index)) >= MOST:
+        raise ConfigError(f"there are {MOST} notes: remove some")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    row = {"note": secrets.token_hex(6), "time": now, "match": match, "turn": turn, "text": clean_text(text)}
+    _append(index, row)
+    return row
+
+
+def remove(index: Index, note: str) -> None:
+    """Take a note back; ConfigError where there is none."""
+    if note not in {one["note"] for one in notes(index)}:
+        raise ConfigError("there is no such note")
+    _append(index, {"note": note, "removed": True})
+
+
+def _append(index: Index, row: dict[str, Any]) -> None:
+    with _LOCK, LineWriter(index.reader.path / NOTES) as file:
+        file.append(row)

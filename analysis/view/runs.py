@@ -1,0 +1,91 @@
+"""Runs as wholes on the page: a line in the list of them, the head of one, and answers in SQL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.frames import Frames, load, numeric
+from analysis.page.learned import TELLING
+from analysis.page.names import named
+from analysis.query import answer
+from analysis.view.answers import text
+from analysis.view.index import Index
+from arena.errors import StoreError
+from arena.plain import printable
+from arena.statistics import range_of
+
+ROWS, CELL, SECONDS, SETTINGS = 1000, 2000, 60.0, 500
+"""Rows of an answer, characters of a cell, time of a query, settings that are shown."""
+
+
+def line(name: str, index: Index) -> dict[str, Any]:
+    """A run in the list: how far it is, whether it goes on, and its most telling figure's way."""
+    log = Frames({name: index.reader}, {name: []})
+    try:
+        frame, about = log.iterations, log.runs.iloc[0]
+    except StoreError as error:
+        return {"name": name, "error": printable(str(error))}
+    return {
+        "name": name,
+        "path": str(index.reader.path),
+        "started": _said(about["started"]),
+        "experiment": _said(about.get("config.name")),
+        "game": _said(about.get("config.game.name")),
+        "iterations": len(frame),
+        "planned": _said(about.get("config.iterations")),
+        "logged": len(index.iterations()),
+        "live": holder(index) is not None,
+        "figure": _telling(frame),
+    }
+
+
+def about(name: str, index: Index) -> dict[str, Any]:
+    """The head of a run's page: what it is, and its settings."""
+    row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
+    settings = [
+        (str(key).removeprefix("config."), text(str(value), 300))
+        for key, value in row.items()
+        if str(key).startswith("config.") and _said(value) is not None
+    ]
+    return line(name, index) | {"arena": _said(row["arena"]), "settings": settings[:SETTINGS]}
+
+
+def holder(index: Index) -> int | None:
+    """The process that writes in the run just now, None where there is none; the run's lock is not touched for it."""
+    try:
+        number = int((index.reader.path / "run.pid").read_text("ascii")[:10])
+        os.kill(number, 0)
+    except PermissionError:  # somebody else's process
+        return number
+    except (OSError, ValueError, OverflowError):
+        return None
+    return number
+
+
+def asked(runs: Sequence[Index], query: str) -> dict[str, Any]:
+    """The answer to a SELECT: names, rows of cells, and how many rows there are in all."""
+    table = answer(load([index.reader.path for index in runs]), query, SECONDS)
+    rows = zip(*(column.to_pylist() for column in table.slice(0, ROWS).columns), strict=True)
+    cells = [[text(v, CELL) if isinstance(v, str) else v for v in row] for row in rows]
+    return {"columns": table.column_names, "rows": cells, "total": len(table)}
+
+
+def _telling(frame: Any) -> dict[str, Any] | None:
+    """The figure that tells most: its name and its values by iteration."""
+    for pattern in TELLING:
+        for key in map(str, frame.columns):
+            if re.fullmatch(pattern, key.removeprefix("report.")) and numeric(frame[key]):
+                values = frame[key].dropna().astype("float64").tolist()
+                if len(set(values)) > 1:
+                    return {"key": key, "words": named(key).words, "values": values, "bounds": range_of(key, values)}
+    return None
+
+
+def _said(value: Any) -> Any:
+    """A value of a table, None for what is missing there."""
+    return None if pd.isna(value) else value

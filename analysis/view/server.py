@@ -1,0 +1,50 @@
+"""The page's server on a port of this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.view.given import Given
+from arena.errors import ConfigError
+
+HOST = "127.0.0.1"
+CONNECTIONS = 128
+
+
+def serve(
+    paths: Sequence[Path], given: Given, port: int, opened: Callable[[str], None], seat: Sequence[str] = ()
+) -> None:
+    """Serve the page of these runs until Ctrl-C; `opened` hears its link. ConfigError where it cannot be served.
+
+    With `seat`, arguments of `arena` that play a match in lines, the link leads to the seat.
+    """
+    server, listening, link = begin(paths, given, port, seat)
+    opened(link)
+    server.run(sockets=[listening])
+
+
+def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = ()) -> tuple[Any, socket.socket, str]:
+    """A server that is still to run, where it listens, and the page's link."""
+    try:
+        import uvicorn
+
+        from analysis.view.app import Viewer, application
+        from analysis.view.library import Library
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
+    view, token = Viewer(Library(paths), given), secrets.token_urlsafe(32)
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as error:
+        raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
+    port = listening.getsockname()[1]
+    config = uvicorn.Config(
+        application(view, token, port), log_level="critical", access_log=False, lifespan="on",
+        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    place = f"/play?id={view.seats.begin(seat)}" if seat else ""
+    return uvicorn.Server(config), listening, f"http://{HOST}:{port}/#token={token}{place}"

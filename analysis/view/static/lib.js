@@ -1,0 +1,156 @@
+// What every part of the page uses: the library, questions to the server, texts made harmless, numbers, addresses.
+import { h } from "./vendor/preact.js";
+import { useCallback, useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+
+export { useCallback, useEffect, useMemo, useRef, useState };
+export const html = htm.bind(h);
+
+// -- the server ------------------------------------------------------------------------------------------------------
+
+const KEY = "arena view token";
+
+/** Take the token out of the link, so that it stands in no copied address. */
+export function takeToken() {
+  const found = /^#token=([\w-]+)(.*)$/.exec(location.hash);
+  if (!found) return;
+  localStorage.setItem(KEY, found[1]);
+  history.replaceState(null, "", location.pathname + (found[2] ? `#${found[2]}` : "#/"));
+}
+
+export async function ask(path, body) {
+  const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) || ""}` };
+  const posted = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { headers, ...posted });
+  } catch {
+    throw new Error("the server does not answer: is arena view still running?");
+  }
+  const told = await answer.json().catch(() => ({ error: `status ${answer.status}` }));
+  if (!answer.ok) throw new Error(told.error || `status ${answer.status}`);
+  return told;
+}
+
+/** An image of the log as an address that only this page can use. */
+export async function image(run, hash) {
+  const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) || ""}` };
+  const answer = await fetch(`${api(run)}/images/${encodeURIComponent(hash)}`, { headers });
+  if (!answer.ok) throw new Error("no image");
+  return URL.createObjectURL(new Blob([await answer.blob()], { type: "image/png" }));
+}
+
+export const api = (run) => `/api/runs/${encodeURIComponent(run)}`;
+
+/** Data from the server: the last answer stays until the next one is there. Asked again when `version` changes. */
+export function useData(path, version = "", again = () => 0) {
+  const [state, set] = useState({ path: null, data: null, error: "" });
+  const repeat = useRef(again);
+  repeat.current = again;
+  useEffect(() => {
+    if (!path) return undefined;
+    let open = true, timer = 0;
+    const load = () => ask(path).then(
+      (data) => {
+        if (!open) return;
+        set({ path, data, error: "" });
+        const wait = repeat.current(data);
+        if (wait) timer = setTimeout(load, wait);
+      },
+      (error) => open && set((old) => ({ path, data: old.path === path ? old.data : null, error: error.message })),
+    );
+    load();
+    return () => { open = false; clearTimeout(timer); };
+  }, [path, version]);
+  const same = state.path === path || (state.path && path && state.path.split("?")[0] === path.split("?")[0]);
+  return { data: same ? state.data : null, error: state.error, loading: state.path !== path };
+}
+
+// -- texts -----------------------------------------------------------------------------------------------------------
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]/g;
+const PAIR = /[\ud800-\udbff][\udc00-\udfff]/g;
+
+/** The text with what one cannot see, or what turns the reading order, as visible codes. */
+export function visible(text) {
+  const whole = typeof text === "string" ? text : text && text.text !== undefined ? text.text : String(text ?? "");
+  const kept = [];
+  const held = whole.replace(PAIR, (pair) => { kept.push(pair); return "\ue000"; });
+  const shown = held.replace(HIDDEN, (c) => `⟨${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
+  let place = 0;
+  return shown.replace(/\ue000/g, () => kept[place++] ?? "\ue000");
+}
+
+/** A text of a model: its own direction, and cut where it is long, with a button for the rest. */
+export function Said({ text, kind = "", most = 4000 }) {
+  const [all, setAll] = useState(false);
+  const whole = visible(text), long = whole.length > most && !all;
+  const more = text && text.of ? text.of - text.text.length : 0;
+  return html`<bdi class="said ${kind}">${long ? whole.slice(0, most) : whole}${
+    long && html`<button class="more" onClick=${() => setAll(true)}>… ${count(whole.length - most)} more characters</button>`}${
+    !long && more > 0 && html`<span class="quiet">… ${count(more)} more characters (arena show has them)</span>`}</bdi>`;
+}
+
+export const short = (text, most = 60) => {
+  const shown = visible(text).replace(/\s+/g, " ");
+  return shown.length > most ? `${shown.slice(0, most - 1)}…` : shown;
+};
+
+// -- numbers ---------------------------------------------------------------------------------------------------------
+
+const MINUS = "\u2212";
+export const count = (n) => n.toLocaleString("en-US");
+
+export function number(value, share = false) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (share) return `${(100 * value).toFixed(Math.abs(value) < 0.0995 && value !== 0 ? 1 : 0)}\u00a0%`.replace("-", MINUS);
+  const size = Math.abs(value);
+  const text = size >= 1000 ? count(Math.round(value)) : size >= 100 ? value.toFixed(0)
+    : size && size < 0.005 ? value.toPrecision(2) : String(Number(value.toFixed(size < 1 ? 3 : 2)));
+  return (text === "-0" ? "0" : text).replace("-", MINUS);
+}
+
+export const signed = (value) =>
+  value === null || value === undefined ? "–" : value > 0 ? `+${number(value)}` : number(value);
+
+export const isShare = (bounds) => bounds && bounds[0] === 0 && bounds[1] === 1;
+
+// -- addresses -------------------------------------------------------------------------------------------------------
+
+/** What stands behind `#`: path parts and a query. */
+export function parse(hash) {
+  const [path, query = ""] = hash.replace(/^#/, "").split("?");
+  const parts = path.split("/").filter(Boolean).map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
+  return { parts, query: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+export function to(parts, query = {}) {
+  const kept = Object.entries(query).filter(([, value]) => value !== "" && value !== undefined && value !== null);
+  const text = new URLSearchParams(kept).toString();
+  return `#/${parts.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+export const go = (parts, query) => { location.hash = to(parts, query); };
+
+export const matchAt = (run, id, query = {}) => to(["run", run, "match", id], query);
+
+/** One key for each act; the page's help lists them. Inputs keep their keys but for Escape. */
+export function useKeys(keys) {
+  const held = useRef(keys);
+  held.current = keys;
+  useEffect(() => {
+    const press = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const within = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+      if (within && event.key !== "Escape") return;
+      if (event.key === " " && event.target.tagName === "BUTTON") return;
+      const act = held.current[event.key];
+      if (act && act(event) !== false) event.preventDefault();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}
+
+export const Complaint = ({ line }) => line ? html`<p class="complaint" role="alert">${visible(line)}</p>` : null;

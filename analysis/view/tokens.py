@@ -1,0 +1,73 @@
+"""The tokens of a match: what each seat's model read and sampled, with the figures that the log keeps of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis import flatten
+from analysis.columns import TABLES
+from analysis.view.index import Index
+from arena.errors import StoreError
+from arena.store.arrow import match_table
+from arena.store.older import completed, iteration_of
+from arena.store.schema import MATCHES
+
+Pieces = Callable[[Path, str, Sequence[int]], Sequence[str]]
+"""From a run, a policy and ids to the text that each id stands for; fewer than ids where it is not known."""
+FIGURES = ("logprob", "entropy", "advantage", "ratio", "gap")
+MOST = 20_000
+"""Tokens of a match that are shown."""
+
+
+def tokens(index: Index, id: str, pieces: Pieces | None) -> dict[str, Any]:
+    """The tokens of a match, by seat and segment.
+
+    Lists of equal length: `id`, `text`, `sampled`, `turn` and the figures that are kept.
+    """
+    number = iteration_of(id)
+    if number is None or number not in index.iterations():
+        raise StoreError("this run has no such match")
+    columns = ["policy", *(name for name in TABLES["tokens"].names)]
+    if (row := index.open_match(number, id)) is not None:
+        log = completed(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
+    else:
+        log = index.reader.log.table(number, flatten.leaves("tokens", columns))
+        log = log.filter(pc.equal(log["id"], id))
+    credit = index.reader.log.credit_table(number, ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()])
+    credit = credit.filter(pc.equal(credit["match"], id))
+    table = flatten.credited(flatten.tokens(log), credit, log["id"])
+    shown = table.slice(0, MOST)
+    return {
+        "kept": [name for name in FIGURES if shown[name].null_count < len(shown)],
+        "left_out": len(table) - len(shown),
+        "streams": [_stream(shown.filter(mask), index, pieces) for mask in _apart(shown)],
+    }
+
+
+def _apart(table: Any) -> list[Any]:
+    """A mask for each stream."""
+    pairs = dict.fromkeys(zip(table["seat"].to_pylist(), table["segment"].to_pylist(), strict=True))
+    return [
+        pc.and_(pc.equal(table["seat"], seat), pc.equal(table["segment"], pa.scalar(segment, pa.int16())))
+        for seat, segment in pairs
+    ]
+
+
+def _stream(own: Any, index: Index, pieces: Pieces | None) -> dict[str, Any]:
+    ids = own["id"].to_pylist()
+    policy = own["policy"][0].as_py()
+    texts = list(pieces(index.reader.path, policy, ids)) if pieces and policy else []
+    return {
+        "seat": own["seat"][0].as_py(),
+        "segment": own["segment"][0].as_py(),
+        "id": ids,
+        "text": texts if len(texts) == len(ids) else [],
+        "sampled": own["sampled"].to_pylist(),
+        "turn": own["turn"].to_pylist(),
+        **{name: own[name].to_pylist() for name in FIGURES if own[name].null_count < len(own)},
+    }

@@ -1,0 +1,87 @@
+"""A person's seat in a page: asked in JSON lines on stdout, answered in JSON lines on stdin.
+
+What a person may know goes out as `ask`; what comes in is `{"act": …, "talk": …}`. An act that the game would not take
+is asked for again with `wrong`. The end of the input leaves the match, as Ctrl-D does at the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.facts import literal
+from agents.names import nearest
+from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act, takes
+from agents.reply import one_line
+from arena.play.contenders import HumanContender
+from arena.play.match import MatchPlan, SeatedPlayer
+from games.abilities import Tells
+from games.contracts import Act, Game, View
+
+LARGEST = 100_000
+"""Characters of a line that is read."""
+
+
+class PageSeat(Human):
+    """Asks in lines until the answer can be read as one of the legal acts."""
+
+    async def act(self, view: View) -> Act:
+        """Take one turn; HumanLeft at the end of the input."""
+        write_line({"ask": self._question(view)})
+        while True:
+            line = sys.stdin.readline(LARGEST)
+            if not line.endswith("\n"):
+                raise HumanLeft(f"{view.seat} left the match")
+            written, talk = _answer(line)
+            act = read_act(written, view.legal, numbered=False)
+            if act is None and written and self.game is not None and takes(self.game, written):
+                act = written
+            if act is not None:
+                whole = f"{act} | {talk}" if talk else act
+                write_line({"took": act, "talk": talk})
+                return Act(whole, whole, talk, "", "stop")
+            write_line({"wrong": f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())}"})
+
+    def _question(self, view: View) -> dict[str, Any]:
+        teller = self.teller
+        return {
+            "seat": view.seat, "turn": view.turn,
+            "rules": teller.introduction(view.seat) if teller else view.rules,
+            "messages": [[message.sender, message.text] for message in view.messages],
+            "words": teller.in_words(view.seat) if teller else "",
+            "facts": [] if teller else [*_facts(view.public), *_facts(view.private)],
+            "legal": list(view.legal[:LISTED]) if view.legal is not None and not teller else None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PageContender(HumanContender):
+    """A person at a page."""
+
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
+        """Make a player that asks in lines."""
+        return PageSeat(self.console, game if isinstance(game, Tells) else None, game)
+
+
+def write_line(value: Mapping[str, Any]) -> None:
+    """Write one line."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def _answer(line: str) -> tuple[str, str]:
+    """The act and the talk of a line; "" for what is neither."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    found = value if isinstance(value, dict) else {}
+    act, talk = (found.get(name) if isinstance(found.get(name), str) else "" for name in ("act", "talk"))
+    return one_line(str(act), 4000), one_line(str(talk).replace("|", " "), TALK_LENGTH)
+
+
+def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, value if isinstance(value, str) else literal(value)) for name, value in facts.items()]

@@ -1,0 +1,176 @@
+"""Time and memory of `arena view` on a run of a million turns: the first look, any match, all else, and a live run.
+
+    python benchmarks/view.py    # some minutes on two cores; with Chromium, the first picture in it, too
+
+The run is `loading.py`'s: 100 iterations, the last of them open. The server is a process of its own; answers are timed
+from outside. `paint_s` is from the address to the curves' first canvas in Chromium, and to the list of matches; a match
+is asked of random iterations, each for the first time. `cpu_s` is what an answer takes of the server's processors,
+which a busy machine does not stretch as it does `wall_s`. Memory is the server's largest (VmHWM); what takes much of
+a run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an
+iteration that grows by 1,000 matches. Writes results/view.json.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from loading import ITERATIONS, SEED, TURNS, iteration
+
+from arena.doctor import environment
+from arena.store.run import RunFolder
+
+RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parents[1]
+TARGET = {"paint_s": 2.0, "match_s": 0.3, "server_mb": 500.0}
+SERVE = "import sys; from pathlib import Path; from analysis.commands import view; view([Path(sys.argv[1])], 0, False)"
+MATCHES = 20
+
+
+class Server:
+    """The page's server as a child, and its answers with their times."""
+
+    def __init__(self, run: Path) -> None:
+        environ = {**os.environ, "PYTHONPATH": str(HERE)}
+        self.child = subprocess.Popen(
+            [sys.executable, "-P", "-c", SERVE, str(run)], env=environ, stdout=subprocess.PIPE
+        )
+        assert self.child.stdout is not None
+        self.link = self.child.stdout.readline().decode().strip()
+        self.base, _, self.token = self.link.partition("/#token=")
+
+    def ask(self, path: str) -> tuple[tuple[float, float], Any]:
+        """Seconds from outside and of the server's processors, and the answer."""
+        request = urllib.request.Request(f"{self.base}/api/{path}", headers={"Authorization": f"Bearer {self.token}"})
+        begun, spent = time.perf_counter(), self.spent()
+        with urllib.request.urlopen(request) as answer:
+            told = json.loads(answer.read())
+        return (time.perf_counter() - begun, self.spent() - spent), told
+
+    def spent(self) -> float:
+        """Processor seconds of the server."""
+        times = psutil.Process(self.child.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def largest(self) -> float:
+        """The largest memory that the process ever had, in MB."""
+        (line,) = (x for x in Path(f"/proc/{self.child.pid}/status").read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+
+
+def painted(link: str) -> dict[str, float]:
+    """Seconds to the first curve and to the list of matches, each in a new window; {} without a browser."""
+    try:
+        from tests.factories.browser import chromium
+    except ImportError:
+        return {}
+    found = {}
+    with chromium() as browser:
+        for name, route, sign in (("curves", "", ".chart canvas"), ("list", "/matches", "table.matches tbody tr")):
+            view = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+            begun = time.perf_counter()
+            view.goto(f"{link}/run/run{route}")
+            view.wait_for_selector(sign)
+            found[name] = time.perf_counter() - begun
+    return found
+
+
+def answers(server: Server) -> dict[str, tuple[float, float]]:
+    """Times of what a page asks, the first time and when all is known."""
+    found = {name: server.ask(path)[0] for name, path in (("runs", "runs"), ("head", "runs/run"))}
+    found["first_curves"], _ = server.ask("runs/run/curves")
+    found["first_list"], _ = server.ask("runs/run/matches")
+    rng = random.Random(SEED)
+    times = [
+        server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(1000):04d}")[0]
+        for k in rng.sample(range(ITERATIONS), MATCHES)
+    ]
+    for name, of in (("match_median", median), ("match_most", max)):
+        found[name] = (of(wall for wall, _ in times), of(cpu for _, cpu in times))
+    found["tokens"], _ = server.ask("runs/run/matches/0050-0007/tokens")
+    begun, spent = time.perf_counter(), server.spent()
+    while server.ask("runs/run/matches?limit=1")[1]["unread"]:
+        pass
+    found["all_listed"] = (time.perf_counter() - begun, server.spent() - spent)
+    found["by_loss"], _ = server.ask("runs/run/matches?sort=low")
+    found["search"], _ = server.ask("runs/run/matches?text=hats+ball")
+    found["sql"], _ = server.ask("runs/run/matches?where=turns+%3E+12")
+    before = server.ask("runs/run/curves")[1]["unread"]
+    (wall, cpu), told = server.ask("runs/run/curves")
+    read = before - told["unread"]
+    found["intervals_of_an_iteration"] = (wall / read, cpu / read)
+    found["changes"], _ = server.ask("changes")
+    return found
+
+
+def followed(server: Server, run: Path, seconds: float = 20.0) -> dict[str, float]:
+    """The server's share of a core while the open iteration grows by 1,000 matches and a page follows it."""
+    folder, process = RunFolder.open(run), psutil.Process(server.child.pid)
+    records = iteration(ITERATIONS, 8_000)
+    server.ask("runs/run/matches")
+    cpu, begun, added, known = process.cpu_times(), time.perf_counter(), 0, ""
+    while time.perf_counter() - begun < seconds:
+        batch = records[added : added + max(1, len(records) // 13)]
+        if batch:
+            folder.log.extend(batch)
+            added += len(batch)
+        time.sleep(1.5)
+        print_now = json.dumps(server.ask("changes")[1])
+        if print_now != known:
+            known = print_now
+            server.ask("runs/run/matches")
+    folder.log.close()
+    now = process.cpu_times()
+    return {"matches": added, "share": round((now.user + now.system - cpu.user - cpu.system) / seconds, 4)}
+
+
+def main() -> None:
+    """Make the run, serve it, ask, write the figures down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=TURNS)
+    chosen = parser.parse_args()
+    command = ["python", "benchmarks/view.py", *sys.argv[1:]]
+    result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "turns": chosen.turns}
+    result["load_at_start"] = os.getloadavg()
+    with tempfile.TemporaryDirectory() as folder:
+        run, make = (
+            Path(folder) / "run",
+            "import sys, loading, pathlib; loading.make_run(pathlib.Path(sys.argv[1]), int(sys.argv[2]))",
+        )
+        environ = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE / 'benchmarks'}"}
+        subprocess.run([sys.executable, "-P", "-c", make, str(run), str(chosen.turns)], env=environ, check=True)
+        result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
+        server = Server(run)
+        try:
+            result["paint_s"] = {name: round(value, 3) for name, value in painted(server.link).items()}
+        finally:
+            server.child.terminate()
+        server = Server(run)
+        try:
+            times = answers(server)
+            result["server_mb"] = round(server.largest(), 1)
+            result["follow_cpu"] = followed(server, run)
+            times["league"], _ = server.ask("runs/run/league")
+            for k, name in enumerate(("wall_s", "cpu_s")):
+                result[name] = {key: round(pair[k], 4) for key, pair in times.items()}
+            result["server_mb_at_last"] = round(server.largest(), 1)
+        finally:
+            server.child.terminate()
+    result |= {"target": TARGET, "machine": environment(), "load_at_end": os.getloadavg()}
+    (RESULTS / "view.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(
+        json.dumps({name: result[name] for name in ("paint_s", "wall_s", "cpu_s", "server_mb", "follow_cpu")}, indent=1)
+    )
+
+
+if __name__ == "__main__":
+    main()

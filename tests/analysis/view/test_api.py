@@ -1,0 +1,407 @@
+"""What the page's server says of runs: lists, filters, search, matches, credit, curves, notes; of a live run, too."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import analysis
+from analysis.frames import load
+from analysis.view.given import Given
+from arena.cli.dealt import dealt
+from tests.factories.commands import arena
+from tests.factories.made_run import make_run, match
+from tests.factories.view import Client
+
+EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
+ONE = "/api/runs/negotiation"
+
+
+@pytest.fixture(scope="module")
+def asks() -> Client:
+    return Client(EXAMPLE)
+
+
+def until(asks: Client, path: str, **query: str) -> Any:
+    """The answer once there is one."""
+    for _ in range(600):
+        answer = asks.get(path, 200, **query)
+        if not answer.get("waiting") and not answer.get("unread") and not answer.get("running"):
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(answer)
+
+
+def test_runs_are_listed_with_what_moved(asks: Client) -> None:
+    runs = {run["name"]: run for run in asks.get("/api/runs")}
+    assert set(runs) == {"bargain", "negotiation"}
+    assert runs["negotiation"]["iterations"] == 12 and not runs["negotiation"]["live"]
+    figure = runs["negotiation"]["figure"]
+    assert (
+        figure["key"] == "report.deal"
+        and figure["values"][0] == pytest.approx(0.203125)
+        and len(figure["values"]) == 12
+    )
+
+
+def test_a_page_of_matches_is_the_log(asks: Client) -> None:
+    log = load(EXAMPLE / "negotiation")
+    first = until(asks, f"{ONE}/matches", limit="7", offset="3")
+    assert first["total"] == first["of"] == len(log.matches) == 768 and len(first["rows"]) == 7
+    newest = log.matches.sort_values(["iteration", "match"], ascending=[False, True])["match"].tolist()
+    assert [row["match"] for row in first["rows"]] == newest[3:10]
+    row, known = first["rows"][0], log.matches.set_index("match")
+    assert (
+        row["turns"] == known.loc[row["match"], "turns"]
+        and row["report"]["deal"] == known.loc[row["match"], "report.deal"]
+    )
+
+
+def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(asks: Client) -> None:
+    turns = load(EXAMPLE / "negotiation").turns.dropna(subset=["advantage"])
+    rows = until(asks, f"{ONE}/matches", sort="low", limit="5")["rows"]
+    assert rows[0]["low"] == pytest.approx(turns["advantage"].min())
+    assert [row["low"] for row in rows] == sorted(row["low"] for row in rows)
+    best = asks.get(f"{ONE}/matches", sort="-high", limit="1")["rows"][0]
+    assert best["high"] == pytest.approx(turns["advantage"].max())
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ({"iteration": "3"}, "iteration = 3"),
+        ({"iteration": "3-5"}, "iteration between 3 and 5"),
+        ({"policy": "hard_liner"}, "match in (select match from seats where policy = 'hard_liner')"),
+        ({"where": 'turns > 4 and "report.deal"'}, 'turns > 4 and "report.deal"'),
+        ({"where": "not valid"}, "match in (select match from turns where not valid)"),
+        ({"status": "failed"}, "status = 'failed'"),
+        (
+            {"text": "accept"},
+            "match in (select match from turns where action ilike '%accept%' or public ilike '%accept%')",
+        ),
+    ],
+)
+def test_filters_find_what_sql_finds(asks: Client, query: dict[str, str], condition: str) -> None:
+    wanted = analysis.sql(EXAMPLE / "negotiation", f"select count(*) as n from matches where {condition}")["n"].iloc[0]
+    assert until(asks, f"{ONE}/matches", limit="1", **query)["total"] == wanted
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"iteration": "x"}, {"sort": "nothing"}, {"limit": "-1"}, {"offset": "9" * 30}, {"where": "((nothing"},
+        {"text": "(", "by": "regex"}, {"text": "x", "by": "nothing"}, {"text": "x", "of": "nothing"},
+        {"where": "true) union (select match, 1 from turns"}, {"where": "drop table matches"},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_one_line(asks: Client, query: dict[str, str]) -> None:
+    line = asks.get(f"{ONE}/matches", 400, **query)["error"]
+    assert line and "\n" not in line and "Traceback" not in line
+
+
+def test_a_match_is_what_its_players_saw(asks: Client) -> None:
+    told, row = (
+        asks.get(f"{ONE}/matches/0005-0000"),
+        load(EXAMPLE / "negotiation").readers["negotiation"].match("0005-0000"),
+    )
+    assert told["deal"][0] == ["all know", [["pool", "books 3, hats 1, balls 1"]]]
+    assert [turn["action"] for turn in told["turns"]] == [turn["action"] for turn in row["turns"]]
+    assert [turn["messages"] for turn in told["turns"]] == [
+        [{"sender": m["sender"], "text": m["text"], "images": []} for m in turn["messages"]] for turn in row["turns"]
+    ]
+    log = load(EXAMPLE / "negotiation").turns
+    own = log[log["match"] == "0005-0000"]
+    assert [turn["advantage"] for turn in told["turns"]] == pytest.approx(own["advantage"].tolist())
+    for turn in told["turns"]:
+        assert turn["return"] == pytest.approx(
+            own[(own["seat"] == turn["seat"]) & (own["turn"] >= turn["index"])]["reward"].sum()
+        )
+
+
+def test_unknown_runs_and_matches_are_one_line(asks: Client) -> None:
+    for path in (
+        "/api/runs/nobody",
+        "/api/runs/nobody/curves",
+        f"{ONE}/matches/0005-9999",
+        f"{ONE}/matches/x",
+        f"{ONE}/matches/9999-0000/tokens",
+    ):
+        assert "\n" not in asks.get(path, 404)["error"]
+
+
+@pytest.mark.parametrize("estimator", ["rae", "grpo", "[{mars: {gamma: 0.5}}]"])
+def test_advantages_are_those_of_arena_credit(asks: Client, estimator: str) -> None:
+    found = until(asks, f"{ONE}/matches/0003-0001/credit", estimator=estimator)
+    printed = json.loads(arena("credit", EXAMPLE / "negotiation", "--estimators", estimator, "--json").out)["turns"]
+    own = {row["turn"]: row for row in printed if row["match"] == "0003-0001"}
+    assert own and {int(turn): value[1] for turn, value in found["turns"].items()} == {
+        turn: row[found["name"]] for turn, row in own.items()
+    }
+
+
+def test_what_is_no_estimator_is_one_line(asks: Client) -> None:
+    for estimator in ("nothing", "", "x" * 500, "[", "mars: {gamma: x}", "../x.py:f", "/etc/passwd:f"):
+        for _ in range(100):
+            answer = asks.client.get(
+                f"{ONE}/matches/0003-0001/credit", params={"estimator": estimator}, headers=asks.headers
+            )
+            if "waiting" not in answer.json():
+                break
+            time.sleep(0.05)
+        assert answer.status_code == 400 and "\n" not in answer.json()["error"], estimator
+
+
+def test_tokens_are_those_of_the_log(asks: Client) -> None:
+    told = asks.get(f"{ONE}/matches/0005-0003/tokens")
+    table = load(EXAMPLE / "negotiation", iterations=[5]).tokens
+    own = table[table["match"] == "0005-0003"]
+    (stream,) = told["streams"]
+    assert stream["id"] == own["id"].tolist() and stream["sampled"] == own["sampled"].tolist()
+    assert told["kept"] == ["logprob", "advantage"]
+    sampled = [value for value in stream["logprob"] if value is not None]
+    assert sampled == pytest.approx(own["logprob"].dropna().tolist())
+
+
+def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None:
+    told = until(asks, f"{ONE}/curves")
+    curves = {curve["title"]: curve for curve in told["curves"]}
+    frame = load(EXAMPLE / "negotiation").iterations
+    for title, key in (("Deals", "report.deal"), ("Valid acts of all turns", "valid_rate")):
+        points = curves[title]["series"][0]["points"]
+        assert [point[1] for point in points] == pytest.approx(frame[key].tolist())
+        assert all(low <= value <= high for _, value, low, high in points)
+    assert {line["label"] for line in curves["Payoff by seat"]["series"]} == {"opener", "responder"}
+    for line in curves["Reward by role"]["series"]:
+        assert all(value == pytest.approx((low + high) / 2) for _, value, low, high in line["points"])
+    assert {level["label"] for level in curves["Joint value"]["levels"]} == {
+        "best, on average",
+        "Nash bargain, on average",
+    }
+
+
+def test_alarms_and_the_league(asks: Client) -> None:
+    assert asks.get(f"{ONE}/alarms") == []
+    league = asks.get(f"{ONE}/league")
+    nodes = {node["name"]: node for node in league["nodes"]}
+    assert nodes["shared"]["learns"] and nodes["shared"]["matches"] == 768 and not nodes["conceder"]["learns"]
+    (edge,) = [e for e in league["edges"] if {e["one"], e["other"]} == {"conceder", "shared"}]
+    assert edge["ahead"][1] > 0
+
+
+def test_sql_is_answered(asks: Client) -> None:
+    told = asks.post("/api/sql", {"runs": ["negotiation"], "query": "select count(*) as n, 'x' as s from matches"})
+    assert told == {"columns": ["n", "s"], "rows": [[768, "x"]], "total": 1}
+    for query in (
+        "drop table matches",
+        "select * from read_csv('/etc/passwd')",
+        "select 1; select 2",
+        "",
+        "attach 'x.db'",
+    ):
+        assert "\n" not in asks.post("/api/sql", {"runs": ["negotiation"], "query": query}, 400)["error"]
+    asks.post("/api/sql", {"runs": ["nobody"], "query": "select 1"}, 404)
+    asks.post("/api/sql", {"runs": "negotiation", "query": "select 1"}, 400)
+
+
+def test_notes_are_kept_beside_the_run_and_taken_back(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run").path
+    asks = Client(run)
+    for turn, text in ((None, "a whole match"), (1, "</script><b>\u2028\ud800 greedy")):
+        asks.post("/api/runs/run/notes", {"match": "0000-0001", "turn": turn, "text": text})
+    first, second = asks.get("/api/runs/run/notes")
+    assert [first["turn"], second["turn"], second["text"]] == [None, 1, "</script><b>\u2028\ufffd greedy"]
+    assert [note["note"] for note in asks.get("/api/runs/run/notes", text="GREEDY")] == [second["note"]]
+    assert len(asks.get("/api/runs/run/matches/0000-0001")["notes"]) == 2
+    asks.post("/api/runs/run/notes", {"remove": first["note"]})
+    assert [note["note"] for note in asks.get("/api/runs/run/notes")] == [second["note"]]
+    lines = (run / "notes.jsonl").read_text("ascii").splitlines()
+    assert len(lines) == 3 and all(json.loads(line) for line in lines)
+    wrong: list[tuple[Any, int]] = [
+        ({"match": "0000-0001", "turn": 9, "text": "x"}, 400), ({"match": "9-9", "turn": 0, "text": "x"}, 404),
+        ({"match": "0000-0001", "turn": True, "text": "x"}, 400), ({"match": "0000-0001", "turn": 0, "text": " "}, 400),
+        ({"match": "0000-0001", "turn": 0, "text": "x" * 10_001}, 400), ({"remove": "nothing"}, 400), ({}, 400),
+    ]  # fmt: skip
+    for body, status in wrong:
+        asks.post("/api/runs/run/notes", body, status)
+    assert (run / "notes.jsonl").read_text("ascii").splitlines() == lines
+
+
+def test_a_note_is_not_written_through_a_link(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run").path
+    (tmp_path / "precious").write_text("mine")
+    (run / "notes.jsonl").symlink_to(tmp_path / "precious")
+    asks = Client(run)
+    asks.post("/api/runs/run/notes", {"match": "0000-0001", "turn": None, "text": "x"}, 404)
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", iterations=2)
+    asks = Client(run.path)
+    before = asks.get("/api/changes")
+    assert asks.get("/api/runs/run/matches")["total"] == 8
+    assert asks.get("/api/runs/run/matches/0001-0002")["open"]
+    run.log.append(match(1, 7))
+    assert asks.get("/api/changes") != before
+    told = asks.get("/api/runs/run/matches")
+    assert told["total"] == 9 and "0001-0007" in [row["match"] for row in told["rows"]]
+    assert asks.get("/api/runs/run/matches/0001-0007")["turns"][0]["action"] == "OFFER 1 0 2"
+    assert asks.get("/api/runs/run/matches/0001-0007/tokens")["streams"][0]["id"] == [1, 2]
+    with (run.path / "log" / "0001.jsonl").open("ab") as file:
+        file.write(b'{"schema":4,"id":"0001-0008","tor')  # a line that is still being written
+    assert asks.get("/api/runs/run/matches")["total"] == 9
+    run.log.close()
+    run.log.seal(1)
+    assert asks.get("/api/runs/run/matches")["total"] == 9
+    assert not asks.get("/api/runs/run/matches/0001-0007")["open"]
+
+
+def test_new_runs_come_by_themselves_and_links_are_no_runs(tmp_path: Path) -> None:
+    asks = Client(tmp_path)
+    assert asks.get("/api/runs") == []
+    make_run(tmp_path / "one")
+    (tmp_path / "latest").symlink_to(tmp_path / "one")
+    (tmp_path / "file").write_text("x")
+    assert [run["name"] for run in asks.get("/api/runs")] == ["one"]
+
+
+def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> None:
+    for name in ("good", "torn"):
+        make_run(tmp_path / name, live=False)
+    (tmp_path / "torn" / "metrics.jsonl").write_text("{\n{}\n")
+    (tmp_path / "torn" / "log" / "0001.parquet").write_bytes(b"PAR1 nonsense")
+    asks = Client(tmp_path)
+    runs = {run["name"]: run for run in asks.get("/api/runs")}
+    assert "metrics.jsonl:1" in runs["torn"]["error"] and runs["good"]["iterations"] == 3
+    told = asks.get("/api/runs/torn/matches")
+    assert told["total"] == 8 and len(told["damaged"]) == 1 and "0001.parquet" in told["damaged"][0]
+    assert "0001.parquet" in asks.get("/api/runs/torn/matches/0001-0000", 404)["error"]
+    assert asks.get("/api/runs/good/matches")["total"] == 12
+
+
+def test_forks_say_what_would_have_been_otherwise(tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(EXAMPLE / "bargain", tmp_path / "bargain")
+    asks = Client(tmp_path / "bargain")
+    (row,) = asks.get("/api/runs/bargain/matches")["rows"]
+    path = f"/api/runs/bargain/matches/{row['match']}/fork"
+    for body in (
+        {"turn": 99}, {"turn": 0, "n": 10**6, "act": "WALK"}, {"turn": 0, "seat": "nobody", "who": "random"},
+        {"turn": 0, "seat": "opener", "who": "evil.py:f"}, {"turn": 0, "seat": "opener", "who": "../run"},
+        {"turn": True, "act": "WALK"}, {"turn": 0, "seat": "opener", "who": ["random"]},
+        {"turn": 0, "seat": "opener", "who": "--out=x"}, {"turn": 0, "act": "x" * 5000},
+    ):  # fmt: skip
+        assert "\n" not in asks.post(path, body, 400)["error"]
+    job = asks.post(path, {"turn": 1, "act": "WALK", "n": 2})["job"]
+    answer = until(asks, f"/api/jobs/{job}")
+    assert answer["answer"]["figures"]["deal"]["forked"][0] == 0.0, answer
+    assert "error" in asks.get("/api/jobs/nothing", 400)
+
+
+def test_what_nobody_runs_is_not_stopped(tmp_path: Path) -> None:
+    import os
+
+    run = make_run(tmp_path / "run").path
+    (run / "run.pid").write_text(f"{os.getpid()}\n")  # left by a run that was killed: the number is another's now
+    asks = Client(run)
+    assert "nobody runs this" in asks.post("/api/runs/run/control", {"do": "stop"}, 400)["error"]
+    assert asks.post("/api/runs/run/control", {"do": "rm"}, 400)
+
+
+def test_without_what_the_command_gives_the_page_does_with_less() -> None:
+    asks = Client(EXAMPLE, given=Given(dealt))
+    assert asks.get("/api/estimators") == []
+    assert "error" in asks.get(f"{ONE}/matches/0003-0001/credit", 400, estimator="rae")
+    assert "error" in asks.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
+
+
+def test_numbers_that_json_has_not_are_null() -> None:
+    from analysis.view.answers import Json
+
+    assert Json({"a": math.nan, "b": [math.inf], "c": 2**60, "d": "\ud800\u2028</script>"}).body == (
+        b'{"a":null,"b":[null],"c":"1152921504606846976","d":"\\ud800\\u2028</script>"}'
+    )
+
+
+def test_a_person_plays_a_match_in_lines(tmp_path: Path) -> None:
+    asks = Client(tmp_path)
+    for body in (
+        {}, {"game": "kuhn_poker", "place": 2, "who": "random"}, {"game": "x.py:Game", "place": 0, "who": "random"},
+        {"game": "kuhn_poker", "place": 0, "who": "../run"}, {"game": "--help", "place": 0, "who": "random"},
+        {"game": "kuhn_poker", "place": 0, "who": "human.py:f"},
+    ):  # fmt: skip
+        assert "\n" not in asks.post("/api/play", body, 400)["error"]
+    id = asks.post("/api/play", {"game": "kuhn_poker", "place": 0, "who": "random"})["id"]
+    path, wrong = f"/api/play/{id}", False
+    for _ in range(600):
+        told = asks.get(path)
+        assert "error" not in told, told
+        last = told["lines"][-1] if told["lines"] else {}
+        if "end" in last:
+            break
+        if "ask" in last and not wrong:
+            assert last["ask"]["seat"] == "first" and "BET" in last["ask"]["legal"]
+            asks.post(path, {"act": "\ud800 nonsense </script>", "talk": ""})
+            wrong = True
+        elif "wrong" in last:
+            asks.post(path, {"act": "pass", "talk": "hm | hm"})
+            time.sleep(0.2)
+        elif "ask" in last:
+            asks.post(path, {"act": last["ask"]["legal"][0], "talk": ""})
+            time.sleep(0.2)
+        time.sleep(0.1)
+    record = told["lines"][-1]["end"]
+    assert record["status"] == "finished" and record["seats"]["first"]["kind"] == "human"
+    assert any("wrong" in line for line in told["lines"])
+    asks.post(path, {"act": 1}, 400)
+    asks.get("/api/play/nothing", 400)
+
+
+def test_a_person_takes_a_seat_of_a_logged_match(tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(EXAMPLE / "bargain", tmp_path / "bargain")
+    asks = Client(tmp_path / "bargain")
+    (row,) = asks.get("/api/runs/bargain/matches")["rows"]
+    at = {"run": "bargain", "match": row["match"], "turn": 1}
+    asks.post("/api/play", at | {"seat": "nobody"}, 400)
+    asks.post("/api/play", at | {"seat": "responder", "turn": 99}, 400)
+    id = asks.post("/api/play", at | {"seat": "responder"})["id"]
+    for _ in range(600):
+        told = asks.get(f"/api/play/{id}")
+        assert "error" not in told, told
+        if told["lines"] and "ask" in told["lines"][-1]:
+            said = [text for line in told["lines"] if "ask" in line for _, text in line["ask"]["messages"]]
+            assert any(text.startswith("OFFER") for text in said), "what was said before the person sat down"
+            asks.post(f"/api/play/{id}", {"act": "WALK", "talk": ""})
+        if told["lines"] and "end" in told["lines"][-1]:
+            break
+        time.sleep(0.15)
+    assert told["lines"][-1]["end"]["figures"]["deal"]["forked"][0] == 0.0
+
+
+def test_arena_play_opens_the_same_seat_without_a_run(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+    import urllib.request
+
+    command = ["-P", "-m", "arena", "play", "--game", "kuhn_poker", "--seat", "0=human", "--seat", "1=random", "--web"]
+    with subprocess.Popen([sys.executable, *command], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            base, _, rest = child.stdout.readline().strip().partition("/#token=")
+            token, _, id = rest.partition("/play?id=")
+            asked = urllib.request.Request(f"{base}/api/play/{id}", headers={"Authorization": f"Bearer {token}"})
+            for _ in range(600):
+                with urllib.request.urlopen(asked) as answer:
+                    lines = json.loads(answer.read())["lines"]
+                if lines:
+                    break
+                time.sleep(0.1)
+            assert lines[0]["ask"]["seat"] == "first"
+        finally:
+            child.terminate()

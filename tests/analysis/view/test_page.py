@@ -1,0 +1,304 @@
+"""The page in a real browser: list, filters, a match, estimators, tokens, replay, a live run; hostile texts; widths."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import analysis
+from tests.factories.browser import chromium
+from tests.factories.commands import arena
+from tests.factories.hostile_run import TEXTS, hostile_run
+from tests.factories.made_run import make_run, match
+from tests.factories.view import served
+
+EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
+PATIENCE = 30_000
+"""Milliseconds: the machine may be busy."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for name in ("negotiation", "bargain"):
+        shutil.copytree(EXAMPLE / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def link(runs: Path) -> Iterator[str]:
+    with served(runs) as address:
+        yield address
+
+
+class Page:
+    """A window on the page, with all that goes wrong in it."""
+
+    def __init__(self, browser: Any, link: str, width: int = 1280, scheme: str = "light") -> None:
+        self.base = link.partition("/#")[0]
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.view = self.context.new_page()
+        self.view.set_default_timeout(PATIENCE)
+        self.wrong: list[str] = []
+        self.view.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.view.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
+        self.view.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
+        self.view.on("request", self._asked)
+        self.view.goto(link)
+        self.view.wait_for_selector("h1")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.base, "blob:", "data:")):
+            self.wrong.append(request.url)
+
+    def to(self, route: str, selector: str) -> Any:
+        """Go to a route, and wait for something there."""
+        self.view.evaluate("route => { location.hash = route }", route)
+        return self.view.wait_for_selector(selector)
+
+    def text(self, selector: str) -> str:
+        return str(self.view.inner_text(selector))
+
+    def until(self, condition: str) -> None:
+        """Wait until a JavaScript condition holds; the page's own policy lets no other script do that."""
+        ends = time.monotonic() + PATIENCE / 1000
+        while not self.view.evaluate(condition):
+            assert time.monotonic() < ends, f"{condition}: {self.view.inner_text('body')[:500]} {self.wrong}"
+            self.view.wait_for_timeout(50)
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.wrong == []
+
+
+@pytest.fixture
+def page(browser: Any, link: str) -> Iterator[Page]:
+    window = Page(browser, link)
+    yield window
+    window.close()
+
+
+def test_the_token_leaves_the_address_and_stays_in_the_window(page: Page) -> None:
+    assert "token" not in page.view.url
+    page.view.reload()
+    page.until("document.querySelectorAll('.card').length === 2")
+
+
+def test_a_reader_finds_the_largest_loss_and_why_by_six_acts(page: Page) -> None:
+    """The run, its matches, their order, the first of them: then the turn, its advantage and what it did are seen."""
+    page.view.click("text=negotiation")
+    page.view.wait_for_selector(".chart canvas")
+    page.view.click("nav.tabs >> text=Matches")
+    page.until("document.querySelectorAll('table.matches tbody tr').length > 5")
+    page.view.select_option("#sort", "low")
+    worst = analysis.sql(EXAMPLE / "negotiation", "select min(advantage) as low from turns")["low"].iloc[0]
+    page.until(f"document.querySelector('td.loss')?.textContent === '{worst:.2f}'.replace('-', '\\u2212')")
+    page.view.click("table.matches tbody tr a")
+    page.view.wait_for_selector("article.turn.m5")
+    assert "NOT VALID" in page.text("article.turn.m5").upper() and "The deal" in page.text(".deal")
+    seats = page.view.eval_on_selector_all("h2.lane", "all => all.map(e => e.textContent)")
+    assert seats == ["opener", "responder"]
+
+
+def test_filters_narrow_the_list_and_stand_in_the_address(page: Page) -> None:
+    page.to("#/run/negotiation/matches", "table.matches tbody tr")
+    page.view.fill("#where", 'turns > 5 and not "report.deal"')
+    page.view.press("#where", "Enter")
+    wanted = analysis.sql(
+        EXAMPLE / "negotiation", 'select count(*) as n from matches where turns > 5 and not "report.deal"'
+    )
+    page.until(f"document.getElementById('total')?.textContent.startsWith('{wanted['n'].iloc[0]} of 768')")
+    assert "where=" in page.view.url
+    page.view.fill("#where", "nonsense !")
+    page.view.press("#where", "Enter")
+    page.view.wait_for_selector(".complaint")
+    page.to("#/run/negotiation/matches?text=walk", ".hits li")
+    page.view.click(".hits li a")
+    page.view.wait_for_selector("article.turn.at")
+    assert "WALK" in page.text("article.turn.at")
+    page.wrong = [line for line in page.wrong if "400" not in line]  # the browser notes the refused condition
+
+
+def test_every_estimators_values_are_those_of_arena_credit(page: Page) -> None:
+    printed = json.loads(arena("credit", EXAMPLE / "negotiation", "--estimators", "rae,grpo", "--json").out)["turns"]
+    page.to("#/run/negotiation/match/0012-0007", "article.turn")
+    for name in ("rae", "grpo"):
+        page.view.select_option("#estimator", name)
+        page.view.wait_for_selector(f".lanes[data-estimator='{name}']")
+        shown = page.view.eval_on_selector_all("article.turn .advantage b", "all => all.map(e => e.textContent)")
+        wanted = [row[name] for row in printed if row["match"] == "0012-0007"]
+        read = [float(text.replace("\N{MINUS SIGN}", "-")) for text in shown]
+        assert len(wanted) == 6 and read == pytest.approx(wanted, abs=6e-3)
+
+
+def test_tokens_are_shown_in_the_colours_of_a_figure(page: Page) -> None:
+    page.to("#/run/negotiation/match/0012-0003", "article.turn")
+    page.view.select_option("#overlay", "logprob")
+    page.view.wait_for_selector(".tokens .token")
+    assert page.view.eval_on_selector_all("article.turn .tokens .token", "all => all.length") > 10
+    assert "p 0." in page.view.get_attribute(".tokens .token", "title") or "p 1" in page.view.get_attribute(
+        ".tokens .token", "title"
+    )
+    assert page.view.is_disabled("#overlay option[value=entropy]")
+    page.view.select_option("#overlay", "mask")
+    page.view.wait_for_selector(".tokens .context .token.read")
+
+
+def test_a_match_is_played_again_turn_by_turn(page: Page) -> None:
+    page.to("#/run/negotiation/match/0012-0007", "article.turn")
+    count = "document.querySelectorAll('article.turn').length"
+    page.until(f"{count} === 6")
+    page.view.keyboard.press("ArrowLeft")
+    page.until(f"{count} === 5")
+    page.view.click("#play")
+    page.until(f"{count} < 3 || {count} === 6")
+    page.until(f"{count} === 6 && document.getElementById('play').textContent.includes('replay')")
+
+
+def test_the_keyboard_does_everything(page: Page) -> None:
+    press = page.view.keyboard.press
+    page.until("document.querySelectorAll('.card').length === 2")
+    press("j")
+    page.until("document.querySelectorAll('.card')[1].classList.contains('at')")
+    press("Enter")
+    page.view.wait_for_selector("nav.tabs")
+    press("2")
+    page.until("document.querySelectorAll('table.matches tbody tr').length > 5")
+    press("j")
+    press("j")
+    press("Enter")
+    page.view.wait_for_selector("article.turn")
+    assert page.text("h1") == "0012-0001"
+    press("]")
+    page.until("document.querySelector('h1').textContent === '0012-0002'")
+    press("t")
+    page.until("document.documentElement.dataset.theme === 'dark'")
+    press("?")
+    page.view.wait_for_selector("[role=dialog]")
+    press("Escape")
+    page.until("!document.querySelector('[role=dialog]')")
+    press("Escape")
+    page.view.wait_for_selector("table.matches")
+    press("3")
+    page.view.wait_for_selector("svg.graph .node")
+
+
+def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
+    page.to("#/run/negotiation/match/0012-0003?turn=1", "article.turn.at")
+    page.view.focus("article.turn.at")
+    page.view.keyboard.press("n")
+    page.view.wait_for_selector(".note-form textarea")
+    page.view.fill(".note-form textarea", "too <b>greedy</b>")
+    page.view.click(".note-form .strong")
+    page.view.wait_for_selector("article.turn .note")
+    assert json.loads((runs / "negotiation" / "notes.jsonl").read_text())["turn"] == 1
+    page.to("#/run/negotiation/notes", ".note")
+    assert "too <b>greedy</b>" in page.text(".note")
+
+
+def test_a_fork_says_what_would_have_happened_otherwise(page: Page) -> None:
+    page.to("#/run/bargain/matches", "table.matches tbody tr")
+    page.view.click("table.matches tbody tr a")
+    page.view.wait_for_selector("article.turn.at")
+    page.view.keyboard.press("f")
+    page.view.fill("#fork-act", "WALK")
+    page.view.fill("#fork-n", "2")
+    page.view.click(".fork .strong")
+    page.view.wait_for_selector("table.forked", timeout=60_000)
+    assert "payoff opener" in page.text("table.forked")
+
+
+def test_two_runs_and_two_matches_stand_side_by_side(page: Page) -> None:
+    page.to("#/pair/negotiation/0012-0003/bargain/0001-0000", ".two article.turn")
+    page.until("document.querySelectorAll('.two > section:last-child article').length > 3")
+    page.to("#/compare/negotiation/bargain", "h1")
+
+
+def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", iterations=2)
+    with served(tmp_path) as link:
+        page = Page(browser, link)
+        page.view.evaluate("window.same = 1")
+        page.to("#/run/run/matches", "table.matches tbody tr")
+        page.until("document.getElementById('total').textContent.startsWith('8 of 8')")
+        run.log.append(match(1, 7))
+        page.until("document.getElementById('total').textContent.startsWith('9 of 9')")
+        page.to("#/run/run", ".empty")
+        run.metrics.append({"iteration": 1, "valid_rate": 0.75})
+        page.view.wait_for_selector(".chart canvas")
+        run.metrics.append({"iteration": 2, "valid_rate": 0.25})
+        page.until("document.querySelector('.legend b').textContent.startsWith('25')")
+        assert page.view.evaluate("window.same") == 1
+        page.close()
+
+
+def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
+    """No script runs, nothing is asked elsewhere, and nothing leaves its place, whatever stands in a field."""
+    hostile_run(tmp_path / "run <script>window.pwned=1<")
+    with served(tmp_path) as link:
+        page, name = Page(browser, link, 1000), "run%20%3Cscript%3Ewindow.pwned%3D1%3C"
+        routes = {f"#/run/{name}": ".chart canvas", f"#/run/{name}/matches": "table.matches tbody tr"}
+        routes |= {f"#/run/{name}/league": "svg.graph .node", f"#/run/{name}/settings": "table.settings"}
+        routes |= {f"#/run/{name}/matches?text=%3Cscript&of=seen": ".hits li"}
+        routes |= {f"#/run/{name}/match/0001-{k:04d}": "h1" for k in range(len(TEXTS))}
+        for route, selector in routes.items():
+            page.to(route, selector)
+            if selector == "h1":
+                page.until(f"{route[-9:]!r} === document.querySelector('h1').textContent")
+                page.until("document.querySelectorAll('article.turn').length === 3")
+            wide, window = page.view.evaluate(
+                "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+            )
+            assert wide <= window, route
+            assert (
+                page.view.evaluate(
+                    "document.querySelectorAll('iframe, base, meta[http-equiv], #app script, #app style').length"
+                )
+                == 0
+            )
+            assert page.view.evaluate("window.pwned") is None, route
+            assert page.view.is_visible("header.bar"), route
+        shown = page.view.evaluate("document.body.innerText")
+        assert "\u202e" not in shown and "\x1b" not in shown
+        page.close()
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, scheme: str) -> None:
+    page = Page(browser, link, width, scheme)
+    routes = {
+        "#/": ".card",
+        "#/run/negotiation": ".chart canvas",
+        "#/run/negotiation/matches": "table.matches tbody tr",
+    }
+    routes |= {"#/run/negotiation/match/0012-0007": "article.turn", "#/run/negotiation/league": "svg.graph .node"}
+    for route, selector in routes.items():
+        page.to(route, selector)
+        wide, window = page.view.evaluate(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+        assert wide <= window, route
+    page.close()
+
+
+def test_a_person_plays_in_the_page(page: Page) -> None:
+    page.to("#/play?game=kuhn_poker", "#begin")
+    page.view.click("#begin")
+    for _ in range(5):
+        page.until("document.querySelector('.legal button') || document.querySelector('#end')")
+        if page.view.query_selector("#end"):
+            break
+        page.view.click(".legal button")
+        page.until("!document.querySelector('.legal button')")
+    assert "How it ended" in page.text("#end")

@@ -1,0 +1,66 @@
+"""The page of `arena view`: its application for tests that ask it directly, or served for a browser."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.view.given import Given
+from arena.cli.dealt import dealt, theory
+from arena.cli.judged import estimators, judged
+from arena.cli.pieces import pieces
+
+TOKEN, PORT = "t0ken", 8123
+GIVEN = Given(dealt, theory, judged, estimators, pieces, [sys.executable, "-P", "-m", "arena"])
+
+
+class Client:
+    """Asks as the page does: with its token, and with its origin where it posts."""
+
+    def __init__(self, *paths: Path, given: Given = GIVEN) -> None:
+        testing = pytest.importorskip("starlette.testclient")
+        from analysis.view.app import Viewer, application
+        from analysis.view.library import Library
+
+        self.client = testing.TestClient(
+            application(Viewer(Library(paths), given), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
+        )
+        self.headers = {"authorization": f"Bearer {TOKEN}"}
+
+    def get(self, path: str, code: int = 200, /, **query: str) -> Any:
+        """The answer's JSON."""
+        answer = self.client.get(path, params=query, headers=self.headers)
+        assert answer.status_code == code, answer.text[:300]
+        return answer.json()
+
+    def post(self, path: str, body: Any, code: int = 200) -> Any:
+        """The answer's JSON."""
+        headers = self.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
+        answer = self.client.post(path, content=json.dumps(body), headers=headers)
+        assert answer.status_code == code, answer.text[:300]
+        return answer.json()
+
+
+@contextmanager
+def served(*paths: Path, given: Given = GIVEN) -> Iterator[str]:
+    """The link of a page that is served by a thread."""
+    uvicorn = pytest.importorskip("uvicorn")
+    from analysis.view.server import begin
+
+    server, listening, link = begin(paths, given, 0)
+    assert isinstance(server, uvicorn.Server)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    try:
+        yield link
+    finally:
+        server.should_exit = True
+        thread.join(10)
