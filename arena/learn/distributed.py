@@ -40,7 +40,7 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
     of the meeting and of every collective operation afterwards: whoever waits longer for another rank fails.
     """
     from torch import distributed
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     os.environ |= {"RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(count), "MASTER_ADDR": address}
     if address == "127.0.0.1":

@@ -99,5 +99,5 @@ class ScaledTrainer:
 def _sent(policy: Policy) -> ArrayWeights | AdapterArrays:
     """A policy's weights as arrays; the folder they began as has the same form, and stays where it is."""
     weights = as_arrays(ModuleWeights(policy.model, policy.base))
-    assert not isinstance(weights, ModuleWeights)
+    assert isinstance(weights, ArrayWeights | AdapterArrays)
     return replace(weights, folder=policy.source) if isinstance(weights, ArrayWeights) else weights

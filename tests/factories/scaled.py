@@ -173,7 +173,9 @@ async def learn(trainers: list[Trainer], case: Case, first: int = 1, last: int =
 
 async def told(trainers: list[Trainer], case: Case, metrics: list[dict[str, float]]) -> Learned:
     """What is compared."""
-    weights, moments, scores = {}, {}, []
+    weights: dict[str, Any] = {}
+    moments: dict[str, Any] = {}
+    scores = []
     for number, trainer in enumerate(trainers):
         held = await trainer.weights()
         with held.whole():

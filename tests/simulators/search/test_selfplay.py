@@ -154,7 +154,8 @@ def test_an_earlier_question_stands_in_for_a_rejected_one() -> None:
             assert game.ended and game.report()["reused"] == 0
             continue
         assert game.agent_selection == "solver_1" and game.public()["question"] == first
-        game.step(f"ANSWER {game.question.answer}")
+        asked: Any = game.question
+        game.step(f"ANSWER {asked.answer}")
         report = game.report()
         assert (report["accepted"], report["reused"], report["score"]) == (0.5, 0.5, 0.5)
         assert game.payoffs() == {"proposer": 0.0, "solver_1": 1.0}
