@@ -1,4 +1,4 @@
-"""How well the library's searches find what answers rest on, what its readers reach, and what it weighs.
+"""Recall of the library's searches, right answers of its readers, and its weight in memory.
 
     python benchmarks/search.py                      # 1,000 and 10,000 pages; memory with 100,000 too
     python benchmarks/search.py --quick              # 100 pages, few questions: does it run?
@@ -37,7 +37,7 @@ HOPS, DEPTHS = (1, 2, 3, 4), (1, 5, 10)
 IN_FLIGHT = 1_000
 
 
-def shown(values: list[float]) -> list[float]:
+def rounded(values: list[float]) -> list[float]:
     """The mean and the ends of its 95 % interval."""
     return [round(value, 3) for value in mean_ci(values, SHARE)]
 
@@ -56,7 +56,7 @@ def queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str
 
 
 def recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    """By hops: recall at each depth with an interval, of whole questions and of queries step by step."""
+    """Recall by hops, at each depth with an interval, of whole questions and of queries step by step."""
     shelf, rows = library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
     began, asked = time.perf_counter(), 0
@@ -71,7 +71,7 @@ def recall(pages: int, questions: int, retriever: Retriever, embedding: Embeddin
                 asked += len(pairs)
                 found[way].append([_mean_recall(hits, [pages for _, pages in pairs], k) for k in DEPTHS])
         rows[str(hops)] = {
-            way: {f"at {k}": shown([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
+            way: {f"at {k}": rounded([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
             for way, by_question in found.items()
         }
     return {"by_hops": rows, "milliseconds_per_query": round(1000 * (time.perf_counter() - began) / asked, 2)}
@@ -83,7 +83,7 @@ def _mean_recall(hits: list[list[str]], wanted: list[frozenset[str]], depth: int
 
 
 def players(pages: int, matches: int) -> dict[str, Any]:
-    """By sort of question and by hops: shares of right answers."""
+    """Shares of right answers, by sort of question and by hops."""
     told: dict[str, Any] = {}
     for sort in SORTS:
         for hops in HOPS:
@@ -91,8 +91,8 @@ def players(pages: int, matches: int) -> dict[str, Any]:
             shares = {}
             for player in ("closed_book", "reader"):
                 reports = [play(game, seed, player) for seed in range(matches)]
-                shares[player] = shown([float(report["score"]) for report in reports])
-            shares["open_book"] = shown([_open_book(game, seed) for seed in range(matches)])
+                shares[player] = rounded([float(report["score"]) for report in reports])
+            shares["open_book"] = rounded([_open_book(game, seed) for seed in range(matches)])
             told[f"{sort}, {hops}"] = shares
     return told
 

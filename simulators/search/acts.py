@@ -27,7 +27,7 @@ Kind = Literal["call", "answer", "question", "stop"]
 
 
 class Done(NamedTuple):
-    """What an act does: calls, or a text, and for a question its program."""
+    """An act as it was read: calls, or a text, and for a question its program."""
 
     kind: Kind
     text: str = ""
@@ -36,7 +36,7 @@ class Done(NamedTuple):
 
 
 def read_act(act: str, terse: bool) -> Done | None:
-    """What this act does; None for what is none."""
+    """Read an act; None for what is none."""
     if terse:
         return _read_terse(act.strip())
     if act.strip().upper() == "STOP":

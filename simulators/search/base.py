@@ -1,4 +1,4 @@
-"""What all games at the library share: its options, the deal of a question, and a seat's work."""
+"""The base of all games at the library: its options, the deal of a question, and a seat's work."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Wish:
-    """What a question is to be about: its answer, and how many hops it takes at least."""
+    """A wish for a question: its answer, and how many hops it takes at least."""
 
     answer: str
     hops: int

@@ -33,7 +33,7 @@ def render(world: World, name: str) -> str:
 
 @dataclass
 class Notes:
-    """What was read: facts of pages, to ask a program of."""
+    """Facts that were read on pages, to ask a program of."""
 
     told: dict[str, dict[str, str]] = field(default_factory=dict)
     """By thing, then by relation, or "kind"."""

@@ -121,7 +121,7 @@ class SearchPlanner(Search):
         self.end("answered", "Right." if right else "Wrong.")
 
     def _known(self) -> bool:
-        """Whether the scripted reader is right without any page."""
+        """Return whether the scripted reader is right without any page."""
         return exact(answer_from(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
@@ -131,7 +131,7 @@ class SearchPlanner(Search):
         return {**super().figures(), "best": best, "regret": best - earned}
 
     def best(self) -> float:
-        """What the scripted reader's answer is worth, less the calls that it takes; or stopping at once if that pays.
+        """Return what the script's answer is worth, less the calls that it takes; or stopping at once if that pays.
 
         Calls are those of the player `reader`, which makes one for each page, and one more to open it.
         """

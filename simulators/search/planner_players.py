@@ -18,7 +18,7 @@ Plan = Callable[[Any, int], Callable[[], str]]
 
 
 def effort(game: Any) -> tuple[int, bool]:
-    """How many calls the player `reader` makes on this deal, and whether the answer is then right."""
+    """The number of calls that the player `reader` makes on this deal, and whether the answer is then right."""
     work = game.session()
     program = read_asked(game.question.text, game.terse)
     while program and (call := next_call(program, work, game.terse)):
@@ -30,7 +30,7 @@ def effort(game: Any) -> tuple[int, bool]:
 
 
 def at_random(game: Any, seed: int) -> bool:
-    """Whether a planner at random gets the right answer from the scripted reader on the deal of this seed."""
+    """Return whether a planner at random gets the right answer from the script on the deal of this seed."""
     game.reset(seed=seed)
     plan = _random_plan(game, seed)
     while (act := plan()) != _stop(game):

@@ -28,7 +28,7 @@ def read_asked(text: str, terse: bool) -> Program | None:
 
 
 def answer_from(text: str, texts: list[str], terse: bool) -> str:
-    """What a reader of these texts answers to a question: NONE where they do not say, or say several things."""
+    """The answer of a reader of these texts: NONE where they do not say, or say several things."""
     program = read_asked(text, terse)
     found = answers(program, Notes.of(texts)) if program else frozenset()
     return next(iter(found)) if len(found) == 1 else NONE

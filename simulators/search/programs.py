@@ -138,7 +138,7 @@ def _checked(chain: Chain) -> Chain:
 
 
 def ends(chain: Chain, facts: Facts) -> frozenset[str]:
-    """Where a chain leads; several where a step backwards has several ends."""
+    """Ends of a chain: several where a step backwards has several."""
     here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
         here = frozenset(

@@ -144,7 +144,7 @@ def checked(world: World, program: Program, sort: Sort) -> Question | None:
 
 
 class Walker(NamedTuple):
-    """Who walks a world's graph by chance."""
+    """A walker on a world's graph, by chance."""
 
     world: World
     rng: np.random.Generator

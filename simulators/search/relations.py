@@ -1,4 +1,4 @@
-"""What the world's facts are about: kinds of things, relations between them, numbers that they have.
+"""Subjects of the world's facts: kinds of things, relations between them, numbers that they have.
 
 Every relation and number is functional: a thing has at most one mentor. Backwards (`^mentor`) there may be many.
 """

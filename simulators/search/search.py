@@ -114,9 +114,7 @@ class Search(LibraryGame):
         question, world = self.question, self.library.world
         if world is None or question.program is None or question.sort in ("compare", "count"):
             return {}
-        if self.terse and len(world.names[0]) == 1:  # letters, which stand in any text
-            return {}
-        secrets = (question.evidence | {question.answer}) - {NONE}
+        secrets = {text for text in (*question.evidence, question.answer) if text != NONE and len(text) > 1}
         texts = tuple(sorted(text for text in secrets if text not in question.text and not self.work.has_shown(text)))
         program = () if self.terse else (str(question.program),)
         return {"way": texts, "program": program}
@@ -140,5 +138,5 @@ class Search(LibraryGame):
 
 @functools.lru_cache(maxsize=4)
 def _normalised(candidates: tuple[str, ...]) -> Counter[str]:
-    """How many candidates are the same once normalised."""
+    """Candidates as they are once normalised, counted."""
     return Counter(map(normalise, candidates))

@@ -22,7 +22,7 @@ class Budget(NamedTuple):
 
 
 class Session:
-    """What one seat has looked for and found. Its methods are tools: a refusal is a ValueError that the model reads."""
+    """A seat's searches and finds. Its methods are tools: a refusal is a ValueError that the model reads."""
 
     def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
         self.library, self.budget, self.retriever = library, budget, retriever

