@@ -53,6 +53,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/r
 	$(BIN)/python benchmarks/credit.py cost
 	$(BIN)/python benchmarks/credit.py packed
 	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/view.py
 	$(BIN)/python benchmarks/heartbeat.py
 
 gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, under 8 minutes (without one: on the CPU, small)
