@@ -1,6 +1,6 @@
 """Faults that befall a run: who is hit, and how. All of a run's processes are in the network namespace of this one.
 
-The namespace finds them whatever they call themselves and whoever started them: a process cannot leave it by mistake.
+The namespace finds them by whatever title and from whatever parent: a process cannot leave it by mistake.
 """
 
 import os
@@ -43,7 +43,7 @@ ALONE = ("kill driver", "stop driver", "full disk", "slow tool")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run is: its driver, the disk of its folder, and the file that says how long a slow step takes."""
+    """A run's driver, the disk of its folder, and the file that says how long a slow step takes."""
 
     driver: int
     disk: Path

@@ -1,4 +1,4 @@
-"""What Ray costs: runs of a nano recipe in one process, and with one trainer and one engine in processes of their own.
+"""The cost of Ray: runs of a nano recipe in one process, and with one trainer and one engine in processes of their own.
 
     python benchmarks/scale_cost.py               # minutes
     python benchmarks/scale_cost.py --quick       # does it still work?

@@ -41,7 +41,7 @@ OFFLOADED = ("packed ragged", "adapter")
 
 
 def compared(ranks: Ranks, name: str) -> dict[str, Any]:
-    """By stage, how far the ranks are from one, and how far one is from itself where passes are packed otherwise."""
+    """Distances, by stage, of the ranks from one, and of one from itself where passes are packed otherwise."""
     case, make = CASES[name], partial(ScaledTrainer, ranks)
     alone = learned(local_trainer, case)
     found: dict[str, Any] = {"moved": alone.moved(begun(case))}

@@ -1,4 +1,4 @@
-"""How many engines are of use? A simulated run on 8 to 512 with 7B-sized steps; the model against real runs.
+"""A simulated run on 8 to 512 engines with 7B-sized steps, and the model against real runs.
 
     python benchmarks/simulated_scale.py             # some minutes; real runs of nano first, then the simulation
     python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept

@@ -80,7 +80,7 @@ def carry_out(
 
 @contextmanager
 def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
-    """What begins a run, here or on a cluster, and how many at a time it has room for."""
+    """The function that begins a run, here or on a cluster, and how many at a time have room."""
     if on_ray is None:
         from arena.evaluate.study.runs import as_child
 

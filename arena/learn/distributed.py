@@ -37,7 +37,7 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
     """Make this process one of several ranks, before anything learns in it; waits for the others.
 
     They meet at `address`, where rank 0 has the bound socket `listener` and all others know its port. `timeout` is that
-    of the meeting and of every collective operation afterwards: whoever waits longer for another rank fails.
+    of the meeting and of every collective operation afterwards: a rank that waits longer for another one fails.
     """
     from torch import distributed
     from torch.distributed import TCPStore  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What of a `scale` can be refused before anything is started."""
+"""Checks of a `scale` before anything is started."""
 
 from math import ceil
 

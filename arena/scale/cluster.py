@@ -87,7 +87,7 @@ async def placed(spec: ScaleSpec, note: Callable[[str], None]) -> AsyncIterator[
 
 
 def bundles(spec: ScaleSpec) -> list[dict[str, float]]:
-    """What Ray is to reserve, process by process: trainers, engines, tasks."""
+    """Reservations in Ray, process by process: trainers, engines, tasks."""
     kinds, counts = spec.resources, (spec.trainers, spec.engines, spec.tasks)
     each = zip((kinds.trainer, kinds.engine, kinds.task), counts, strict=True)
     return [{"CPU": one.cpus, "GPU": one.gpus} for one, count in each for _ in range(count)]

@@ -222,7 +222,7 @@ class ScaledEngine:
             self._cluster.watchdog.note(f"{why}: it is started again ({place.restarts} of {RESTARTS} times)")
             try:
                 await place.start(self._published)
-            except Exception as error:  # noqa: BLE001 whatever it is, the others go on
+            except Exception as error:  # noqa: BLE001 the others go on
                 why = str(error) if isinstance(error, WorkerDied) else f"{place.name}: {first_line(error)}"
                 if place.worker:
                     place.worker.kill()

@@ -30,7 +30,7 @@ class Node:
     """Why it does not answer."""
 
     def differs(self, own: dict[str, str]) -> list[str]:
-        """What is installed there in another version than here."""
+        """List what is installed there in another version than here."""
         return [f"{name} {has}, here {own[name]}" for name, has in self.installed.items() if has != own[name]]
 
 
@@ -45,8 +45,8 @@ def installed() -> dict[str, str]:
     return found
 
 
-def look() -> tuple[dict[str, str], int]:
-    """What is installed on this node, and the bytes free in memory for Ray's store; Arena has to be there for that."""
+def inspected() -> tuple[dict[str, str], int]:
+    """Versions installed on this node, which needs Arena for that, and the bytes free in memory for Ray's store."""
     return installed(), shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
 
 
@@ -70,7 +70,7 @@ async def _looked(node: dict[str, Any]) -> Node:
 
     address, resources = node["NodeManagerAddress"], described(node["Resources"])
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    call = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
+    call = ray.remote(inspected).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
     try:
         async with asyncio.timeout(ANSWERED):
             found, free = await call

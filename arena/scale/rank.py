@@ -26,7 +26,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Place(NamedTuple):
-    """Where a rank runs."""
+    """Node, address and process of a rank."""
 
     node: str
     """Ray's id of the machine."""
@@ -55,7 +55,7 @@ class Rank:
         self._bases = Bases()
 
     def place(self) -> Place:
-        """Where this rank runs; the first that it is asked."""
+        """Tell where this rank runs; the first that it is asked."""
         return Place(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid())
 
     @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]

@@ -1,7 +1,7 @@
 """The group of DeepSpeed ranks: started, asked together, and ended together.
 
 What one of them cannot do, none can: a collective operation with a rank that is gone never ends well. So the first
-failure ends the group, and whoever needs it starts another one from what was saved.
+failure ends the group, and the run starts another one from what was saved.
 """
 
 import asyncio
@@ -142,20 +142,20 @@ async def _answer(call: Any) -> Any:
 
 
 def _errors(answers: Sequence[asyncio.Future[Any]]) -> dict[int, BaseException]:
-    """By rank, what those that have failed failed at."""
+    """Errors of the ranks that have failed, by rank."""
     ended = {rank: answer.exception() for rank, answer in enumerate(answers) if answer.done()}
     return {rank: error for rank, error in ended.items() if error is not None}
 
 
 def _of_collective(error: BaseException) -> bool:
-    """Whether it is what a rank says whose collective operation another one did not take part in."""
+    """Return True for the error of a rank whose collective operation another one did not take part in."""
     from torch.distributed import DistError
 
     return isinstance(error, DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 def _is_rank(pid: int) -> bool:
-    """Whether that process is still a rank: its number may have passed to another one."""
+    """Return True if that process is still a rank: its number may have passed to another one."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Rank")
     except OSError:

@@ -89,7 +89,7 @@ class Watchdog:
             except TimeoutError:
                 self._end(watched, f"gives no sign of life for {self.patience:g} s")
                 return
-            except Exception:  # noqa: BLE001 whatever it is, it is gone
+            except Exception:  # noqa: BLE001 it is gone
                 watched.gone()
                 return
             what, waited = watched.longest()

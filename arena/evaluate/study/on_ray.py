@@ -138,7 +138,7 @@ def _own_version() -> str:
 
 
 def _processors(address: str, folder: Path) -> int:
-    """How many processors the nodes have, all of which can run Arena and see the folder; else ConfigError."""
+    """Count the processors of the nodes; ConfigError unless all can run Arena and see the folder."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -4,7 +4,6 @@ import json
 import signal
 import sys
 import time
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,34 +13,18 @@ import yaml
 from arena.cli import batch
 from arena.cli.study import rehearsed_in
 from arena.config.arms import with_arm
-from arena.config.layers import compose, to_yaml
-from arena.config.sources import file_layer, recipe_layer, set_layer
+from arena.config.layers import compose
+from arena.config.sources import file_layer
 from arena.evaluate.study import results
 from arena.evaluate.study.plan import plan
 from arena.evaluate.study.record import KeptRun
 from arena.store.reader import RunReader
 from arena.store.run import in_use
 from tests.factories.children import Child
-from tests.factories.commands import SETTINGS, arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.tiny_study import ITERATIONS, written
 
-SECTION = {
-    "replicates": "nobody", "claim": "tiny things learn", "published": "none", "family": "negotiation", "minutes": 0.1,
-    "figure": "valid_rate", "also": ["deal", "evaluation.deal"], "last": 2, "arm": "mars",
-    "arms": {"zero": ["credit.estimator=zero"]}, "warm": ["zero"], "verdict": {"better_than": ["zero"]},
-}  # fmt: skip
-ITERATIONS = 3
 ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
-
-
-def written(folder: Path, **changed: object) -> Path:
-    """A tiny experiment with a study."""
-    layers = [recipe_layer("negotiation-nano"), *map(set_layer, [*SETTINGS, f"iterations={ITERATIONS}"])]
-    data = yaml.safe_load(to_yaml(compose(layers)))
-    data["study"] = {**SECTION, **changed}
-    data["evaluate"] = {"games": [deepcopy(data["game"])], "matches": 4}
-    file = folder / "tiny.yaml"
-    file.write_text(yaml.safe_dump(data))
-    return file
 
 
 def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from arena.store.reader import RunReader
 from arena.store.run import in_use
-from tests.arena.cli.test_study import ITERATIONS, written
 from tests.factories.clusters import Nodes, nodes
+from tests.factories.tiny_study import ITERATIONS, written
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")]
