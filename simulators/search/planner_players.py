@@ -10,6 +10,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.search.acts import perform, read_act, write_answer, write_call
+from simulators.search.base import LibraryGame
 from simulators.search.players import answer_from, next_call, read_asked
 from simulators.search.scoring import exact
 
@@ -17,7 +18,7 @@ READER = "reader"
 Plan = Callable[[Any, int], Callable[[], str]]
 
 
-def effort(game: Any) -> tuple[int, bool]:
+def effort(game: LibraryGame) -> tuple[int, bool]:
     """The number of calls that the player `reader` makes on this deal, and whether the answer is then right."""
     work = game.session()
     program = read_asked(game.question.text, game.terse)
@@ -29,7 +30,7 @@ def effort(game: Any) -> tuple[int, bool]:
     return work.calls, exact(answer_from(game.question.text, work.texts, game.terse), game.question.answers)
 
 
-def at_random(game: Any, seed: int) -> bool:
+def at_random(game: LibraryGame, seed: int) -> bool:
     """Return whether a planner at random gets the right answer from the script on the deal of this seed."""
     game.reset(seed=seed)
     plan = _random_plan(game, seed)
@@ -40,11 +41,11 @@ def at_random(game: Any, seed: int) -> bool:
     return exact(answer_from(game.question.text, game.work.texts, game.terse), game.question.answers)
 
 
-def _stop(game: Any) -> str:
+def _stop(game: LibraryGame) -> str:
     return "." if game.terse else "STOP"
 
 
-def _random_plan(game: Any, seed: int) -> Callable[[], str]:
+def _random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Searches for names that it reads, up to three times, opens none, and stops."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     left = int(rng.integers(4))
@@ -60,12 +61,12 @@ def _random_plan(game: Any, seed: int) -> Callable[[], str]:
     return act
 
 
-def _noop_plan(game: Any, seed: int) -> Callable[[], str]:
+def _noop_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Says nothing."""
     return lambda: ""
 
 
-def _reading_plan(game: Any, seed: int) -> Callable[[], str]:
+def _reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Searches step by step until the reader knows enough, whatever it costs."""
 
     def act() -> str:
@@ -76,7 +77,7 @@ def _reading_plan(game: Any, seed: int) -> Callable[[], str]:
     return act
 
 
-def _oracle_plan(game: Any, seed: int) -> Callable[[], str]:
+def _oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Reads the pages that the answer rests on, by their titles."""
 
     def act() -> str:
@@ -87,7 +88,7 @@ def _oracle_plan(game: Any, seed: int) -> Callable[[], str]:
     return act
 
 
-def _best_plan(game: Any, seed: int) -> Callable[[], str]:
+def _best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Searches as far as that pays, which it knows beforehand; where the reader would fail, it stops at once."""
     reading = _reading_plan(game, seed)
 
@@ -102,7 +103,7 @@ def _best_plan(game: Any, seed: int) -> Callable[[], str]:
 def _player(plan: Plan) -> Callable[[Any, int], Answer]:
     """A player of both seats: the reader's answers what the pages say."""
 
-    def make(game: Any, seed: int) -> Answer:
+    def make(game: LibraryGame, seed: int) -> Answer:
         plans = plan(game, seed)
 
         def act(seen: View) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.search.acts import write_answer, write_call
+from simulators.search.base import LibraryGame
 from simulators.search.pages import Notes
 from simulators.search.programs import Chain, Program, answers, parse_terse
 from simulators.search.questions import NONE, read_question
@@ -79,12 +80,12 @@ def _unread(work: Session, query: str) -> str:
     return next((title for title in hits if title not in work.read), "")
 
 
-def _noop(game: Any, seed: int) -> Answer:
+def _noop(game: LibraryGame, seed: int) -> Answer:
     """Says nothing."""
     return lambda seen: ""
 
 
-def _random(game: Any, seed: int) -> Answer:
+def _random(game: LibraryGame, seed: int) -> Answer:
     """Searches for names that it reads, up to twice, then gives any answer that there could be."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     calls = int(rng.integers(3))
@@ -99,7 +100,7 @@ def _random(game: Any, seed: int) -> Answer:
     return act
 
 
-def _closed_book(game: Any, seed: int) -> Answer:
+def _closed_book(game: LibraryGame, seed: int) -> Answer:
     """Answers without a search, as well as can be: one of the two things, "1", or any thing of the right kind."""
     rng = np.random.default_rng([seed, 1])
 
@@ -110,7 +111,7 @@ def _closed_book(game: Any, seed: int) -> Answer:
     return act
 
 
-def _plausible(program: Program | None, game: Any) -> tuple[str, ...]:
+def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
     """Answers that a question may have, by its form alone."""
     if program is None or game.library.world is None:
         return tuple(game.candidates())
@@ -124,7 +125,7 @@ def _plausible(program: Program | None, game: Any) -> tuple[str, ...]:
     return tuple(game.library.world.of_kind[kind]) if kind else (str(sum(NUMBERS[chain.steps[-1]]) // 2),)
 
 
-def _reader(game: Any, seed: int) -> Answer:
+def _reader(game: LibraryGame, seed: int) -> Answer:
     """Reads the question and the pages as anybody could: searches step by step, and answers from what it read."""
 
     def act(seen: View) -> str:
@@ -137,7 +138,7 @@ def _reader(game: Any, seed: int) -> Answer:
     return act
 
 
-def _oracle(game: Any, seed: int) -> Answer:
+def _oracle(game: LibraryGame, seed: int) -> Answer:
     """Knows the answer."""
     return lambda seen: write_answer(game.question.answer, game.terse)
 

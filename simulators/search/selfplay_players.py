@@ -10,6 +10,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.search.acts import write_answer, write_call, write_question
+from simulators.search.base import LibraryGame
 from simulators.search.checker import possible
 from simulators.search.pages import Notes
 from simulators.search.players import PLAYERS as SOLVERS
@@ -21,18 +22,19 @@ PROPOSER, READER = "proposer", "reader"
 Propose = Callable[[Any, int], Answer]
 
 
-def _at_random(game: Any, seed: int) -> Answer:
+def _at_random(game: LibraryGame, seed: int) -> Answer:
     """Asks anything, having read nothing."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def act(seen: View) -> str:
+        assert game.library.world is not None, "a proposer needs a world of its own"
         program = draw(game.library.world, rng, ["chain"], game.hops).program
         return write_question(program, game.terse) if program else ""
 
     return act
 
 
-def _from_record(game: Any, seed: int) -> Answer:
+def _from_record(game: LibraryGame, seed: int) -> Answer:
     """Reads the pages of the question that is known to be possible, and asks it."""
 
     def act(seen: View) -> str:
@@ -44,7 +46,7 @@ def _from_record(game: Any, seed: int) -> Answer:
     return act
 
 
-def _by_reading(game: Any, seed: int) -> Answer:
+def _by_reading(game: LibraryGame, seed: int) -> Answer:
     """Looks up the answer and who names it, then who names those, until a chain leads to it that goes ahead alone."""
 
     def act(seen: View) -> str:
@@ -63,7 +65,7 @@ def _by_reading(game: Any, seed: int) -> Answer:
     return act
 
 
-def _queries(game: Any) -> Iterator[str]:
+def _queries(game: LibraryGame) -> Iterator[str]:
     """The answer, and what stands on pages that name it; then the same of each thing that was read of."""
     notes = Notes.of(game.work.texts)
     for name in dict.fromkeys([game.wish.answer, *notes.told]):
@@ -73,7 +75,7 @@ def _queries(game: Any) -> Iterator[str]:
         )
 
 
-def _noop(game: Any, seed: int) -> Answer:
+def _noop(game: LibraryGame, seed: int) -> Answer:
     """Says nothing."""
     return lambda seen: ""
 
@@ -81,7 +83,7 @@ def _noop(game: Any, seed: int) -> Answer:
 def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
     """A player of any seat; as the gate's reader it reads the pages."""
 
-    def make(game: Any, seed: int) -> Answer:
+    def make(game: LibraryGame, seed: int) -> Answer:
         proposes, solves = propose(game, seed), solve(game, seed)
 
         def act(seen: View) -> str:

@@ -60,8 +60,9 @@ def test_a_match_without_an_answer_ends() -> None:
 
 
 def test_terse_acts_are_a_mark_and_words() -> None:
-    game: Any = Search(pages=100, terse=True)
+    game = Search(pages=100, terse=True)
     game.reset(seed=0)
+    assert game.question.program
     start = game.question.program.chains[0].start
     game.step(f"?{start}")
     assert game.messages("solver")[0].text == game.library.pages[start]
@@ -83,10 +84,11 @@ def test_a_reader_needs_no_record_and_who_does_not_read_knows_nothing() -> None:
 def test_splits_share_no_question() -> None:
     asked: dict[str, set[str]] = {}
     for split in ("train", "test"):
-        game: Any = Search(pages=200, split=split, hops=1)
+        game = Search(pages=200, split=split, hops=1)
         asked[split] = set()
         for seed in range(80):
             game.reset(seed=seed)
+            assert game.question.program
             asked[split].add(game.question.program.chains[0].start)
     assert asked["train"] and asked["test"] and not asked["train"] & asked["test"]
 

@@ -50,7 +50,7 @@ def game_of(**options: Any) -> Any:
     return read_up(game)
 
 
-def read_up(game: Any) -> Any:
+def read_up(game: SearchSelfplay) -> Any:
     for page in sorted(game.example.evidence):
         if game.terse:
             game.step(f"?{page}")
@@ -60,7 +60,7 @@ def read_up(game: Any) -> Any:
     return game
 
 
-def rejection(game: Any, act: str) -> str:
+def rejection(game: SearchSelfplay, act: str) -> str:
     trial = game.clone()
     trial.step(act)
     return str(trial.rejection)
