@@ -186,7 +186,10 @@ def view(
 
     program = [sys.executable, "-P", "-m", "arena"]
     given = Given(dealt, theory, judged, estimators, pieces, program)
-    seat = [str(part) for part in json.loads(play)] if play else []  # by `arena play --web` alone
+    try:
+        seat = [str(part) for part in json.loads(play)] if play else []  # by `arena play --web` alone
+    except (ValueError, TypeError):
+        raise ConfigError("--play is for arena play --web") from None
     serve(runs or ([] if seat else [Path("runs")]), given, port, opened, seat)
 
 
