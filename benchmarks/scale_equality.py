@@ -34,7 +34,7 @@ from arena.doctor import environment  # noqa: E402
 from arena.learn.make import local_trainer  # noqa: E402
 from arena.scale.ranks import Ranks  # noqa: E402
 from arena.scale.trainer import ScaledTrainer  # noqa: E402
-from tests.factories.scaled import CASES, ITERATIONS, begun, learned  # noqa: E402
+from tests.factories.scaled import CASES, ITERATIONS, learned  # noqa: E402
 
 RESULTS = HERE / "results" / "scale-equality.json"
 OFFLOADED = ("packed ragged", "adapter")
@@ -44,7 +44,7 @@ def compared(ranks: Ranks, name: str) -> dict[str, Any]:
     """Distances, by stage, of the ranks from one, and of one from itself where passes are packed otherwise."""
     case, make = CASES[name], partial(ScaledTrainer, ranks)
     alone = learned(local_trainer, case)
-    found: dict[str, Any] = {"moved": alone.moved(begun(case))}
+    found: dict[str, Any] = {"moved": alone.moved(case)}
     found["one rank, smaller passes"] = alone.off(learned(local_trainer, case, token_budget=60))._asdict()
     stages = [(stage, False) for stage in (0, 1, 2, 3)]
     stages += [(stage, True) for stage in (1, 2, 3)] if name in OFFLOADED else []

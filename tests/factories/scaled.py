@@ -6,7 +6,7 @@ sign, and with it the weight's step. Rounding of small gradients is below that e
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -128,9 +128,9 @@ class Learned(NamedTuple):
         size = max(float(np.abs(value).max()) for value in means.values())
         return Off(worst(self.weights, other.weights), worst(means, other.moments) / size)
 
-    def moved(self, other: "Learned") -> float:
-        """The largest difference of a weight."""
-        return worst(self.weights, other.weights)
+    def moved(self, case: "Case") -> float:
+        """The largest difference of a weight to what it was at first."""
+        return worst(self.weights, _weights([ModuleWeights(p.model, p.base) for p in policies(case)]))
 
 
 class Off(NamedTuple):
@@ -173,14 +173,10 @@ async def learn(trainers: list[Trainer], case: Case, first: int = 1, last: int =
 
 async def told(trainers: list[Trainer], case: Case, metrics: list[dict[str, float]]) -> Learned:
     """What is compared."""
-    weights: dict[str, Any] = {}
+    weights = _weights([await trainer.weights() for trainer in trainers])
     moments: dict[str, Any] = {}
     scores = []
     for number, trainer in enumerate(trainers):
-        held = await trainer.weights()
-        with held.whole():
-            arrays: Any = as_arrays(held).arrays if isinstance(held, ModuleWeights) else held.arrays  # type: ignore[union-attr]
-        weights |= {f"{number}.{name}": np.array(value) for name, value in arrays.items()}
         moments |= {f"{number}.{name}": value.numpy().copy() for name, value in (await trainer.save()).items()}
         given = case.given(10 * ITERATIONS + number)
         found = await trainer.score([s.stream for s in given], [s.temperature for s in given])
@@ -201,6 +197,12 @@ def learned(make: MakeTrainer, case: Case, **rule: Any) -> Learned:
     return asyncio.run(through())
 
 
-def begun(case: Case) -> Learned:
-    """A case before its first iteration."""
-    return asyncio.run(told(makers(local_trainer, case), case, []))
+def _weights(held: Sequence[Weights]) -> dict[str, np.ndarray]:
+    """Copies of what learns in all of these."""
+    found: dict[str, np.ndarray] = {}
+    for number, weights in enumerate(held):
+        with weights.whole():
+            arrays = as_arrays(weights)
+        assert isinstance(arrays, ArrayWeights | AdapterArrays)
+        found |= {f"{number}.{name}": np.array(value) for name, value in arrays.arrays.items()}
+    return found
