@@ -45,7 +45,7 @@ def installed() -> dict[str, str]:
     return found
 
 
-def look() -> tuple[dict[str, str], int]:
+def standing() -> tuple[dict[str, str], int]:
     """What is installed on this node, and the bytes free in memory for Ray's store; Arena has to be there for that."""
     return installed(), shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
 
@@ -70,7 +70,7 @@ async def _looked(node: dict[str, Any]) -> Node:
 
     address, resources = node["NodeManagerAddress"], described(node["Resources"])
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    call = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
+    call = ray.remote(standing).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
     try:
         async with asyncio.timeout(ANSWERED):
             found, free = await call
