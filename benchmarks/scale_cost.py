@@ -145,10 +145,10 @@ def main() -> None:
         arm: {name: median(run[name] for run in runs) for name in runs[0]} for arm, runs in found.items()
     }
     result["ratios"] = {name: median(b[name] / a[name] for a, b in zip(one, scaled, strict=True)) for name in one[0]}
-    result["shipped"] = shipped()
     result["load_at_end"] = os.getloadavg()
-    name = "scale-cost-quick.json" if asked.quick else "scale-cost.json"
-    (HERE / "results" / name).write_text(json.dumps(result, indent=1) + "\n")
+    place = HERE / "results" / ("scale-cost-quick.json" if asked.quick else "scale-cost.json")
+    place.write_text(json.dumps(result, indent=1) + "\n")
+    place.write_text(json.dumps(result | {"shipped": shipped()}, indent=1) + "\n")
     for name, ratio in result["ratios"].items():
         print(f"{name:24}", *(f"{medians[name]:10.3f}" for medians in result["medians"].values()), f"{ratio:8.2f} ×")
 

@@ -6,6 +6,7 @@ A child gives its memory back when it ends, and leaves this process free to answ
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from analysis.view.index import Index
 from arena.plain import printable
+from arena.process import end_with
 from arena.store.reader import RunReader
 
 LARGE = 30 * 10**6
@@ -49,7 +51,8 @@ class Whole:
         size = sum(path.stat().st_size for path in self.index.reader.log.folder.glob("*.parquet"))
         if size < LARGE:
             return function(self.index.reader.path)
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
+        context = multiprocessing.get_context("spawn")  # it ends with this process, also where that is killed
+        with ProcessPoolExecutor(1, context, initializer=end_with, initargs=(os.getpid(),)) as child:
             return child.submit(function, self.index.reader.path).result()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from arena.scale.watchdog import Watchdog, Watched
 
-START = 180.0
+START = 300.0
 """Seconds that a process has to start: on a busy machine, importing torch alone takes some."""
 
 

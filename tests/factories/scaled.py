@@ -19,7 +19,6 @@ from agents.published import ModuleWeights, as_arrays
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.learn.base import MakeTrainer, Trainer
-from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.schedules import Clock

@@ -1,7 +1,5 @@
 """The game `search`: what simulators promise, tools as turns, and players to hold scores against."""
 
-from typing import Any
-
 import pytest
 
 from simulators.conformance import play, walk
