@@ -1,6 +1,6 @@
 """Faults that befall a run: who is hit, and how. All of a run's processes are in the network namespace of this one.
 
-The namespace finds them whatever they call themselves and by whomever they were started: a process cannot leave it by mistake.
+The namespace finds them under any name and parent: a process cannot leave it by mistake.
 """
 
 import os
