@@ -50,7 +50,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Verdict:
-    """Numbers of what was judged, and a line for each thing that is wrong."""
+    """Numbers of what was examined, and what is wrong."""
 
     counts: Counter[str] = field(default_factory=Counter)
     found: list[Finding] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Faults that befall a run: who is hit, and how. All of a run's processes are in the network namespace of this one.
 
-The namespace finds them by whatever title and from whatever parent: a process cannot leave it by mistake.
+The namespace finds them under any name and parent: a process cannot leave it by mistake.
 """
 
 import os
@@ -43,7 +43,7 @@ ALONE = ("kill driver", "stop driver", "full disk", "slow tool")
 
 @dataclass(frozen=True)
 class Place:
-    """A run's driver, the disk of its folder, and the file that says how long a slow step takes."""
+    """Place of a run: its driver, the disk of its folder, and the file that says how long a slow step takes."""
 
     driver: int
     disk: Path
@@ -95,7 +95,8 @@ def inject(kind: str, place: Place, rng: random.Random) -> str:
 
 def _signal(act: str, victim: psutil.Process, part: str, rng: random.Random) -> str:
     """SIGKILL, or SIGSTOP; a driver always goes on again, others every second time."""
-    name, late = f"{title(victim).split()[0][-60:]} ({victim.pid})", rng.uniform(2, 20)
+    called = part if part == "driver" else "".join(title(victim).split()[:1])
+    name, late = f"{called} ({victim.pid})", rng.uniform(2, 20)
     goes_on = rng.random() < 0.5 or part == "driver"
     with suppress(psutil.NoSuchProcess):
         victim.send_signal(signal.SIGKILL if act == "kill" else signal.SIGSTOP)

@@ -128,10 +128,10 @@ class Driver:
 
     @property
     def ended(self) -> bool:
-        """Return True if it has ended."""
+        """True once it has ended."""
         return self.process.poll() is not None
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """Return its exit code and the last line that it said."""
         lines = self.err.read_text(errors="replace").strip().splitlines() or [""]
         return f"{self.process.returncode}: {lines[-1][:300]}"
@@ -193,7 +193,7 @@ class Trial:
             shutil.copytree(self.run, Path(self.asked.keep) / f"run-{ordeal.seed}")
 
     def _driven(self) -> bool:
-        """Return True if the run was complete at this driver's end, through as many faults as it took."""
+        """Drive it through as many faults as one driver takes; True if the run is complete then."""
         self.ordeal.starts += 1
         driver, before, last = Driver(self.run, self.asked, self.ordeal), len(self.ordeal.faults), None
         while not driver.ended:
@@ -233,14 +233,14 @@ class Trial:
             time.sleep(0.1)
         if not driver.ended:
             self._followed(fault, "hung")
-            print("hung:", [title(process) for process in processes()], driver.last_words(), flush=True)
+            print("hung:", [title(process) for process in processes()], driver.last_line(), flush=True)
             driver.process.kill()
             driver.process.wait()
         return False
 
     def _ended(self, driver: Driver, provoked: bool, before: int) -> None:
         """Note the driver's end as what followed upon its last faults, or as one of its own."""
-        told, complete = driver.last_words(), driver.process.returncode == 0
+        told, complete = driver.last_line(), driver.process.returncode == 0
         for fault in self.ordeal.faults[before:]:
             self._followed(fault, "complete" if complete else f"ended with {told}")
         if driver.broke() or not (provoked or complete):
@@ -321,7 +321,7 @@ def torment(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> di
     while waiting.next() and (not kept or ordeals[-1].faults):  # without any there is no victim for what is left
         ordeals.append(Ordeal(command, 1000 * asked.seed + len(ordeals), asked.iterations))
         Trial(asked, waiting, ordeals[-1], rng).to_its_end()
-        kept = {"summary": summary(ordeals), "mix": MIX, "environment": environment(), "recipe": RECIPE}
+        kept = {"summary": summary(ordeals), "mix": MIX, "environment": environment()}
         kept |= {"runs": [asdict(ordeal) for ordeal in ordeals]}
         out.seek(0)
         out.truncate()
@@ -361,7 +361,7 @@ def main() -> None:
 
 
 def _inside(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> dict[str, Any]:
-    """Make a loopback, a /tmp and a /dev/shm in the namespaces; then run."""
+    """Prepare the namespaces, a loopback, a /tmp and a /dev/shm for the runs; then the runs."""
     for room in ("/tmp", "/dev/shm"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", room], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

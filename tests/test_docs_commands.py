@@ -111,7 +111,7 @@ def test_a_run_that_is_shown_is_an_experiment(line: Shown, tmp_path: Path) -> No
         begun(line.page)
         settings = [*([f"engine.kind={said['engine']}"] if said["engine"] else []), *(said["set_"] or ())]
         if any(said[name] for name in ("game", "recipe", "config")):
-            named = {name: said[name] for name in ("game", "recipe", "config", "arm", "policies", "roles")}
+            named = {name: said[name] for name in ("game", "recipe", "config", "arm", "policies", "roles", "scale")}
             asked = Asked(**named, settings=settings, iterations=said["iterations"], seed=said["seed"])
             assert _experiment(asked).iterations > 0
 

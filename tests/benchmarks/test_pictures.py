@@ -28,7 +28,7 @@ STUDIES = [
     "strength-mars",
     "desk",
 ]
-STUDIES += ["panel-negotiation", "finding", "forks", "proposer", "clinic-doctor", "clinic-both"]
+STUDIES += ["panel-negotiation", "panel-negotiation-long", "finding", "forks", "proposer", "clinic-doctor", "clinic-both"]
 STUDIES += ["matrix-clinic", "matrix-desk", "matrix-recommender"]
 STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 

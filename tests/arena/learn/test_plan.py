@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
@@ -117,6 +117,16 @@ class Told(NamedTuple):
     seen: np.ndarray
 
 
+def ended(work: Generator[None, None, Tally]) -> Tally:
+    """Go through all pauses: what comes out at the end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            tally: Tally = end.value
+            return tally
+
+
 def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPatch) -> Told:
     """What all ranks together make of the first and the last step; between them, weights move as if by a step."""
     meeting = Meeting(ranks)
@@ -128,12 +138,12 @@ def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPa
         engine, watch = engines[rank], Watch()
         share = Gradients(engine, by, plan, {}, watch, rank)
         share.score_old()
-        gap = share.add(plan.steps[0])
+        gap = ended(share.add(plan.steps[0]))
         with torch.no_grad():
             for parameter in engine.parameters():
                 parameter += 0.01 * parameter.roll(1, 0)
         if len(plan.steps) > 1:
-            share.add(plan.steps[-1])
+            ended(share.add(plan.steps[-1]))
         found = torch.cat([p.grad.flatten() for p in engine.parameters()])
         seen = np.sum([np.pad(n, ((0, 0), (0, 9 - len(n[0])))) for n in share.seen.get("entropy_band", [])], axis=0)
         return found, watch, gap, seen
