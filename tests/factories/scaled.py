@@ -15,11 +15,10 @@ import numpy as np
 
 from agents.adapter_config import AdapterSpec
 from agents.policy import Bases, NewAdapter, Policy, load_module
-from agents.published import ModuleWeights, as_arrays
+from agents.published import AdapterArrays, ArrayWeights, ModuleWeights, Weights, as_arrays
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.learn.base import MakeTrainer, Trainer
-from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.schedules import Clock
