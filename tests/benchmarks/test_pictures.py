@@ -28,8 +28,16 @@ STUDIES = [
     "strength-mars",
     "desk",
 ]
-STUDIES += ["panel-negotiation", "panel-negotiation-long", "finding", "forks", "proposer", "clinic-doctor", "clinic-both"]
-STUDIES += ["matrix-clinic", "matrix-desk", "matrix-recommender"]
+STUDIES += [
+    "panel-negotiation",
+    "panel-negotiation-long",
+    "finding",
+    "forks",
+    "proposer",
+    "clinic-doctor",
+    "clinic-both",
+]
+STUDIES += ["simulated_scale", "matrix-clinic", "matrix-desk", "matrix-recommender"]
 STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 
 
@@ -55,6 +63,8 @@ def redrawn(study: str) -> tuple[dict[str, Any], Any]:
     if kind == "desk":
         kept["summary"] = script.summary(kept["runs"])
         return kept, script.draw(kept)
+    if kind == "simulated_scale":
+        return kept, script.draw(kept["simulated"])
     if kind == "panel":
         return kept, script.drawn(kept)
     if kind in ("finding", "forks"):

@@ -299,6 +299,7 @@ def test_a_person_plays_in_the_page(page: Page) -> None:
         page.until("document.querySelector('.legal button') || document.querySelector('#end')")
         if page.view.query_selector("#end"):
             break
+        before = page.text("body")
         page.view.click(".legal button")
-        page.until("!document.querySelector('.legal button')")
+        page.until(f"document.body.innerText !== {json.dumps(before)}")
     assert "How it ended" in page.text("#end")

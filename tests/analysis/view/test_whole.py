@@ -25,7 +25,7 @@ def endless(run):
 
 if __name__ == "__main__":
     whole.LARGE = 0
-    index = Mock(fingerprint=lambda: "")
+    index = Mock(fingerprint=lambda: "now")
     index.reader.path = Path(sys.argv[1])
     index.reader.log.folder.glob = lambda pattern: []
     whole.Whole(index).figures(endless)

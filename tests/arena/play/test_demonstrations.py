@@ -21,7 +21,8 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "recommender_user": {"person": "render"},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
-                                                    "proposer", "nano_proposer")} | {"desk_clerk": "agent", "page_reader": "reader"}  # fmt: skip
+                                                    "proposer", "nano_proposer")}  # fmt: skip
+SEATS |= {"desk_clerk": "agent", "page_reader": "reader"}
 GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"], "searcher": ["search"], "nano_searcher": ["search"],
          "page_reader": ["search_planner"]}  # fmt: skip
 PUBLISHED = {

@@ -28,6 +28,7 @@ from arena.scale.engines import ScaledEngine
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources
 from arena.scale.watchdog import Watchdog
 
+pytestmark = pytest.mark.slow  # a cluster for itself: `make test-scale`
 SMALL = ResourcesSpec(engine=WorkerResources(cpus=0.5), trainer=WorkerResources(cpus=0.1))
 SPEC = ScaleSpec(engines=2, resources=SMALL, patience=20.0)
 
@@ -151,7 +152,6 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
     wait(die())
 
 
-@pytest.mark.slow
 def test_one_that_is_stopped_is_named_ended_and_replaced(served: Served) -> None:
     async def stop() -> None:
         await served.whole()
@@ -169,7 +169,6 @@ def test_one_that_is_stopped_is_named_ended_and_replaced(served: Served) -> None
     wait(stop())
 
 
-@pytest.mark.slow
 def test_scores_are_computed_by_the_other_when_one_dies(served: Served) -> None:
     async def die() -> None:
         await served.whole()
@@ -181,7 +180,6 @@ def test_scores_are_computed_by_the_other_when_one_dies(served: Served) -> None:
     wait(die())
 
 
-@pytest.mark.slow
 def test_when_none_comes_back_the_run_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is told at once, and so is whoever asks later. Last here: nothing is left afterwards."""
 

@@ -19,6 +19,7 @@ ray = pytest.importorskip("ray")
 from arena.scale.ranks import Ranks  # noqa: E402
 from arena.scale.trainer import ScaledTrainer  # noqa: E402
 
+pytestmark = pytest.mark.slow  # a cluster for itself: `make test-scale`
 CLOSE = 1e-5
 
 
@@ -50,14 +51,12 @@ def test_two_ranks_learn_what_one_does(stage: Any, name: str, on_two: MakeTraine
     assert found.moved(CASES[name]) > 5 * CASES[name].spec().lr, "something was learned"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", CASES)
 def test_every_kind_of_update_is_the_same_on_two_ranks(stage: Any, name: str, on_two: MakeTrainer) -> None:
     equal(learned(on_two, CASES[name], zero_stage=stage), name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("name", ["packed ragged", "adapter"])
 def test_offloaded_moments_are_the_same(stage: Any, name: str, on_two: MakeTrainer) -> None:
