@@ -81,6 +81,8 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
         stepping_there = await _slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(each, experiment.scale.deadline, START)
+        for rank, actor in enumerate(ranks.actors):
+            cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
             with stepping_there:
                 yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))

@@ -7,7 +7,6 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from games.adapters import loading
 
 _LOG = logging.getLogger(__name__)
 RESTARTS = 5
-"""How often the processes of a run are started again, in one command, where a rank died or hung."""
+"""How often the processes of a run are started again where a rank died or hung, without an iteration in between."""
 
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
@@ -133,15 +132,16 @@ async def _run(
     run.failures.secret_variables = keys
     with run_log(run.path, keys), _explained(run):
         _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
-        logged = Logged(watcher)
-        for again in count(1):
+        logged, again, reached = Logged(watcher), 0, -1
+        while True:
             try:
-                await _complete(run, experiment, logged, opened if again == 1 else lambda: ())
+                await _complete(run, experiment, logged, opened)
                 break
             except RanksLost as error:
+                done = checkpoints.committed(run.path)
+                again, reached, opened = again + 1 if done == reached else 1, done, lambda: ()
                 if again > RESTARTS:
                     raise
-                done = checkpoints.committed(run.path)
                 logged.note(f"{error}: all start again after iteration {done} ({again} of {RESTARTS} times)")
         _LOG.info("the run is complete")
 

@@ -1,11 +1,12 @@
 """The flagship with two threads, and as other processors would round: what each run gained against the panel.
 
     python benchmarks/processors.py                  # six runs of the recipe `negotiation`, one at a time (an hour)
-    python benchmarks/processors.py --folder runs/p  # a stopped one, started again, goes on from there
+    python benchmarks/processors.py --folder runs/p  # a stopped run goes on, too
 
 Stated before the first run: seeds 10 and 11, which were judged with one thread and AVX-512 already and were not used
 for tuning. A run holds where it gains 1.0 or more and the interval of its gain over deals lies above 0, as in the
-recipe's own verdict; the claim holds where all six do. One look. Writes results/processors.json.
+recipe's own verdict; the claim holds where all six do. Writes results/processors.json after every run, and goes on
+from there.
 """
 
 import argparse
@@ -29,7 +30,8 @@ PROCESSORS = {
 }
 SEEDS = (10, 11)
 LEAST = 1.0
-"""What a run has to gain."""
+"""Points that a run has to gain."""
+COMMAND = "python benchmarks/processors.py"
 
 
 def play(name: str, seed: int, run: Path) -> dict[str, Any]:
@@ -45,7 +47,8 @@ def play(name: str, seed: int, run: Path) -> dict[str, Any]:
         raise SystemExit(f"{name}, seed {seed}: {done.stderr[-2000:]}")
     gained = run_of(run, LEAST)
     assert gained, f"{run}: the panel did not judge it twice"
-    return gained | {"arm": name, "seed": seed, "config": (run / "config.yaml").read_text()}
+    config = (run / "config.yaml").read_text()
+    return gained | {"arm": name, "seed": seed, "machine": environment(), "config": config}
 
 
 def table(runs: list[dict[str, Any]]) -> list[str]:
@@ -58,17 +61,19 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Run what is not in the folder yet, keep the numbers, print the table."""
+    """Run what is not kept yet, keep the numbers after every run, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="keep the runs here")
     options = parser.parse_args()
+    runs: list[dict[str, Any]] = json.loads(PLACE.read_text())["runs"] if PLACE.exists() else []
+    done = {(run["arm"], run["seed"]) for run in runs}
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        runs = [play(name, seed, folder / f"{name.split(',')[0]}-{seed}") for seed in SEEDS for name in PROCESSORS]
-    command = "python benchmarks/processors.py"
-    kept = {"command": command, "machine": environment(), "least": LEAST, "processors": PROCESSORS, "runs": runs}
-    PLACE.write_text(json.dumps(kept, indent=1) + "\n")
+        for seed, name in [(seed, name) for seed in SEEDS for name in PROCESSORS if (name, seed) not in done]:
+            runs.append(play(name, seed, folder / f"{name.split(',')[0]}-{seed}"))
+            kept = {"command": COMMAND, "least": LEAST, "processors": PROCESSORS, "runs": runs}
+            PLACE.write_text(json.dumps(kept, indent=1) + "\n")
     print(*table(runs), sep="\n")
 
 
