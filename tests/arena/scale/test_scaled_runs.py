@@ -29,22 +29,25 @@ from arena.scale.trainer import ScaledTrainer  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-CONFIG = """\
+IMITATE = "{scripted: [random], matches: 4, epochs: 2, minibatches: 2, lr: 1e-5}"
+CONFIG = f"""\
 name: scaled
 iterations: 1
 threads: 1
-game: {name: negotiation, options: {illegal: retry, max_turns: 4, talk: false}}
-policies: {shared: {model: nano, imitate: {scripted: [random], matches: 4, epochs: 2, minibatches: 2, lr: 1e-5}}}
+game: {{name: negotiation, options: {{illegal: retry, max_turns: 4, talk: false}}}}
+policies: {{shared: {{model: nano, imitate: {IMITATE}}}}}
 seats:
-  opener: {role: nano_opener, policy: shared}
-  responder: {role: nano_responder, policy: shared}
-play: {matches: 4, in_flight: 4}
-learn: {lr: 2e-5, minibatches: 2, warmup_steps: 3, grad_clip: 0, regularisers: {kl: {}, entropy_band: {}}}
-credit: {estimator: {gae_turn: {}}, critic: value_head}
-checkpoint: {every: 1, keep: 9}
+  opener: {{role: nano_opener, policy: shared}}
+  responder: {{role: nano_responder, policy: shared}}
+play: {{matches: 4, in_flight: 4}}
+learn: {{lr: 2e-5, minibatches: 2, warmup_steps: 3, grad_clip: 0, regularisers: {{kl: {{}}, entropy_band: {{}}}}}}
+credit: {{estimator: {{gae_turn: {{}}}}, critic: value_head}}
+checkpoint: {{every: 1, keep: 9}}
 """
 SEPARATE = [
-    "policies={buyer: {model: nano, adapter: {rank: 4}}, seller: {model: nano, adapter: {rank: 4}}}",
+    "policies={"
+    + ", ".join(f"{name}: {{model: nano, adapter: {{rank: 4}}, imitate: {IMITATE}}}" for name in ("buyer", "seller"))
+    + "}",
     "seats={opener: {role: nano_opener, policy: buyer}, responder: {role: nano_responder, policy: seller}}",
 ]
 
@@ -75,12 +78,12 @@ def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("stage", [0, 2, 3])
 @pytest.mark.parametrize("changes", [[], SEPARATE], ids=["one policy", "an adapter for each"])
 def test_two_ranks_commit_what_one_does(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
-    """One rank all the way, and layouts 2 → 1 → 2 that go on from each other's checkpoints."""
-    on_two, zero = partial(ScaledTrainer, ranks), f"learn.zero_stage={stage}"
+    """One rank all the way, and layouts 2 → 1 → 2, the one without ZeRO, that go on from each other's checkpoints."""
+    on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
     run(tmp_path / "one", local_trainer, "iterations=3", *changes)
-    for last, by in ((1, on_two), (2, local_trainer), (3, on_two)):
-        run(tmp_path / "many", by, f"iterations={last}", zero, *changes)
-    for k in range(0 if not changes else 1, 4):
+    for last, by, more in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
+        run(tmp_path / "many", by, f"iterations={last}", *more, *changes)
+    for k in range(4):
         one, many = (committed(tmp_path / name, k) for name in ("one", "many"))
         assert one.keys() == many.keys() and one
         assert worst(one, many) < 1e-5, f"after iteration {k}"
