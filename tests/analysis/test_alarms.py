@@ -67,7 +67,7 @@ def test_what_was_planted_rings_and_nothing_else(tmp_path: Path, planted: str, s
     assert all(str(alarm).startswith(f"run: {alarm.name}, ") for alarm in rang)
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_honest_runs_are_left_in_peace(tmp_path: Path, count: int) -> None:
     """Runs that learn, and chat at random: were 1 in 33 to ring, a hundred would hardly be silent (5 %)."""
     assert [alarm for seed in range(count) for alarm in alarms(run(tmp_path / f"{seed}", seed))] == []

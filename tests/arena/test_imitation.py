@@ -74,6 +74,7 @@ def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
     assert_same(left(run), left(unbroken))
 
 
+@pytest.mark.slow
 def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, unbroken: Path) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     kill_in_imitation(run, 1, False)

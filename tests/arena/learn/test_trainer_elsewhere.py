@@ -158,6 +158,7 @@ def committed(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, 
     ).read_bytes()
 
 
+@pytest.mark.slow  # a run on two ranks of Ray is fast enough: tests/arena/scale/test_run.py
 def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path) -> None:
     """Warm start, learning, a critic that begins as the policy, checkpoints; then taken up again by the other kind."""
     run(tmp_path / "here", local_trainer)

@@ -71,6 +71,7 @@ def test_variety_brings_more_genres_to_a_page():
     assert genres[-1.0] < genres[0.0] < genres[1.0] <= 60
 
 
+@pytest.mark.slow
 def test_a_leaking_game_is_caught():
     class Leaky(Recommender):
         def private(self, seat):
