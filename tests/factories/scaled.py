@@ -26,7 +26,7 @@ from tests.factories.samples import samples, terms
 
 ITERATIONS = 5
 SMALL = 0.01
-ANSWERS = {"loss": {"refuel": {"eta": 1.0}}, "aggregate": "turn_mean", "lr": 2e-6}  # gaps grow with the steps
+ANSWERS = {"loss": {"refuel": {"eta": 10.0}}, "aggregate": "turn_mean", "lr": 2e-6}  # gaps grow with the steps
 CHOICES = {"loss": {"dpo": {"beta": SMALL}}, "aggregate": "turn_mean"}
 
 
