@@ -13,8 +13,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -28,6 +28,7 @@ from agents.engines import reaper
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
+from agents.engines.stderr import stderr_to
 from agents.errors import EngineError
 from agents.model_config import first_line, positions_in
 from agents.policy import OnBase
@@ -301,7 +302,7 @@ def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, 
     """A running vLLM engine on a folder's model, with room for adapters of a rank; EngineError says why not."""
     log = scratch / "vllm.log"
     try:
-        with _stderr_to(log):
+        with stderr_to(log):  # it would tear the live table
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -343,19 +344,6 @@ async def stop(llm: Any) -> None:
 
 def _done() -> None:
     """Clean up after an engine that has ended."""
-
-
-@contextmanager
-def _stderr_to(file: Path) -> Iterator[None]:
-    """Send what this process, and those that it starts, write to stderr to a file: it would tear the live table."""
-    kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(opened, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(opened)
 
 
 def _reason(log: Path, error: Exception) -> str:

@@ -56,8 +56,8 @@ class Gradients:
         self.old = {i: score.logprobs for i, score in scores.items()}
         return Tally.of(judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores))
 
-    def add(self, step: Step) -> Generator[None, None, Tally]:
-        """Add a step's gradient, pausing after every micro-batch.
+    def add(self, step: Step) -> Generator[bool, None, Tally]:
+        """Add a step's gradient, pausing after every micro-batch: yields False, as the step is not taken yet.
 
         Returns how far the sampler's log-probabilities are from the present ones, over all ranks.
         """
@@ -65,7 +65,7 @@ class Gradients:
         self._add_demonstrations(step)
         return over_ranks(Tally.of(gaps), Tally.plus)
 
-    def _add_played(self, step: Step) -> Generator[None, None, list[np.ndarray]]:
+    def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
         """The loss of what was played; the gaps of what the present weights have played."""
         gaps, samples, rivals = [], self.plan.samples, self._rivals(step)
         for one in step.played[self.rank]:
@@ -91,7 +91,7 @@ class Gradients:
             if self.rule.gradient_checkpointing:
                 trim_memory()
             self.watch.step(tokens, objective, token)
-            yield
+            yield False
         return gaps
 
     def _add_demonstrations(self, step: Step) -> None:

@@ -117,7 +117,7 @@ class PolicyTrainer:
         self._gate(gradients.score_old())
         engine.train()
         for number, step in enumerate(plan.steps):
-            gaps = yield from _paused(gradients.add(step))
+            gaps = yield from gradients.add(step)
             if step.gated:
                 self._gate(gaps)
             watch.gap(gaps)
@@ -183,17 +183,6 @@ class PolicyTrainer:
         said = [torch.from_numpy(s.logprobs) for s in self.compute_scores([shortest.stream], [shortest.temperature])]
         what = "log-probabilities under the new weights are not finite"
         require_finite(said, plan.where, what, plan.advice)
-
-
-def _paused(work: Generator[None, None, Tally]) -> Generator[bool, None, Tally]:
-    """The same pauses, none of which is the end of a step."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            tally: Tally = end.value
-            return tally
-        yield False
 
 
 def _next(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, float]:

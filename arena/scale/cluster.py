@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.engines import reaper
+from agents.engines.stderr import stderr_to
 from agents.model_config import first_line
 from arena.errors import ConfigError
 from arena.process import cores
@@ -210,7 +211,8 @@ def _init(**settings: Any) -> None:
 
         # log_to_driver is no answer to all of it: deaths of actors, which we tell of ourselves, would go to stdout
         ray._private.worker.print_to_stdstream = lambda *given, **named: None
-        with chdir("/"), _without_stderr():
+        # its core repeats on stderr what the exception says
+        with chdir("/"), stderr_to(Path(os.devnull)):
             ray.init(**settings)
     except Exception as error:  # noqa: BLE001 Ray has many ways to fail, all of which end the command with a line
         where = settings.get("address")
@@ -224,19 +226,6 @@ def _init(**settings: Any) -> None:
     finally:
         with suppress(ValueError):  # outside of the main thread nothing was changed
             signal.signal(signal.SIGTERM, handler)
-
-
-@contextmanager
-def _without_stderr() -> Iterator[None]:
-    """Drop what is written to stderr: Ray's core repeats there what the exception says, and that it was told to not."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _shut_down() -> None:

@@ -1,15 +1,18 @@
 """A lab small enough to run in a second, a watcher that stops it, and what its run folder keeps."""
 
+import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from arena.build import Makers
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
+from arena.learn.base import MakeTrainer
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 
@@ -108,3 +111,18 @@ def weight_files(folder: Path, iteration: int, policy: str = "shared") -> list[b
 def started_warm(warm: str, *assignments: str) -> Experiment:
     """The experiment, begun from the weights in the folder `warm` instead of imitation."""
     return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
+
+
+def run_by(text: str, folder: Path, by: MakeTrainer, *changes: str) -> None:
+    """A run of an experiment whose trainers are made so, or the rest of one."""
+    given = compose([text_layer("test", text), *map(set_layer, changes)])
+    there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
+
+    async def through() -> None:
+        lab = await Lab.open(there, given, Quiet(), makers=Makers(trainer=by))
+        try:
+            await lab.run()
+        finally:
+            await lab.close()
+
+    asyncio.run(through())

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 from arena.errors import ConfigError
@@ -79,15 +79,17 @@ class Task:
         """Ask it to end."""
         self._asked_to_end = True
         if self._task is not None:
-            self._ray.cancel(self._task)
+            # the worker ends, and the kernel then has its run end as by SIGTERM; Ray's gentler way was seen to be lost
+            self._ray.cancel(self._task, force=True)
 
     def wait(self) -> int:
-        """Wait for its end and return its exit code; what does not end in time is killed."""
+        """Wait for its end, and until nothing writes into its folder; return its exit code."""
         if self._task is None:
             return 1
-        if not self._ray.wait([self._task], timeout=PATIENCE)[0]:
-            self._ray.cancel(self._task, force=True)
-            self._ray.wait([self._task], timeout=PATIENCE)
+        self._ray.wait([self._task], timeout=PATIENCE)
+        last = monotonic() + PATIENCE
+        while in_use(self.run.path) and monotonic() < last:
+            sleep(POLL)
         code = self.poll()
         return 1 if code is None else code
 
@@ -117,7 +119,7 @@ def run_command(words: Sequence[str], log: str, folder: str, environ: Mapping[st
         )
     try:
         while (code := child.poll()) is None:
-            sleep(POLL)  # a cancelled task is interrupted between two lines of Python
+            sleep(POLL)
         return code
     finally:
         if child.poll() is None:

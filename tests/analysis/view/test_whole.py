@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.made_run import make_run
+
 SERVER = """
-import sys, time
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from pathlib import Path
-from unittest.mock import Mock
 import analysis.view.whole as whole
+from analysis.view.index import Index
+from arena.store.reader import RunReader
 
 def endless(run):
     import os
@@ -25,10 +27,7 @@ def endless(run):
 
 if __name__ == "__main__":
     whole.LARGE = 0
-    index = Mock(fingerprint=lambda: "now")
-    index.reader.path = Path(sys.argv[1])
-    index.reader.log.folder.glob = lambda pattern: []
-    whole.Whole(index).figures(endless)
+    whole.Whole(Index(RunReader(Path(sys.argv[1])))).figures(endless)
 """
 
 
@@ -36,13 +35,14 @@ if __name__ == "__main__":
 def test_a_child_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(SERVER)
-    server = subprocess.Popen([sys.executable, script, tmp_path], stderr=subprocess.DEVNULL)
+    run = make_run(tmp_path / "run").path
+    server = subprocess.Popen([sys.executable, script, run], stderr=subprocess.DEVNULL)
     try:
-        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+        until(lambda: (run / "pid").exists() and (run / "pid").read_text() != "")
     finally:
         server.kill()
         server.wait()
-    child = int((tmp_path / "pid").read_text())
+    child = int((run / "pid").read_text())
     try:
         until(lambda: not Path(f"/proc/{child}").exists())
     finally:

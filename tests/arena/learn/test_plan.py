@@ -117,7 +117,7 @@ class Told(NamedTuple):
     seen: np.ndarray
 
 
-def ended(work: Generator[None, None, Tally]) -> Tally:
+def ended(work: Generator[bool, None, Tally]) -> Tally:
     """Go through all pauses: what comes out at the end."""
     while True:
         try:

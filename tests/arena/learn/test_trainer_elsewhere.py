@@ -17,20 +17,15 @@ from agents.policy import Policy
 from agents.published import ArrayWeights
 from agents.scoring import StreamScores, start_cost
 from agents.stream import Stream
-from arena.build import Makers
 from arena.config.experiment import LearnSpec
-from arena.config.layers import compose, to_yaml
-from arena.config.sources import set_layer, text_layer
 from arena.errors import GateError
-from arena.lab import Lab
-from arena.learn.base import MakeTrainer, Trainer
+from arena.learn.base import Trainer
 from arena.learn.make import local_trainer
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
-from arena.store.run import RunFolder
-from tests.factories.labs import Quiet
+from tests.factories.labs import run_by
 
 CONFIG = """\
 name: elsewhere
@@ -134,21 +129,6 @@ def elsewhere(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
     return TrainerElsewhere(policy, rule, bf16)
 
 
-def run(folder: Path, by: MakeTrainer, *changes: str) -> None:
-    """A run, or the rest of one."""
-    given = compose([text_layer("test", CONFIG), *map(set_layer, changes)])
-    there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
-
-    async def through() -> None:
-        lab = await Lab.open(there, given, Quiet(), makers=Makers(trainer=by))
-        try:
-            await lab.run()
-        finally:
-            await lab.close()
-
-    asyncio.run(through())
-
-
 def committed(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], bytes]:
     """Weights, moments, and what the state says of an iteration's commit."""
     there = folder / "checkpoints" / f"{k:04d}"
@@ -161,10 +141,10 @@ def committed(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, 
 @pytest.mark.slow  # a run on two ranks of Ray is fast enough: tests/arena/scale/test_run.py
 def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path) -> None:
     """Warm start, learning, a critic that begins as the policy, checkpoints; then taken up again by the other kind."""
-    run(tmp_path / "here", local_trainer)
-    run(tmp_path / "there", elsewhere)
-    run(tmp_path / "here", elsewhere, "iterations=3")
-    run(tmp_path / "there", local_trainer, "iterations=3")
+    run_by(CONFIG, tmp_path / "here", local_trainer)
+    run_by(CONFIG, tmp_path / "there", elsewhere)
+    run_by(CONFIG, tmp_path / "here", elsewhere, "iterations=3")
+    run_by(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
     for k in (0, 1, 2, 3):
         (weights, moments, state), (others, other_moments, other_state) = (
             committed(tmp_path / name, k) for name in ("here", "there")
@@ -178,4 +158,4 @@ def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path)
 
 def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
     with pytest.raises(GateError, match=r"'shared'.*log-probabilities differ"):
-        run(tmp_path / "run", elsewhere, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null")
+        run_by(CONFIG, tmp_path / "run", elsewhere, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null")

@@ -3,7 +3,6 @@
 Warm start, a critic that begins as the policy, a regulariser that remembers, adapters, checkpoints.
 """
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from arena.build import Makers
-from arena.config.layers import compose, to_yaml
-from arena.config.sources import set_layer, text_layer
-from arena.lab import Lab
-from arena.learn.base import MakeTrainer
 from arena.learn.make import local_trainer
-from arena.store.run import RunFolder
-from tests.factories.labs import Quiet
+from tests.factories.labs import run_by
 from tests.factories.scaled import worst
 
 ray = pytest.importorskip("ray")
@@ -52,21 +45,6 @@ SEPARATE = [
 ]
 
 
-def run(folder: Path, by: MakeTrainer, *changes: str) -> None:
-    """A run, or the rest of one."""
-    given = compose([text_layer("test", CONFIG), *map(set_layer, changes)])
-    there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
-
-    async def through() -> None:
-        lab = await Lab.open(there, given, Quiet(), makers=Makers(trainer=by))
-        try:
-            await lab.run()
-        finally:
-            await lab.close()
-
-    asyncio.run(through())
-
-
 def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
     """Weights and first moments of all policies and critics after an iteration."""
     found: dict[str, Any] = {}
@@ -80,9 +58,9 @@ def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
 def test_two_ranks_commit_what_one_does(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
     """One rank all the way, and layouts 2 → 1 → 2, the one without ZeRO, that go on from each other's checkpoints."""
     on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
-    run(tmp_path / "one", local_trainer, "iterations=3", *changes)
+    run_by(CONFIG, tmp_path / "one", local_trainer, "iterations=3", *changes)
     for last, by, more in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
-        run(tmp_path / "many", by, f"iterations={last}", *more, *changes)
+        run_by(CONFIG, tmp_path / "many", by, f"iterations={last}", *more, *changes)
     for k in range(4):
         one, many = (committed(tmp_path / name, k) for name in ("one", "many"))
         assert one.keys() == many.keys() and one
