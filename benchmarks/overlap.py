@@ -5,11 +5,12 @@
     python benchmarks/overlap.py --quick     # does it still work?
 
 Worlds: the service desk whose agent waits 200 ms for every act, as for a tool, and negotiation, which does not wait;
-both with nano weights, in one process with one thread. The arms (`play.ahead` 0 and 1) take turns round by round. The
-first two iterations of each run are left out, in which the optimiser is made and play gets ahead, and so is the last,
-in which nothing is played ahead any more. Then a world without a model whose long matches pay 1 and whose short ones
-pay 0: what updates learn with `play.enough`, beside what is left where stragglers are dropped. Writes
-results/overlap.json. The learning curves by staleness are the study benchmarks/overlap.yaml.
+both with nano weights, in one process with one thread. The arms (`play.ahead` 0, 1 and 2) take turns round by round.
+The first two iterations of each run are left out, in which the optimiser is made and play gets ahead, and so are the
+last two, in which less is played ahead. A run's figure is the mean over its iterations, since long and short ones
+alternate where play is ahead; the world's is the median over rounds. Then a world without a model whose long matches
+pay 1 and whose short ones pay 0: what updates learn with `play.enough`, beside what is left where stragglers are
+dropped. Writes results/overlap.json. The learning curves by staleness are the study benchmarks/overlap.yaml.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -50,18 +51,22 @@ WORLDS = {
     "desk-nano, tools of 200 ms": ("desk-nano", "agent", TOOL),
     "negotiation-nano": ("negotiation-nano", "shared", 0.0),
 }
-ARMS = {"in turns": [], "ahead 1": ["play.ahead=1", "learn.loss.policy_gradient.correction=truncated"]}
+ARMS = {
+    "in turns": [],
+    "ahead 1": ["play.ahead=1", "learn.loss.policy_gradient.correction=truncated"],
+    "ahead 2": ["play.ahead=2", "learn.loss.policy_gradient.correction=truncated"],
+}
 
 
 class Slow(InProcessEngine):
-    """An engine whose replies come after a wait, as if a tool had run; others are sampled meanwhile."""
+    """An engine whose replies to matches come after a wait, as if a tool had run; others are sampled meanwhile."""
 
     seconds = 0.0
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample, then wait."""
         replies = await super().generate(requests)
-        if self.seconds:
+        if self.seconds and not requests[0].key.startswith("gate/"):  # these are for the gate, and no tool runs
             await asyncio.sleep(self.seconds)
         return replies
 
@@ -89,7 +94,7 @@ class Clock:
 
 
 def run(folder: Path, given: Experiment, seconds: float) -> dict[str, Any]:
-    """One run: seconds of its iterations but the first two and the last, and how old the replies were."""
+    """One run: seconds of its iterations but the first two and the last two, and how old the replies were."""
     clock = Clock()
 
     def slow(spec: EngineSpec, precision: Precision) -> Slow:
@@ -105,10 +110,10 @@ def run(folder: Path, given: Experiment, seconds: float) -> dict[str, Any]:
             await lab.close()
 
     wait(live())
-    learned = [next(iter(row["learn"].values())) for row in clock.rows[2:-1]]
+    learned = [next(iter(row["learn"].values())) for row in clock.rows[2:-2]]
     return {
-        "seconds": np.diff(clock.ends)[1:-1].round(3).tolist(),
-        "learning": [round(row["seconds"]["learn"], 3) for row in clock.rows[2:-1]],
+        "seconds": np.diff(clock.ends)[1:-2].round(3).tolist(),
+        "learning": [round(row["seconds"]["learn"], 3) for row in clock.rows[2:-2]],
         "lag": [round(each.get("lag", 0.0), 3) for each in learned],
         "gated": [each.get("gated") for each in learned],
     }
@@ -130,9 +135,9 @@ def beside(recipe: str, policy: str, seconds: float, rounds: int, sizes: Sequenc
             for arm in list(ARMS)[:: 1 if number % 2 == 0 else -1]:
                 found[arm].append(run(Path(folder) / f"{arm}-{number}", made(*begin, *ARMS[arm]), seconds))
                 print(recipe, arm, found[arm][-1]["seconds"], flush=True)
-    medians = {arm: round(median(s for one in runs for s in one["seconds"]), 3) for arm, runs in found.items()}
-    ratio = round(medians["ahead 1"] / medians["in turns"], 3)
-    return {"settings": list(sizes), "iteration_seconds": medians, "ahead_1 / in_turns": ratio, "runs": found}
+    means = {arm: round(median(fmean(one["seconds"]) for one in runs), 3) for arm, runs in found.items()}
+    ratios = {f"{arm} / in turns": round(means[arm] / means["in turns"], 3) for arm in list(ARMS)[1:]}
+    return {"settings": list(sizes), "iteration_seconds": means, "ratios": ratios, "runs": found}
 
 
 # -- what taking enough biases -----------------------------------------------------------------------------
@@ -193,11 +198,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, and nothing is written")
     parser.add_argument("--enough", action="store_true", help="only the part without a model")
-    parser.add_argument("--iterations", type=int, default=7, help="of each run: three are left out")
+    parser.add_argument("--iterations", type=int, default=10, help="of each run: four are left out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--matches", type=int, default=64, help="of an iteration")
     chosen = parser.parse_args()
-    rounds, iterations, matches = (1, 4, 8) if chosen.quick else (chosen.rounds, chosen.iterations, chosen.matches)
+    rounds, iterations, matches = (1, 5, 8) if chosen.quick else (chosen.rounds, chosen.iterations, chosen.matches)
     result = json.loads(RESULT.read_text()) if RESULT.exists() and not chosen.quick else {}
     about = {"machine": environment(), "seeds": [0], "load": os.getloadavg()}
     rows = bias(5 if chosen.quick else 40)

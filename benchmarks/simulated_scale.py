@@ -1,12 +1,14 @@
 """A simulated run on 8 to 512 engines with 7B-sized steps, and the model against real runs.
 
-    python benchmarks/simulated_scale.py             # some minutes; real runs of nano first, then the simulation
+    python benchmarks/simulated_scale.py             # ten minutes of a quiet machine: real runs, then the simulation
+    python benchmarks/simulated_scale.py --engines   # the real runs with engines of their own alone
     python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept
     python benchmarks/simulated_scale.py --redraw    # the picture of what is kept
 
-Real runs: `arena run selfplay --recipe negotiation-nano` by CPU time, with few and with many matches in flight. Two of
-them tell the model's times (a decoding step, the driver's share of a turn); it then has to foretell the others, from
-the turns and tokens that they really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
+Real runs: `arena run selfplay --recipe negotiation-nano` with few and with many matches in flight, in one process by
+CPU time, and with one and two engines of their own on Ray by the clock. Of each kind, two runs tell the model's times
+(a decoding step, the driver's share of a turn); it then has to foretell the others, from the turns and tokens that they
+really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +45,15 @@ REAL = {
 }
 TOLD = ("4 in flight", "64 in flight")
 """Real runs that the model's times are taken from; it foretells the others."""
+ENGINES = {
+    "1 engine, 4 in flight": ["scale.engines=1", "play.matches=32", "play.in_flight=4"],
+    "1 engine, 64 in flight": ["scale.engines=1", "play.matches=64", "play.in_flight=64"],
+    "2 engines, 4 in flight": ["scale.engines=2", "play.matches=32", "play.in_flight=4"],
+    "2 engines, 16 in flight": ["scale.engines=2", "play.matches=64", "play.in_flight=16"],
+    "2 engines, 64 in flight": ["scale.engines=2", "play.matches=128", "play.in_flight=64"],
+}
+ONE_ENGINE = ("1 engine, 4 in flight", "1 engine, 64 in flight")
+"""Of these, those that the model's times are taken from."""
 SHORT = [
     *("threads=1", "iterations=4", "evaluate=null", "play.limits.turns=12"),
     *("policies.shared.imitate.matches=48", "policies.shared.imitate.minibatches=6"),
@@ -83,7 +95,7 @@ PANELS = {
 }
 
 
-RUN = """
+BY_CPU = """
 import sys, time
 import agents.engines.in_process, arena.lab
 arena.lab.perf_counter = agents.engines.in_process.perf_counter = time.process_time
@@ -93,12 +105,16 @@ raise SystemExit(run_cli())
 """A run by the processor's clock: one process with one thread, so that other work on the machine does not count."""
 
 
-def real(settings: list[str]) -> dict[str, Any]:
-    """Run nano: CPU seconds of play and learning by iteration, and the turns that were really played."""
+def real(settings: list[str], alone: bool = True) -> dict[str, Any]:
+    """Run nano: seconds of play and learning by iteration, and the turns that were really played.
+
+    `alone` in one process, they are seconds of its processor.
+    """
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         chosen = [part for setting in (*SHORT, *settings) for part in ("--set", setting)]
-        command = [sys.executable, "-P", "-c", RUN, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
+        begin = ["-c", BY_CPU] if alone else ["-m", "arena"]
+        command = [sys.executable, "-P", *begin, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, "--out", str(out)], env=environ, check=True, capture_output=True)
         reader = RunReader(out)
@@ -123,11 +139,11 @@ def played_in(run: dict[str, Any]) -> list[list[list[Turn]]]:
 
 
 def world_of(run: dict[str, Any], step: tuple[float, float], driver: float) -> tuple[World, list[list[list[Turn]]]]:
-    """The model of a real run in one process, and its matches."""
-    played = played_in(run)
-    in_flight = int(next(each for each in run["settings"] if "in_flight" in each).split("=")[1])
-    alone = World(1, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
-    return alone, played
+    """The model of a real run, and its matches."""
+    played, chosen = played_in(run), dict(each.split("=") for each in run["settings"])
+    engines, in_flight = int(chosen.get("scale.engines", 1)), int(chosen["play.in_flight"])
+    world = World(engines, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
+    return world, played
 
 
 def play_seconds(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:
@@ -136,23 +152,23 @@ def play_seconds(run: dict[str, Any], step: tuple[float, float], driver: float) 
     return Simulation(world, played).run()[-1]["end"] / len(played)
 
 
-def check(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def check(runs: dict[str, dict[str, Any]], of: Sequence[str]) -> dict[str, Any]:
     """Take the model's times from some real runs, and hold what it foretells against the others."""
-    told = [runs[name] for name in TOLD]
+    told = [runs[name] for name in of]
     outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in told]
     driver = sum(outside) / sum(len(match) for run in told for matches in played_in(run) for match in matches)
     really = {name: sum(run["seconds"]["play"]) / len(run["seconds"]["play"]) for name, run in runs.items()}
 
     def miss(logs: Any) -> float:
         step = (math.exp(logs[0]), math.exp(logs[1]))
-        return sum(math.log(play_seconds(runs[name], step, driver) / really[name]) ** 2 for name in TOLD)
+        return sum(math.log(play_seconds(runs[name], step, driver) / really[name]) ** 2 for name in of)
 
     found = minimize(miss, [math.log(0.003), math.log(0.0003)], method="Nelder-Mead", options={"maxiter": 80})
     step = (math.exp(found.x[0]), math.exp(found.x[1]))
     rows = {}
     for name, run in runs.items():
         foretold = play_seconds(run, step, driver)
-        used = "for its times" if name in TOLD else "to check it"
+        used = "for its times" if name in of else "to check it"
         rows[name] = {"used": used, "seconds": really[name], "simulated": foretold, "ratio": foretold / really[name]}
     return {"step": step, "driver": driver, "play": rows}
 
@@ -200,31 +216,34 @@ def main() -> None:
     """Run and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", action="store_true", help="The simulation alone; real runs as they are kept.")
+    parser.add_argument("--engines", action="store_true", help="Real runs with engines of their own; else all is kept.")
     parser.add_argument("--redraw", action="store_true", help="The picture of what is kept.")
     parser.add_argument("--quick", action="store_true", help="Does it still work? Writes nothing.")
     options = parser.parse_args()
     place = RESULTS / f"{NAME}.json"
     if options.quick:
         runs = {name: real([*REAL[name], "iterations=2", "play.matches=8"]) for name in TOLD}
-        print(json.dumps(check(runs)["play"], indent=1))
+        print(json.dumps(check(runs, TOLD)["play"], indent=1))
         print(figures(machine_room(8, each=4, ahead=1)))
         return
+    kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
     if options.redraw:
-        written(draw(json.loads(place.read_text())["simulated"]), RESULTS / f"{NAME}.png")
+        written(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
         return
-    if options.again:
-        kept = json.loads(place.read_text())
-        about, runs = kept["environment"], kept["real"]
-    else:
-        about = environment() | {"command": ["benchmarks/simulated_scale.py"]}
-        runs = {name: real(settings) for name, settings in REAL.items()}
-    checked = check(runs)
-    print(json.dumps(checked, indent=1), flush=True)
-    arms = simulate()
-    assumed = {"sources": SOURCES, "step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES, "seed": 0}
-    result = {"environment": about, "check": checked, "assumed": assumed, "simulated": arms, "real": runs}
-    place.write_text(json.dumps(result, indent=1) + "\n")
-    written(draw(arms), RESULTS / f"{NAME}.png")
+    about = environment() | {"command": ["benchmarks/simulated_scale.py"]}
+    if not (options.again or options.engines):
+        kept |= {"environment": about, "real": {name: real(settings) for name, settings in REAL.items()}}
+    if not options.again:
+        on_ray = {name: real(settings, alone=False) for name, settings in ENGINES.items()}
+        kept["engines"] = {"environment": about, "check": check(on_ray, ONE_ENGINE), "real": on_ray}
+        print(json.dumps(kept["engines"]["check"], indent=1), flush=True)
+    if not options.engines:
+        kept |= {"check": check(kept["real"], TOLD), "simulated": simulate()}
+        times = {"step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES}
+        kept["assumed"] = {"sources": SOURCES, **times, "seed": 0}
+        print(json.dumps(kept["check"], indent=1), flush=True)
+        written(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
+    place.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
