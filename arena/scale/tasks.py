@@ -13,6 +13,8 @@ POLL = 0.2
 """Seconds after which a task that nobody waits for any more is cancelled, at the latest."""
 START_SECONDS = 60.0
 """Seconds in which a cluster has to start a first task."""
+TRIALS = 5
+"""First tasks that are tried: whose worker dies says nothing of the next one's."""
 
 
 class RayCalls:
@@ -26,14 +28,19 @@ class RayCalls:
 
     def check(self, seconds: float = START_SECONDS) -> None:
         """ConfigError where the cluster computes nothing in time, as one does that has no room for a task."""
-        trial = self._task.remote(_nothing, (), {})
-        if not self._ray.wait([trial], timeout=seconds)[0]:
-            self._ray.cancel(trial, force=True)
-            raise ConfigError(
-                f"scale.tasks: the cluster began no task of {self._options.get('num_cpus', 1):g} CPUs in "
-                f"{seconds:g} s: lower scale.resources.task, or add a node"
-            )
-        self._ray.get(trial)
+        for _ in range(TRIALS):
+            trial = self._task.remote(_nothing, (), {})
+            if not self._ray.wait([trial], timeout=seconds)[0]:
+                self._ray.cancel(trial, force=True)
+                raise ConfigError(
+                    f"scale.tasks: the cluster began no task of {self._options.get('num_cpus', 1):g} CPUs in "
+                    f"{seconds:g} s: lower scale.resources.task, or add a node"
+                )
+            try:
+                return self._ray.get(trial)  # type: ignore[no-any-return]
+            except self._ray.exceptions.RayError as error:
+                why = _first(error)
+        raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): look at Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
         """Return or raise what the call does; WorkerLost where its worker or node is gone."""

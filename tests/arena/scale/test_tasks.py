@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.play.steps import Steps, stepping
 from arena.records import MatchRecord, Seating
+from arena.scale import tasks
 from arena.scale.tasks import RayCalls
 from games.contracts import MatchId
 from games.slow import slowly
@@ -59,6 +61,28 @@ def test_a_task_that_dies_is_a_worker_lost_in_one_line(calls: RayCalls, tmp_path
         calls(told_and_stays, tmp_path / "pid", 60.0)
     assert str(error.value).startswith("the task of told_and_stays is gone (")
     assert len(str(error.value).splitlines()) == 1
+
+
+def dies_once(place: Path) -> None:
+    if not place.exists():
+        place.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_first_task_whose_worker_is_killed_is_tried_again(
+    calls: RayCalls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by benchmarks/faults.py: it ended the command with a traceback."""
+    monkeypatch.setattr(tasks, "_nothing", partial(dies_once, tmp_path / "dead"))
+    calls.check(240.0)
+    assert (tmp_path / "dead").exists()
+    monkeypatch.setattr(tasks, "_nothing", dies)
+    with pytest.raises(ConfigError, match=r"^scale\.tasks: the workers of 5 first tasks died \([^\n]+$"):
+        calls.check(240.0)
 
 
 def kill_when_told(place: Path) -> None:
