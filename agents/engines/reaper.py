@@ -1,7 +1,8 @@
 """A small process that waits for its owner's end and then kills what the owner had started.
 
 A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
-owner are found by their environment, also those that were just starting; the folder that it names is removed. Linux.
+owner are found by their environment, also those that were just starting, and so are the children of theirs that have
+another environment, as Ray's agents do; the folder that it names is removed. Linux.
 """
 
 import os
@@ -11,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """SIGKILL for all marked with the folder, until there is none; the folder goes."""
-    while marked := [*_marked(folder)]:
+    """SIGKILL for all marked with the folder and their descendants, until there is none; the folder goes."""
+    while marked := _marked(folder):
         for pid in marked:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -39,17 +39,24 @@ def reap(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _marked(folder: str) -> Iterator[int]:
+def _marked(folder: str) -> set[int]:
     mark, wanted = f"{MARK}=".encode(), folder.encode()
+    parents, found = dict[int, int](), set[int]()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            state, parent = place.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
             # Python's own tracker ends by itself once the others have, and clears away what they shared
             tracker = b"multiprocessing.resource_tracker" in place.joinpath("cmdline").read_bytes()
+            if state == "Z" or tracker:
+                continue
+            parents[int(place.name)] = int(parent)
             environ = place.joinpath("environ").read_bytes().split(b"\0")
             marks = next((entry.removeprefix(mark) for entry in environ if entry.startswith(mark)), b"")
-            if alive and not tracker and wanted in marks.split(os.pathsep.encode()):
-                yield int(place.name)
+            if wanted in marks.split(os.pathsep.encode()):
+                found.add(int(place.name))
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def _wait_for(owner: int) -> None:

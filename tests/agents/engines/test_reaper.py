@@ -18,7 +18,8 @@ from pathlib import Path
 from agents.engines import reaper
 reaper.watch(Path(sys.argv[1]))
 code = "import subprocess, sys, time; from multiprocessing.shared_memory import SharedMemory as S; "
-code += "shared = S(sys.argv[1], create=True, size=9); subprocess.Popen(['sleep', '999']); time.sleep(999)"
+code += "shared = S(sys.argv[1], create=True, size=9); subprocess.Popen(['sleep', '999']); "
+code += "subprocess.Popen(['sleep', '998'], env={}); time.sleep(999)"  # as Ray starts its agents
 nap = [sys.executable, "-c", code, sys.argv[2]]
 print(subprocess.Popen(nap, start_new_session=True).pid, flush=True)
 time.sleep(999)
@@ -37,7 +38,7 @@ def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
     ) as owner:
         assert owner.stdout is not None
         child = psutil.Process(int(owner.stdout.readline()))
-        while not any("sleep" in one.name() for one in child.children()):
+        while len([one for one in child.children() if "sleep" in one.name()]) < 2:
             time.sleep(0.01)
         assert Path("/dev/shm", shared).exists()
         family = [child, *child.children(), *psutil.Process(owner.pid).children()]
