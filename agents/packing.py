@@ -1,99 +1,194 @@
-"""Packing: group streams into forward passes, from their tokens alone.
+"""Packing: group streams into forward passes, from their tokens alone, so that few are computed twice.
 
-Streams of one role open with the same tokens. Within a pass that common prefix is run once and serves every stream.
+Streams of one role open with the same tokens. Within a pass that common prefix is run once and serves every row. What
+some of them share beyond it (attempts at one deal, branches inside branches, turns whose thoughts were stripped) makes
+a tree, and a tree can be one row: each token sees those on its own path (as in SpecInfer, Miao et al. 2024).
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import NamedTuple, Self
 
 from agents.stream import Stream
+
+Ids = tuple[int, ...]
+LEAST = 16
+"""Tokens that streams must share beyond the prefix to be a tree: for fewer, it is not worth its mask."""
+
+
+class Costs(NamedTuple):
+    """What a model's forward pass costs besides its tokens (`agents.scoring.costs`), in tokens."""
+
+    start: int = 256
+    """Starting it."""
+    scores: int = 0
+    """How many scores of attention cost as much as a token; 0 where rows cannot be trees."""
+
+
+ROWS = Costs()
+"""Those of a small model whose streams have a row each."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a pass, behind the prefix."""
+
+    streams: tuple[int, ...]
+    """Numbers of its streams; several share a row as a tree, in the order of their ids."""
+    size: int
+    """Number of tokens that are computed for it."""
 
 
 @dataclass(frozen=True)
 class Pass:
     """Streams of one forward pass."""
 
-    index: tuple[int, ...]
-    """Which of the given streams, in row order."""
+    rows: tuple[Row, ...]
     prefix: int
     """Number of tokens that all of them begin with and that are run once for all."""
 
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Numbers of the streams, row after row."""
+        return tuple(chain.from_iterable(row.streams for row in self.rows))
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens that are computed, with padding."""
+        return self.prefix + len(self.rows) * max((row.size for row in self.rows), default=0)
+
+    @classmethod
+    def of(cls, index: Sequence[int], lengths: Sequence[int], prefix: int = 0) -> Self:
+        """A pass with a row for each of these streams, which have so many tokens."""
+        pairs = zip(index, lengths, strict=True)
+        return cls(tuple(Row((i,), length - prefix) for i, length in pairs), prefix)
+
 
 def passes(
-    streams: Sequence[Stream], token_budget: int, which: Iterable[int] | None = None, start: int = 256
+    streams: Sequence[Stream], token_budget: int, which: Iterable[int] | None = None, costs: Costs = ROWS
 ) -> Iterator[Pass]:
-    """Gather streams with a common opening, by length, into passes of at most `token_budget` padded tokens.
+    """Gather streams with a common opening into rows, and rows by size into passes of at most `token_budget` tokens.
 
-    A pass ends early where padding it to the next stream's length would cost more than another forward pass, which
-    costs `start` tokens (`agents.scoring.start_cost`) and the opening. A stream longer than the budget makes a pass of
-    its own; one without a sampled token is left out. The order depends on the streams alone.
+    Padding counts. A pass ends early where padding it to the next row's size would cost more than another forward pass
+    and the opening. A stream longer than the budget makes a pass of its own; one without a sampled token is left out.
+    The order depends on the streams alone.
     """
     chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
-    for family in families({i: tuple(streams[i].ids) for i in chosen}, start):
-        family.sort(key=lambda i: (len(streams[i].ids), i))
+    paths = Paths({i: tuple(streams[i].ids) for i in chosen}, costs, token_budget)
+    for family in paths.families():
         prefix = _shared_opening([streams[i] for i in family])
-        rows: list[int] = []
-        for i in family:
-            width = len(streams[i].ids) - prefix
-            padding = sum(width - (len(streams[other].ids) - prefix) for other in rows)
-            if rows and (prefix + width * (len(rows) + 1) > token_budget or padding > start + prefix):
+        found = sorted(paths.rows(family, prefix), key=lambda row: (row.size, row.streams))
+        rows: list[Row] = []
+        for row in found:
+            padding = sum(row.size - other.size for other in rows)
+            over = prefix + row.size * (len(rows) + 1) > token_budget
+            if rows and (over or padding > costs.start + prefix):
                 yield Pass(tuple(rows), prefix)
                 rows = []
-            rows.append(i)
+            rows.append(row)
         yield Pass(tuple(rows), prefix)
 
 
 def _shared_opening(family: Sequence[Stream]) -> int:
-    """Length of the prefix to share: short enough that every sampled token is predicted from the suffix."""
+    """Length of the prefix to share: short enough that every sampled token is predicted from the rows."""
     if len(family) == 1:
         return 0
     shared = len(common_prefix([stream.ids for stream in family]))
     return max(0, min(shared, min(stream.mask.index(True) for stream in family) - 1))
 
 
-def common_prefix(sequences: Sequence[tuple[int, ...]] | Sequence[list[int]]) -> tuple[int, ...]:
+def common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
     """The longest run of ids that all sequences begin with."""
     ordered = sorted(map(tuple, sequences))
-    first, last = ordered[0], ordered[-1]  # in lexicographic order the outermost differ soonest
-    for i, (a, b) in enumerate(zip(first, last, strict=False)):
-        if a != b:
-            return tuple(first[:i])
-    return tuple(first if len(first) < len(last) else last)
+    return ordered[0][: agreement(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
 
 
-def families(sequences: Mapping[int, tuple[int, ...]], start: int) -> list[list[int]]:
-    """Group sequences so that few tokens are computed, each group's common prefix once; indices, all of them once.
-
-    `start` is what another forward pass costs, in tokens (`agents.scoring.start_cost`). From the leaves of the tree of
-    their prefixes up, a part that agrees for longer becomes a group of its own where that is cheaper than staying with
-    the others.
-    """
-    return [group for group, _ in _split(sequences, list(sequences), start)] if sequences else []
-
-
-def _split(sequences: Mapping[int, tuple[int, ...]], group: list[int], start: int) -> list[tuple[list[int], int]]:
-    """The groups of these, each with the tokens that computing it comes to."""
-    shared = len(common_prefix([sequences[i] for i in group]))
-    together = [(group, _cost(sequences, group, shared, start))]
-    parts: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i in group:
-        parts[sequences[i][shared : shared + 1]].append(i)
-    if len(parts) == 1:
-        return together
-    apart: list[tuple[list[int], int]] = []
-    rest: list[int] = []
-    for part in parts.values():
-        staying = sum(len(sequences[i]) - shared for i in part)
-        own = _split(sequences, part, start) if (len(part) - 1) * staying > len(part) * start else []
-        if own and sum(cost for _, cost in own) < staying:
-            apart += own
-        else:
-            rest += part
-    if rest:
-        apart.append((rest, _cost(sequences, rest, len(common_prefix([sequences[i] for i in rest])), start)))
-    return min(together, apart, key=lambda groups: sum(cost for _, cost in groups))
+def agreement(one: Sequence[int], other: Sequence[int]) -> int:
+    """Number of ids at the beginning in which two sequences agree."""
+    at, end = 0, min(len(one), len(other))
+    while at < end:  # by leaps, as whole slices are compared quickly
+        leap = 1
+        while at + leap <= end and one[at : at + leap] == other[at : at + leap]:
+            at, leap = at + leap, leap * 2
+        if leap == 1:
+            break
+    return at
 
 
-def _cost(sequences: Mapping[int, tuple[int, ...]], group: Sequence[int], shared: int, start: int) -> int:
-    return start + shared + sum(len(sequences[i]) - shared for i in group)
+def families(sequences: Mapping[int, Ids], start: int) -> list[list[int]]:
+    """Group sequences so that few tokens are computed, each group's common prefix once; numbers, all of them once."""
+    return Paths(sequences, Costs(start)).families()
+
+
+class Paths:
+    """Token sequences as paths in the tree of their prefixes."""
+
+    def __init__(self, sequences: Mapping[int, Ids], costs: Costs, token_budget: int = 10**9) -> None:
+        self._ids, self._costs, self._budget = sequences, costs, token_budget
+        order = sorted(sequences, key=lambda i: sequences[i])
+        self._place = {i: place for place, i in enumerate(order)}
+        self._agree = [agreement(sequences[i], sequences[j]) for i, j in pairwise(order)]
+
+    def families(self) -> list[list[int]]:
+        """Group the sequences so that few tokens are computed, each group's common prefix once.
+
+        From the leaves of the tree up, a part that agrees for longer becomes a group of its own where that is cheaper
+        than staying with the others.
+        """
+        return [group for group, _ in self._split(list(self._ids))] if self._ids else []
+
+    def rows(self, group: Sequence[int], prefix: int) -> list[Row]:
+        """The rows of a group behind its prefix.
+
+        From one sequence to the next in lexicographic order, the next joins the row where what they share costs more
+        than the scores that are computed besides: of all of a row's tokens with each other.
+        """
+        found: list[Row] = []
+        if not self._costs.scores:
+            return [Row((i,), len(self._ids[i]) - prefix) for i in group]
+        before: int | None = None
+        most = max(self._budget, *(len(self._ids[i]) for i in group)) - prefix
+        for i in sorted(group, key=self._place.__getitem__):
+            length = len(self._ids[i])
+            shared = max(0, (self._shared(before, i) if before is not None else 0) - prefix)
+            new = length - prefix - shared
+            last = found[-1] if found else Row((), 0)
+            besides = (last.size + new) ** 2 - last.size**2 - (shared + new) ** 2
+            saves = shared >= LEAST and shared * self._costs.scores >= besides
+            if last.streams and saves and last.size + new <= most:
+                found[-1] = Row((*last.streams, i), last.size + new)
+            else:
+                found.append(Row((i,), length - prefix))
+            before = i
+        return found
+
+    def _shared(self, one: int, other: int) -> int:
+        """In how many ids two sequences agree, the first of which is not after the second."""
+        return min(self._agree[self._place[one] : self._place[other]], default=0)
+
+    def _split(self, group: list[int]) -> list[tuple[list[int], int]]:
+        """The groups of these, each with the tokens that computing it comes to."""
+        shared, start = len(common_prefix([self._ids[i] for i in group])), self._costs.start
+        rows = self.rows(group, shared)
+        together = [(group, start + shared + sum(row.size for row in rows))]
+        if len(rows) == 1:  # nothing is computed twice
+            return together
+        parts: dict[Ids, list[int]] = {}
+        for i in group:
+            parts.setdefault(self._ids[i][shared : shared + 1], []).append(i)
+        if len(parts) == 1:
+            return together
+        apart: list[tuple[list[int], int]] = []
+        rest: list[int] = []
+        for part in parts.values():
+            staying = sum(row.size for row in self.rows(part, shared))
+            own = self._split(part) if (len(part) - 1) * staying > len(part) * start else []
+            if own and sum(cost for _, cost in own) < staying:
+                apart += own
+            else:
+                rest += part
+        if rest:
+            opening = len(common_prefix([self._ids[i] for i in rest]))
+            apart.append((rest, start + opening + sum(row.size for row in self.rows(rest, opening))))
+        return min(together, apart, key=lambda groups: sum(cost for _, cost in groups))

@@ -1,20 +1,21 @@
-"""Log-probabilities of sampled tokens, with or without gradient: one forward per stream, shared openings once.
+"""Log-probabilities of sampled tokens, with or without gradient: as of one forward per stream, shared tokens once.
 
-Streams of one role open with the same tokens (rules, shown examples). Within a batch that common prefix is
-run once and its keys and values, gradient and all, serve every stream: the result is that of separate
-forwards, for a fraction of the tokens.
+Streams of one role open with the same tokens (rules, shown examples). Within a batch that common prefix is run once and
+its keys and values, gradient and all, serve every row. Streams that share more are the paths of a tree in one row, in
+which every token sees those on its own path. The result is that of separate forwards, for a fraction of the tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from agents.gradient_checkpointing import checkpointed
-from agents.packing import Pass, passes
+from agents.packing import ROWS, Costs, Pass, Row, agreement, passes
 from agents.prefix import prefix_cache
 from agents.stream import Stream
 
@@ -24,13 +25,15 @@ class StreamBatch:
     """Several streams ready for one forward pass. N is the number of sampled tokens in all of them."""
 
     index: tuple[int, ...]
-    """Which streams of the given list these are, in row order."""
+    """Which streams of the given list these are, row after row."""
     prefix: torch.Tensor
     """[P] int64, what all rows begin with; P may be 0."""
     suffix: torch.Tensor
     """[B, L] int64, the rest of each row, padded on the right with 0."""
     lengths: torch.Tensor
     """[B] int64, true length of each row of `suffix`."""
+    owners: torch.Tensor
+    """[N] int64, place in `index` of each sampled token's stream."""
     rows: torch.Tensor
     """[N] int64, row of each sampled token."""
     columns: torch.Tensor
@@ -39,10 +42,15 @@ class StreamBatch:
     """[N] int64, the sampled ids."""
     temperatures: torch.Tensor
     """[N] float32, the temperature each was sampled at."""
+    tree: torch.Tensor | None = None
+    """[B, L, L] bool, which tokens of its row each token sees; None where all see all before them."""
+    positions: torch.Tensor | None = None
+    """[B, L] int64, with a tree: place of each token in its streams, the prefix counted."""
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Copy the batch to a device."""
-        return StreamBatch(self.index, *(getattr(self, field.name).to(device) for field in fields(self)[1:]))
+        tensors = (getattr(self, field.name) for field in fields(self)[1:])
+        return StreamBatch(self.index, *(None if each is None else each.to(device) for each in tensors))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -133,20 +141,26 @@ def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
 
 def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
     """Return the arguments of a forward pass over the suffixes; the prefix, if any, is run here."""
+    past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
+    given = {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None}
+    if batch.tree is not None:
+        before = batch.tree.new_ones((*batch.suffix.shape, len(batch.prefix)))
+        seen = torch.cat([before, batch.tree], -1)
+        return given | {"attention_mask": seen[:, None], "position_ids": batch.positions}
     columns = torch.arange(batch.suffix.shape[1], device=batch.suffix.device)
     real = columns < batch.lengths[:, None]
-    past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
-    return {
-        "input_ids": batch.suffix,
+    return given | {
         "attention_mask": torch.cat([real.new_ones((len(real), len(batch.prefix))), real], 1).long(),
         "position_ids": (columns + len(batch.prefix)).expand(len(real), -1),
-        "past_key_values": past,
-        "use_cache": past is not None,
     }
 
 
 def _config(model: Any) -> Any:
     return model.config
+
+
+def _text_config(model: Any) -> Any:
+    return model.config.get_text_config(decoder=True)
 
 
 def start_cost(model: torch.nn.Module) -> int:
@@ -157,43 +171,135 @@ def start_cost(model: torch.nn.Module) -> int:
     return 64 if sum(parameter.numel() for parameter in model.parameters()) > 2 * 10**7 else 256
 
 
+def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
+    """What a forward pass of a model costs besides its tokens, and whether its rows can be trees: tried once.
+
+    `bf16`: whether it computes in bfloat16.
+    """
+    if model not in _SEES_PATHS:
+        _SEES_PATHS[model] = _sees_paths(model, bf16)
+    return Costs(start_cost(model), _scores_a_token(model) if _SEES_PATHS[model] else 0)
+
+
+_SEES_PATHS: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
+
+
+def _scores_a_token(model: Any) -> int:
+    """Return how many scores of attention take as long as a token: half as many as by their arithmetic alone."""
+    config = _text_config(model)
+    layers = sum(parameter.numel() for parameter in model.parameters()) - config.vocab_size * config.hidden_size
+    return int(max(1, layers // (4 * config.num_hidden_layers * config.hidden_size)))
+
+
+def _sees_paths(model: Any, bf16: bool) -> bool:
+    """Return True if a model computes of a tree in one row what it computes of a path alone: tried with a small one.
+
+    Models that look back over some tokens only, in whichever layer, are left out: they make masks of their own.
+    """
+    config = _text_config(model)
+    near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if near or getattr(config, "attention_chunk_size", None) or kinds != {"full_attention"}:
+        return False
+    trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
+    said = [(Stream(), path) for path in (trunk + one, trunk + other, trunk + one + other)]
+    for stream, ids in said:
+        stream.observe(ids[:-1])
+        stream.wrote(ids[-1:], [0.0], 0)
+    streams, device = [stream for stream, _ in said], next(model.parameters()).device
+
+    def last(one: Pass) -> torch.Tensor:
+        batch = batch_of(streams, [1.0] * len(streams), one).to(device)
+        return predictors(model.base_model, batch)[-1].float()
+
+    try:
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            alone, chain = (last(Pass((Row((i,), len(streams[i])),), 0)) for i in (1, 2))
+            in_tree = last(Pass((Row((0, 1), len(streams[2])),), 0))
+    except Exception:  # noqa: BLE001 a model of an unknown kind may refuse a mask in any way
+        return False
+    return bool((in_tree - alone).norm() < 0.05 * (chain - alone).norm())
+
+
 def pack(
     streams: Sequence[Stream],
     temperatures: Sequence[float],
     token_budget: int,
     which: Iterable[int] | None = None,
-    start: int = 256,
+    costs: Costs = ROWS,
 ) -> Iterator[StreamBatch]:
     """The batches of `passes`, with every stream's sampled tokens at its temperature."""
-    return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, start))
+    return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, costs))
 
 
 def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass) -> StreamBatch:
     """The streams of one pass as tensors, on the CPU; without any, two tokens for a model that has to be called."""
-    if not one.index:
+    if not one.rows:
         return _IDLE
-    index, prefix = one.index, one.prefix
-    chosen = [streams[i] for i in index]
-    lengths = [len(stream.ids) - prefix for stream in chosen]
-    suffix = torch.zeros((len(chosen), max(lengths)), dtype=torch.long)
-    rows, columns, targets, per_token = [], [], [], []
-    for row, (i, stream) in enumerate(zip(index, chosen, strict=True)):
-        suffix[row, : lengths[row]] = torch.tensor(stream.ids[prefix:])
+    prefix, rows = one.prefix, [_row([streams[i].ids for i in row.streams], one.prefix) for row in one.rows]
+    suffix = torch.zeros((len(rows), max(len(row.ids) for row in rows)), dtype=torch.long)
+    owners, numbers, columns, targets, per_token = [], [], [], [], []
+    paths = ((number, path) for number, row in enumerate(rows) for path in row.paths)
+    for owner, (i, (number, path)) in enumerate(zip(one.index, paths, strict=True)):
+        stream = streams[i]
         sampled = [k for k, own in enumerate(stream.mask) if own]
-        rows += [row] * len(sampled)
-        columns += [k - prefix - 1 for k in sampled]
+        owners += [owner] * len(sampled)
+        numbers += [number] * len(sampled)
+        columns += [path[k - prefix - 1] for k in sampled]
         targets += [stream.ids[k] for k in sampled]
         per_token += [temperatures[i]] * len(sampled)
+    for number, row in enumerate(rows):
+        suffix[number, : len(row.ids)] = torch.tensor(row.ids)
+    trees = _trees(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
     return StreamBatch(
-        index,
-        torch.tensor(chosen[0].ids[:prefix], dtype=torch.long),
+        one.index,
+        torch.tensor(streams[one.index[0]].ids[:prefix], dtype=torch.long),
         suffix,
-        torch.tensor(lengths),
-        torch.tensor(rows),
+        torch.tensor([len(row.ids) for row in rows]),
+        torch.tensor(owners),
+        torch.tensor(numbers),
         torch.tensor(columns),
         torch.tensor(targets),
         torch.tensor(per_token, dtype=torch.float32),
+        *trees,
     )
+
+
+class _Row(NamedTuple):
+    """The tree of a row's streams behind the prefix, each path after those before it in the order of their ids."""
+
+    ids: list[int]
+    paths: list[Sequence[int]]
+    """Columns of each stream's tokens."""
+
+
+def _row(sequences: Sequence[list[int]], prefix: int) -> _Row:
+    row, before = _Row(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
+    for ids in sequences[1:]:
+        shared = agreement(before, ids) - prefix
+        new = ids[prefix + shared :]
+        row.paths.append([*row.paths[-1][:shared], *range(len(row.ids), len(row.ids) + len(new))])
+        row.ids.extend(new)
+        before = ids
+    return row
+
+
+def _trees(rows: Sequence[_Row], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """[B, L, L] bool, which tokens of its row each token sees, and [B, L] the places of all; padding sees itself."""
+    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
+    places = torch.zeros((len(rows), width), dtype=torch.long)
+    for number, row in enumerate(rows):
+        known = 0
+        for path in row.paths:
+            own = torch.tensor(path, dtype=torch.long)
+            new = own[own >= known]
+            places[number, own] = torch.arange(prefix, prefix + len(own))
+            if len(new):
+                old = own[own < known]
+                seen[number, new[:, None], old] = True
+                seen[number, new[:, None], new] = torch.ones((len(new), len(new)), dtype=torch.bool).tril()
+                known = int(new[-1]) + 1
+    return seen, places
 
 
 _IDLE = StreamBatch(
@@ -204,6 +310,7 @@ _IDLE = StreamBatch(
     torch.tensor([0]),
     torch.tensor([0]),
     torch.tensor([0]),
+    torch.tensor([0]),
     torch.ones(1),
 )
 
@@ -211,9 +318,9 @@ _IDLE = StreamBatch(
 def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
     """Give each stream of a batch its share of an [N] tensor: (index of the stream, float32 array)."""
     array = values.detach().float().cpu().numpy()
-    rows = batch.rows.cpu().numpy()
-    for row, i in enumerate(batch.index):
-        yield i, array[rows == row]
+    owners = batch.owners.cpu().numpy()
+    for owner, i in enumerate(batch.index):
+        yield i, array[owners == owner]
 
 
 class StreamScores(NamedTuple):
@@ -226,10 +333,14 @@ class StreamScores(NamedTuple):
 
 
 def scan_streams(
-    scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int = 4096
+    scorer: torch.nn.Module,
+    streams: Sequence[Stream],
+    temperatures: Sequence[float],
+    token_budget: int = 4096,
+    costs: Costs = ROWS,
 ) -> list[StreamScores]:
     """Log-probabilities and entropies of every stream's sampled tokens, without gradient."""
-    scores = scan(scorer, streams, temperatures, passes(streams, token_budget, start=start_cost(scorer)))
+    scores = scan(scorer, streams, temperatures, passes(streams, token_budget, costs=costs))
     nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
     return [scores.get(i, nothing) for i in range(len(streams))]
 
@@ -251,7 +362,11 @@ def scan(
 
 
 def score_streams(
-    scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int = 4096
+    scorer: torch.nn.Module,
+    streams: Sequence[Stream],
+    temperatures: Sequence[float],
+    token_budget: int = 4096,
+    costs: Costs = ROWS,
 ) -> list[np.ndarray]:
     """Log-probabilities without gradient, one float32 array per stream in the order of its sampled tokens."""
-    return [scores.logprobs for scores in scan_streams(scorer, streams, temperatures, token_budget)]
+    return [scores.logprobs for scores in scan_streams(scorer, streams, temperatures, token_budget, costs)]

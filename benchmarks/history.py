@@ -16,10 +16,12 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.packing import Costs, passes
 from agents.players.model import ChatPlayer, spoken
+from agents.policy import load_module
 from agents.reply import ReplySpec
 from agents.role import Role
-from agents.scoring import pack
+from agents.scoring import costs
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import environment
@@ -72,15 +74,15 @@ def played(frame: ChatFrame, history: str, turns: int, seed: int) -> tuple[list[
     return player.streams, writer
 
 
-def through_the_model(streams: list[Stream]) -> int:
-    """Tokens of a pass over streams as the trainer packs them: what rows of a batch open with counts once."""
-    batches = pack(streams, [1.0] * len(streams), max(BUDGET, max(map(len, streams))))
-    return sum(len(batch.prefix) + int(batch.lengths.sum()) for batch in batches)
+def through_the_model(streams: list[Stream], own: Costs) -> int:
+    """Tokens of passes over streams as the trainer packs them, without padding: what streams share counts once."""
+    found = passes(streams, max(BUDGET, max(map(len, streams))), costs=own)
+    return sum(one.prefix + sum(row.size for row in one.rows) for one in found)
 
 
 def main() -> None:
     """Count, and write the results."""
-    frame = ChatFrame(load_tokenizer(resolve(DEFAULT)))
+    frame, own = ChatFrame(load_tokenizer(resolve(DEFAULT))), costs(load_module(resolve(DEFAULT)), bf16=True)
     rows = []
     for turns in TURNS:
         for history in ("keep", "strip"):
@@ -96,8 +98,8 @@ def main() -> None:
                     "play_rendered_anew": writer.read,
                     "play_beyond_the_turn_before": writer.new,
                     "learn_a_row_a_stream": sum(map(len, streams)),
-                    "learn_packed": through_the_model(streams),
-                    "learn_packed_eight_matches": through_the_model([s for found, _ in matches for s in found]),
+                    "learn_packed": through_the_model(streams, own),
+                    "learn_packed_eight_matches": through_the_model([s for found, _ in matches for s in found], own),
                 }
             )
             print(json.dumps(rows[-1]))

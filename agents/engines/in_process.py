@@ -29,7 +29,7 @@ from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
-from agents.scoring import StreamScorer, score_streams, start_cost
+from agents.scoring import StreamScorer, costs, score_streams, start_cost
 from agents.stream import Stream
 from agents.weights import resolve
 
@@ -212,7 +212,9 @@ class InProcessEngine:
         if served.lanes:
             served.lanes.route([policy])
         with self._timed():
-            return score_streams(StreamScorer(served.model, self.precision.bf16_products), streams, temperatures)
+            bf16 = self.precision.bf16_products
+            own = costs(served.model, bf16)
+            return score_streams(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, together with whatever else is waiting."""

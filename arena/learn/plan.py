@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from agents.packing import Pass, passes
+from agents.packing import Costs, Pass, Row, passes
 from agents.stream import Stream
 from arena.learn.pairs import in_pairs, together
 from arena.learn.samples import Floats, Sample
@@ -87,8 +87,8 @@ class Planner:
 
     name: str
     rule: UpdateSpec
-    start: int
-    """Cost of starting a forward pass, in tokens."""
+    costs: Costs
+    """What a forward pass of its model costs."""
 
     def update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
@@ -150,7 +150,7 @@ class Planner:
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
             return None
-        played = passes([s.stream for s in samples], self.rule.token_budget, part, self.start)
+        played = passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
         count = sum(int(samples[i].learned.sum()) for i in lesson)
         return Step(
             where=where,
@@ -181,42 +181,48 @@ class Planner:
     def _in_order(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
         """The passes of some of the samples; of equally long ones the first in `part` is first."""
         streams = [samples[i].stream for i in part]
-        found = passes(streams, self.rule.token_budget, start=self.start)
-        return [Pass(tuple(part[k] for k in one.index), one.prefix) for one in found]
+        return [_renumbered(one, part) for one in passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
         """The passes, by rank, that score these streams without learning from them."""
-        return self._dealt(streams, passes(streams, self.rule.token_budget, start=self.start), ranks)
+        return self._dealt(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
-        return self._dealt([s.stream for s in samples], given, ranks)
+        return self._dealt(given, ranks)
 
-    def _dealt(self, streams: Sequence[Stream], given: Iterable[Pass], ranks: int) -> Shares:
+    def _dealt(self, given: Iterable[Pass], ranks: int) -> Shares:
         """Passes dealt to ranks."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
-            given = [Pass(one.index, 0) for one in given]
-        return dealt(list(given), [len(stream.ids) for stream in streams], ranks)
+            given = [_without_prefix(one) for one in given]
+        return dealt(list(given), ranks)
 
 
-def dealt(given: list[Pass], lengths: Sequence[int], ranks: int) -> Shares:
-    """Passes over streams of these lengths, dealt to ranks so that all have as many and about as much to compute.
+def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
+    """The pass over streams that have other numbers."""
+    rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in one.rows)
+    return Pass(tuple(rows), one.prefix)
+
+
+def _without_prefix(one: Pass) -> Pass:
+    """The pass with the prefix computed in every row."""
+    return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
+
+
+def dealt(given: list[Pass], ranks: int) -> Shares:
+    """Passes dealt to ranks so that all have as many and about as much to compute.
 
     One rank has all of them, in their order. For more, the longest are halved until there is something for each.
     """
-
-    def tokens(one: Pass) -> int:
-        return one.prefix + len(one.index) * (lengths[one.index[-1]] - one.prefix) if one.index else 0
-
-    while len(given) % ranks and any(len(one.index) > 1 for one in given):
-        at = max((k for k, one in enumerate(given) if len(one.index) > 1), key=lambda k: tokens(given[k]))
-        index, prefix = given[at].index, given[at].prefix
-        half = (len(index) + 1) // 2
-        given[at : at + 1] = [Pass(index[:half], prefix), Pass(index[half:], prefix)]
+    while len(given) % ranks and any(len(one.rows) > 1 for one in given):
+        at = max((k for k, one in enumerate(given) if len(one.rows) > 1), key=lambda k: given[k].tokens)
+        rows, prefix = given[at].rows, given[at].prefix
+        half = (len(rows) + 1) // 2
+        given[at : at + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
     given += [IDLE] * (-len(given) % ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
-    for at in sorted(range(len(given)), key=lambda k: -tokens(given[k])):
+    for at in sorted(range(len(given)), key=lambda k: -given[k].tokens):
         open_ = [share for share in shares if len(share) < len(given) // ranks]
-        min(open_, key=lambda share: sum(tokens(given[k]) for k in share)).append(at)
+        min(open_, key=lambda share: sum(given[k].tokens for k in share)).append(at)
     return tuple(tuple(given[at] for at in sorted(share)) for share in shares)
 
 

@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
+from agents.packing import Costs
 from agents.policy import OnBase, trainable
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, StreamScores, scan_streams, start_cost
+from agents.scoring import StreamScorer, StreamScores, costs, scan_streams
 from agents.stream import Stream
 from arena.learn import gate
 from arena.learn.divergence import require_finite, step_counts
@@ -45,7 +46,11 @@ class PolicyTrainer:
         self.memory: dict[str, Any] = {}
         """Memory of regularisers from update to update, as JSON."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
-        self._start = start_cost(model)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What a forward pass costs."""
+        return costs(self.model, self.scorer.bf16)
 
     @cached_property
     def optimiser(self) -> Optimiser:
@@ -56,11 +61,11 @@ class PolicyTrainer:
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Plan an update from samples, given the steps so far."""
-        return Planner(self.name, self.rule, self._start).update(samples, rng, clock, self.steps)
+        return Planner(self.name, self.rule, self.costs).update(samples, rng, clock, self.steps)
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
         """Plan an imitation of the samples."""
-        return Planner(self.name, self.rule, self._start).imitation(samples, spec, rng)
+        return Planner(self.name, self.rule, self.costs).imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Carry a plan out; return metrics, means over tokens. `stepped` is called in the event loop after each step.
@@ -137,7 +142,7 @@ class PolicyTrainer:
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """`score`, in the thread that computes."""
-        return scan_streams(self.optimiser.engine, streams, temperatures, self.rule.token_budget)
+        return scan_streams(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
 
     def write(self, folder: Path) -> None:
         """`save` to a folder, in the thread that computes."""
@@ -180,7 +185,8 @@ class PolicyTrainer:
         if not plan.samples:
             return
         shortest = min(plan.samples, key=lambda s: len(s.stream.ids))
-        said = [torch.from_numpy(s.logprobs) for s in self.compute_scores([shortest.stream], [shortest.temperature])]
+        scores = scan_streams(self.optimiser.engine, [shortest.stream], [shortest.temperature])
+        said = [torch.from_numpy(one.logprobs) for one in scores]
         what = "log-probabilities under the new weights are not finite"
         require_finite(said, plan.where, what, plan.advice)
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from agents.policy import Policy, trainable
 from agents.published import AdapterArrays, ArrayWeights, ModuleWeights, as_arrays
-from agents.scoring import StreamScores, start_cost
+from agents.scoring import StreamScores, costs
 from agents.stream import Stream
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
@@ -29,7 +29,7 @@ class ScaledTrainer:
     def __init__(self, ranks: Ranks, policy: Policy, rule: UpdateSpec, bf16: bool) -> None:
         """The policy's weights move to the ranks; it keeps none here. Called beside the event loop."""
         self.name, self._ranks = policy.name, ranks
-        self._planner = Planner(policy.name, rule, start_cost(policy.model))
+        self._planner = Planner(policy.name, rule, costs(policy.model, bf16))
         weights = _sent(policy)
         self._form = replace(weights, arrays={})
         """What the weights are, without their numbers."""

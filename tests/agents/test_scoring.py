@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import MistralConfig, MistralForCausalLM
 
-from agents.packing import common_prefix, families
+from agents.packing import Costs, common_prefix, families
 from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
@@ -284,9 +284,11 @@ def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
         stream.observe(opening)
         stream.wrote(rng.integers(0, VOCABULARY, length).tolist(), [-1.0] * length, 0)
         streams.append(stream)
-    shapes = [tuple(batch.suffix.shape) for batch in pack(streams, [1.0] * 8, 4096, start=100)]
+    shapes = [tuple(batch.suffix.shape) for batch in pack(streams, [1.0] * 8, 4096, costs=Costs(100))]
     assert [rows for rows, _ in shapes] == [7, 1]
-    assert [rows for rows, _ in (tuple(b.suffix.shape) for b in pack(streams, [1.0] * 8, 4096, start=300))] == [8]
+    assert [rows for rows, _ in (tuple(b.suffix.shape) for b in pack(streams, [1.0] * 8, 4096, costs=Costs(300)))] == [
+        8
+    ]
 
 
 def test_pack_takes_only_the_streams_it_is_asked_for() -> None:

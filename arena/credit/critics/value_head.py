@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from agents.computing import compute
 from agents.model_folder import quietly
 from agents.policy import load_module
-from agents.scoring import StreamBatch, pack, predictors, split_rows, start_cost
+from agents.scoring import StreamBatch, costs, pack, predictors, split_rows
 from agents.stream import Stream
 from arena.credit.batch import TurnBatch
 from arena.credit.credited import Credited
@@ -71,7 +71,7 @@ class _Learner:
 
     def __init__(self, model: ValueModel, lr: float, token_budget: int, nonfinite: Nonfinite, name: str) -> None:
         self.model, self.token_budget, self.steps = model, token_budget, 0
-        self._start = start_cost(model)
+        self._costs = costs(model.model, model.bf16)
         self.nonfinite, self.where = nonfinite, f"critic value_head of policy '{name}'"
         self.advice = f"lower credit.critic.value_head.lr ({lr:g}) or scale rewards down with credit.weights"
         self.skipped = 0
@@ -83,7 +83,7 @@ class _Learner:
         """Predict the values of every stream's sampled tokens, without gradient."""
         by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
         with torch.no_grad():
-            for batch in pack(streams, [1.0] * len(streams), self.token_budget, start=self._start):
+            for batch in pack(streams, [1.0] * len(streams), self.token_budget, costs=self._costs):
                 for i, values in split_rows(batch, self.model(batch.to(self.device))):
                     by_stream[i] = values
         return by_stream
@@ -99,7 +99,7 @@ class _Learner:
     ) -> tuple[float, int]:
         """One optimiser step on some of the streams; the sum of squared errors before it, and over how many tokens."""
         count, errors = sum(len(returns[i]) for i in part), 0.0
-        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._start):
+        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
             values = self.model(batch.to(self.device))
             target = self._along(returns, batch)
             loss = value_loss(values, target, None if old is None else self._along(old, batch), clip)

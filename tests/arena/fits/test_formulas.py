@@ -132,10 +132,10 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
         model.requires_grad_(False)
         base = half(model, packed=False) if precision.bf16_products else model
         model = adapted(base, AdapterSpec(rank=rank), 0)
-    many = ROWS * (LONG - 1)
+    many, rows = ROWS * (LONG - 1), torch.arange(ROWS).repeat_interleave(LONG - 1)
     batch = StreamBatch(
         tuple(range(ROWS)), torch.zeros(0, dtype=torch.long), torch.ones((ROWS, LONG), dtype=torch.long),
-        torch.full((ROWS,), LONG), torch.arange(ROWS).repeat_interleave(LONG - 1), torch.arange(LONG - 1).repeat(ROWS),
+        torch.full((ROWS,), LONG), rows, rows, torch.arange(LONG - 1).repeat(ROWS),
         torch.ones(many, dtype=torch.long), torch.ones(many),
     )  # fmt: skip
     weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Half))]

@@ -81,7 +81,7 @@ def test_a_nano_policy_learns_a_task_of_several_turns() -> None:
 MUTATIONS = {
     "the advantage's sign": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
     "the mask, by one token": (arena.learn.gradients, "batch_of", "[k for k, own in", "[k - 1 for k, own in"),
-    "the place that predicts": (arena.learn.gradients, "batch_of", "k - prefix - 1 for", "k - prefix for"),
+    "the place that predicts": (arena.learn.gradients, "batch_of", "path[k - prefix - 1]", "path[k - prefix]"),
     "whose turn a token is": (
         arena.credit.samples, "samples_of", "item.advantages[places]", "item.advantages[places - 1]"
     ),

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.packing import Pass
+from agents.packing import Costs, Pass
 from agents.scoring import StreamBatch, StreamScorer
 from arena.config.experiment import LearnSpec
 from arena.learn import gradients
@@ -55,7 +55,7 @@ def rule(**changes: Any) -> LearnSpec:
 
 def planned(by: LearnSpec, ranks: int, paired: bool = False) -> Plan:
     """The same update for so many ranks."""
-    return Planner("p", by, 16).update(everything(paired), np.random.default_rng(3), Clock(2, 9), 4, ranks)
+    return Planner("p", by, Costs(16)).update(everything(paired), np.random.default_rng(3), Clock(2, 9), 4, ranks)
 
 
 def shares(step: Step) -> list[Shares]:
@@ -200,9 +200,11 @@ passes_ = st.lists(st.tuples(st.integers(1, 5), st.integers(2, 40)), max_size=8)
 def test_passes_are_dealt_to_all_ranks_alike(sizes: list[tuple[int, int]], ranks: int) -> None:
     """Streams are numbered pass after pass; all of a pass are equally long."""
     starts = np.cumsum([0, *(rows for rows, _ in sizes)]).tolist()
-    given_ = [Pass(tuple(range(at, at + rows)), 1) for at, (rows, _) in zip(starts, sizes, strict=False)]
+    given_ = [
+        Pass.of(range(at, at + rows), [length] * rows, 1) for at, (rows, length) in zip(starts, sizes, strict=False)
+    ]
     lengths = [length for rows, length in sizes for _ in range(rows)]
-    found = dealt(list(given_), lengths, ranks)
+    found = dealt(list(given_), ranks)
     assert computed(found) == list(range(len(lengths)))
     assert len(found) == ranks and len({len(share) for share in found}) == 1
     if ranks == 1:
@@ -217,7 +219,9 @@ def test_a_rank_without_streams_pulls_at_nothing(monkeypatch: pytest.MonkeyPatch
     """Two samples on three ranks: the third calls the model as often as the others, for nothing."""
     by = rule(token_budget=10**6)
     given_ = everything()[:2]
-    plans = [Planner("p", by, 16).update(given_, np.random.default_rng(0), Clock(), 0, ranks) for ranks in (1, 3)]
+    plans = [
+        Planner("p", by, Costs(16)).update(given_, np.random.default_rng(0), Clock(), 0, ranks) for ranks in (1, 3)
+    ]
     assert (IDLE,) in plans[1].steps[0].played
     alone, three = (steps_of(by, plan, ranks, monkeypatch) for plan, ranks in zip(plans, (1, 3), strict=True))
     torch.testing.assert_close(three.gradient, alone.gradient, atol=1e-5, rtol=1e-5)
@@ -236,7 +240,7 @@ def test_where_weights_are_sharded_all_ranks_call_alike() -> None:
 
 def test_a_step_in_which_nothing_is_learned_is_not_planned() -> None:
     nothing = [replace(s, learned=np.zeros_like(s.learned)) for s in everything() if s.source == "played"]
-    planner = Planner("p", rule(minibatches=2), 16)
+    planner = Planner("p", rule(minibatches=2), Costs(16))
     assert not planner.update(nothing, np.random.default_rng(0), Clock(), 0).steps
     assert len(planner.update([*nothing, *everything()[-2:]], np.random.default_rng(0), Clock(), 0).steps) == 2
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
 from agents.policy import Policy
 from agents.published import ArrayWeights
-from agents.scoring import StreamScores, start_cost
+from agents.scoring import StreamScores, costs
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
 from arena.errors import GateError
@@ -69,7 +69,7 @@ class TrainerElsewhere:
     """A `Trainer` whose weights and optimiser live in a child process."""
 
     def __init__(self, policy: Policy, rule: LearnSpec, bf16: bool) -> None:
-        self._planner = Planner(policy.name, rule, start_cost(policy.model))
+        self._planner = Planner(policy.name, rule, costs(policy.model))
         self._source = policy.source
         self._pipe, theirs = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")

@@ -100,7 +100,9 @@ def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> Non
     """A pass over a stream that is not there: rank 1 alone fails, rank 0 would wait for it."""
     trainer = trainer_on(two, Case())
     plan = trainer.plan(ragged(1), np.random.default_rng(0))
-    broken = [replace(step, played=(step.played[0], (Pass((99,), 0),) * len(step.played[1]))) for step in plan.steps]
+    broken = [
+        replace(step, played=(step.played[0], (Pass.of((99,), (9,)),) * len(step.played[1]))) for step in plan.steps
+    ]
     with pytest.raises(IndexError):
         asyncio.run(trainer.update(replace(plan, steps=tuple(broken))))
     with pytest.raises(RanksLost, match="policy 'p', iteration 1, update"):

@@ -1,0 +1,184 @@
+"""Trees in a row: tokens that several streams share are computed once, and nothing that is computed changes."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from agents.packing import LEAST, Costs, agreement, passes
+from agents.scoring import StreamScorer, costs, pack, score_streams
+from agents.stream import Stream
+from tests.agents.test_scoring import alone, seeds, stream_of
+from tests.factories.models import VOCABULARY, tiny
+
+JOIN = Costs(start=8, scores=10**9)
+"""Whatever shares enough becomes a tree."""
+EXACT = tiny().double()
+SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2}
+HEADS = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+
+
+def grown(seed: int) -> tuple[list[Stream], list[float]]:
+    """Streams that leave one another anywhere, also in the midst of what was sampled, and twins."""
+    rng = np.random.default_rng(seed)
+    streams = [stream_of(rng.integers(0, VOCABULARY, 20).tolist(), rng, int(rng.integers(1, 8)))]
+    for _ in range(int(rng.integers(1, 9))):
+        before = streams[rng.integers(len(streams))]
+        at = int(rng.integers(1, len(before) + 1))
+        branch = Stream(before.ids[:at], before.mask[:at], before.logprobs[:at], before.turns[:at])
+        for turn in range(rng.integers(0, 4)):
+            branch.observe(rng.integers(0, VOCABULARY, rng.integers(0, 30)).tolist())
+            branch.wrote(rng.integers(0, VOCABULARY, 2).tolist(), [-1.0] * 2, 100 + turn)
+        streams.append(branch)
+    return streams, [float(t) for t in rng.choice([0.5, 1.0, 1.7], len(streams))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.sampled_from([1, 60, 10**4]))
+def test_scores_in_a_tree_are_those_of_separate_forwards(seed: int, budget: int) -> None:
+    streams, heat = grown(seed)
+    scored = score_streams(StreamScorer(EXACT), streams, heat, budget, JOIN)
+    with torch.no_grad():
+        for stream, temperature, found in zip(streams, heat, scored, strict=True):
+            np.testing.assert_allclose(found, alone(EXACT, stream, temperature).numpy(), atol=2e-6, rtol=2e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds)
+def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> None:
+    streams, heat = grown(seed)
+    rng = np.random.default_rng(seed)
+    weight = [torch.from_numpy(rng.normal(size=s.sampled)).float() for s in streams]
+    parts = [(alone(EXACT, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]
+    expected = torch.autograd.grad(torch.stack(parts).sum(), list(EXACT.parameters()))
+    total = torch.zeros(())
+    for batch in pack(streams, heat, 10**4, costs=JOIN):
+        wanted = torch.cat([weight[i] for i in batch.index])
+        total = total + (StreamScorer(EXACT)(batch).logprobs * wanted).sum()
+    found = torch.autograd.grad(total, list(EXACT.parameters()))
+    for mine, theirs in zip(found, expected, strict=True):
+        largest = max(1.0, float(theirs.abs().max()))
+        torch.testing.assert_close(mine / largest, theirs / largest, atol=1e-6, rtol=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 200), st.sampled_from([0, 1, 50, 10**9]))
+def test_every_stream_is_a_path_of_its_row(seed: int, budget: int, scores: int) -> None:
+    streams, heat = grown(seed)
+    given_ = list(passes(streams, budget, costs=Costs(8, scores)))
+    seen: list[int] = []
+    for one, batch in zip(given_, pack(streams, heat, budget, costs=Costs(8, scores)), strict=True):
+        rows, width = batch.suffix.shape
+        assert one.tokens == len(batch.prefix) + rows * width
+        assert rows == 1 or one.tokens <= budget
+        assert one.tokens <= max(budget, *map(len, streams))
+        assert batch.lengths.tolist() == [row.size for row in one.rows]
+        seen += batch.index
+        for owner, i in enumerate(batch.index):
+            mine = batch.owners == owner
+            assert batch.targets[mine].tolist() == [
+                t for t, own in zip(streams[i].ids, streams[i].mask, strict=True) if own
+            ]
+            assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
+            row, column = int(batch.rows[mine][-1]), int(batch.columns[mine][-1])
+            end = max(k for k, own in enumerate(streams[i].mask) if own)
+            if batch.tree is None:
+                path = torch.arange(column + 1)
+            else:
+                path = batch.tree[row, column].nonzero()[:, 0]
+                assert batch.positions is not None
+                assert batch.positions[row, path].tolist() == list(range(len(batch.prefix), end))
+            assert [*batch.prefix.tolist(), *batch.suffix[row, path].tolist()] == streams[i].ids[:end]
+    assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds)
+def test_with_room_enough_no_shared_token_is_computed_twice(seed: int) -> None:
+    """As many tokens as the tree of their prefixes has nodes, or a few more (`LEAST`) for each stream."""
+    streams = [stream for stream in grown(seed)[0] if stream.sampled]
+    nodes = {tuple(s.ids[:k]) for s in streams for k in range(1, len(s) + 1)}
+    dear = Costs(start=10**6, scores=10**9)
+    found = [one.prefix + sum(row.size for row in one.rows) for one in passes(streams, 10**6, costs=dear)]
+    assert len(nodes) <= sum(found) < len(nodes) + LEAST * len(streams)
+
+
+def nested() -> list[Stream]:
+    """Forty tokens of a trunk, three branches of five, and one of them goes on twice with four."""
+    trunk, arms = [k % VOCABULARY for k in range(40)], [[arm] * 5 for arm in (1, 2, 3)]
+    streams = []
+    for ids in (trunk + arms[0], trunk + arms[1], trunk + arms[2] + [4] * 4, trunk + arms[2] + [5] * 4):
+        streams.append(Stream())
+        streams[-1].observe(ids[:10])
+        streams[-1].wrote(ids[10:], [-1.0] * (len(ids) - 10), 0)
+    return streams
+
+
+def test_branches_inside_a_branch_by_hand() -> None:
+    """40 + 3 * 5 + 2 * 4 tokens in a tree; without, nine once and four rows as long as the longest, of 40 more."""
+    assert [(one.prefix, one.tokens) for one in passes(nested(), 1000, costs=Costs(64, 10**6))] == [(9, 63)]
+    assert [(one.prefix, one.tokens) for one in passes(nested(), 1000, costs=Costs(64))] == [(9, 9 + 4 * 40)]
+
+
+def test_streams_that_share_no_more_than_their_opening_are_packed_as_before() -> None:
+    rng = np.random.default_rng(0)
+    opening = rng.integers(0, VOCABULARY, 30).tolist()
+    streams = [stream_of(opening, rng, 3) for _ in range(12)]
+    assert list(passes(streams, 300, costs=JOIN)) == list(passes(streams, 300, costs=Costs(JOIN.start)))
+
+
+def test_a_tree_is_taken_where_it_saves_more_than_its_attention_costs() -> None:
+    """Two streams that share 64 tokens and have 64 of their own: 64 saved against 64 * 64 scores, 64 a token."""
+    rng = np.random.default_rng(0)
+    shared = rng.integers(0, VOCABULARY, 64).tolist()
+    streams = [Stream(), Stream()]
+    for first, stream in enumerate(streams):
+        stream.wrote(shared, [-1.0] * 64, 0)
+        stream.observe([first] * 64)
+    rows = {scores: [len(one.rows) for one in passes(streams, 10**4, costs=Costs(300, scores))] for scores in (63, 64)}
+    assert rows == {63: [2], 64: [1]}
+
+
+def test_only_models_that_see_paths_get_trees() -> None:
+    """A window, layers of two kinds, and a model without attention: their rows are streams."""
+    near = MistralForCausalLM(MistralConfig(sliding_window=6, **SIZES, **HEADS))
+    far = MistralForCausalLM(MistralConfig(sliding_window=None, **SIZES, **HEADS))
+    mixed = Gemma2ForCausalLM(Gemma2Config(**SIZES, **HEADS))
+    recurrent = MambaForCausalLM(MambaConfig(state_size=4, **SIZES))
+    assert [costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])
+def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: bool) -> None:
+    (batch,) = pack(nested(), [1.0, 0.5, 1.0, 2.0], 10**4, costs=JOIN)
+    assert batch.tree is not None
+    found = []
+    for recomputed in (False, True):
+        model = tiny()
+        scores = StreamScorer(model, bf16, recomputed)(batch)
+        (scores.logprobs.sum() + scores.entropy.square().sum()).backward()
+        found.append([p.grad for p in model.parameters() if p.grad is not None])
+    for one, other in zip(*found, strict=True):
+        tolerance = 1e-2 * float(one.abs().max()) if bf16 else 1e-6
+        torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))
+def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]) -> None:
+    at = agreement(one, other)
+    assert one[:at] == other[:at] and (at in (len(one), len(other)) or one[at] != other[at])
