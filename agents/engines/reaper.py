@@ -1,17 +1,19 @@
 """A small process that waits for its owner's end and then kills what the owner had started.
 
 A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
-owner are found by their environment, also those that were just starting, and so are the children of theirs that have
-another environment, as Ray's agents do; the folder that it names is removed. Linux.
+owner are found by their environment, also those that were just starting; Ray's agents, which have another one, by the
+files that they write in the folder that it names. The folder is removed. Linux.
 """
 
 import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,33 +32,40 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """SIGKILL for all marked with the folder and their descendants, until there is none; the folder goes."""
-    while marked := _marked(folder):
-        for pid in marked:
+    """SIGKILL for all others that are marked with the folder or write in it, until there is none; the folder goes."""
+    while theirs := [*_theirs(folder)]:
+        for pid in theirs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _marked(folder: str) -> set[int]:
-    mark, wanted = f"{MARK}=".encode(), folder.encode()
-    parents, found = dict[int, int](), set[int]()
+def _theirs(folder: str) -> Iterator[int]:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            state, parent = place.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
+            if int(place.name) == os.getpid():  # an owner that ends by itself may still have its logs there
+                continue
+            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
             # Python's own tracker ends by itself once the others have, and clears away what they shared
             tracker = b"multiprocessing.resource_tracker" in place.joinpath("cmdline").read_bytes()
-            if state == "Z" or tracker:
-                continue
-            parents[int(place.name)] = int(parent)
-            environ = place.joinpath("environ").read_bytes().split(b"\0")
-            marks = next((entry.removeprefix(mark) for entry in environ if entry.startswith(mark)), b"")
-            if wanted in marks.split(os.pathsep.encode()):
-                found.add(int(place.name))
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+            if alive and not tracker and (_marked(place, folder.encode()) or _writes(place, folder)):
+                yield int(place.name)
+
+
+def _marked(place: Path, folder: bytes) -> bool:
+    mark, environ = f"{MARK}=".encode(), place.joinpath("environ").read_bytes().split(b"\0")
+    marks = next((entry.removeprefix(mark) for entry in environ if entry.startswith(mark)), b"")
+    return folder in marks.split(os.pathsep.encode())
+
+
+def _writes(place: Path, folder: str) -> bool:
+    """Return True if a process has a file of the folder open for writing: who reads a log there is somebody else."""
+    for link in place.joinpath("fd").iterdir():
+        with suppress(OSError):
+            if link.lstat().st_mode & stat.S_IWUSR and os.readlink(link).startswith(f"{folder}/"):
+                return True
+    return False
 
 
 def _wait_for(owner: int) -> None:

@@ -19,20 +19,22 @@ from agents.engines import reaper
 reaper.watch(Path(sys.argv[1]))
 code = "import subprocess, sys, time; from multiprocessing.shared_memory import SharedMemory as S; "
 code += "shared = S(sys.argv[1], create=True, size=9); subprocess.Popen(['sleep', '999']); "
-code += "subprocess.Popen(['sleep', '998'], env={}); time.sleep(999)"  # as Ray starts its agents
-nap = [sys.executable, "-c", code, sys.argv[2]]
+code += "subprocess.Popen(['sleep', '998'], env={}, stdout=open(sys.argv[2], 'w')); time.sleep(999)"
+nap = [sys.executable, "-c", code, sys.argv[2], sys.argv[1] + '/log']
 print(subprocess.Popen(nap, start_new_session=True).pid, flush=True)
 time.sleep(999)
 """
 
 
 def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
-    """A file of the working directory is not what is started."""
+    """Also one without the mark that writes in the folder, as Ray's agents do, whose parent may be dead already."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     (tmp_path / "agents.py").write_text("open('taken', 'w')")
     shared = f"arena-test-{os.getpid()}"
+    folder.joinpath("read").touch()
     other = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
+    reader = subprocess.Popen(["tail", "-f", str(folder / "read")], stdout=subprocess.DEVNULL)
     with subprocess.Popen(
         [sys.executable, "-P", "-c", OWNER, str(folder), shared], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as owner:
@@ -50,9 +52,10 @@ def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
     while Path("/dev/shm", shared).exists():
         assert time.monotonic() < deadline, "what they shared is cleared away by Python's own tracker"
         time.sleep(0.05)
-    assert other.poll() is None, "nobody else's"
-    other.kill()
-    other.wait()
+    for one in (other, reader):
+        assert one.poll() is None, "nobody else's"
+        one.kill()
+        one.wait()
 
 
 def test_one_that_is_terminated_leaves_all_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +67,12 @@ def test_one_that_is_terminated_leaves_all_alone(tmp_path: Path, monkeypatch: py
     child.kill()
     child.wait()
     assert os.environ[reaper.MARK] == str(tmp_path)
+
+
+def test_an_owner_that_reaps_by_itself_lives_on(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    with (folder / "log").open("w") as log:
+        child = subprocess.Popen(["sleep", "999"], stdout=log)
+        reaper.reap(str(folder))
+    assert child.wait() == -signal.SIGKILL and not folder.exists()
