@@ -244,4 +244,4 @@ def test_a_template_that_does_not_end_is_ended(tokenizers: dict[str, Any]) -> No
     begun = time.monotonic()
     with pytest.raises(ChatError, match="needs more than 2 s of work or 1 GB of memory: set a plainer"):
         ChatFrame(tokenizer)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
