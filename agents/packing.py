@@ -18,7 +18,7 @@ LEAST = 16
 
 
 class Costs(NamedTuple):
-    """What a model's forward pass costs besides its tokens (`agents.scoring.costs`), in tokens."""
+    """Costs of a model's forward pass besides its tokens (`agents.scoring.costs`), in tokens."""
 
     start: int = 256
     """Starting it."""
@@ -164,7 +164,7 @@ class Paths:
         return found
 
     def _shared(self, one: int, other: int) -> int:
-        """In how many ids two sequences agree, the first of which is not after the second."""
+        """Number of ids in which two sequences agree, the first of which is not after the second."""
         return min(self._agree[self._place[one] : self._place[other]], default=0)
 
     def _split(self, group: list[int]) -> list[tuple[list[int], int]]:

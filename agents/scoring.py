@@ -172,7 +172,7 @@ def start_cost(model: torch.nn.Module) -> int:
 
 
 def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
-    """What a forward pass of a model costs besides its tokens, and whether its rows can be trees: tried once.
+    """Costs of a model's forward pass besides its tokens; that its rows can be trees is tried, once.
 
     `bf16`: whether it computes in bfloat16.
     """

@@ -49,7 +49,7 @@ class PolicyTrainer:
 
     @cached_property
     def costs(self) -> Costs:
-        """What a forward pass costs."""
+        """Costs of a forward pass."""
         return costs(self.model, self.scorer.bf16)
 
     @cached_property

@@ -11,20 +11,9 @@ from agents.packing import Costs, common_prefix, families
 from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
+from tests.factories.streams import alone, stream_of
 
 MODEL = tiny()
-
-
-def stream_of(opening: list[int], rng: np.random.Generator, turns: int) -> Stream:
-    """An opening, then `turns` times something seen and something sampled."""
-    stream = Stream()
-    stream.observe(opening)
-    for turn in range(turns):
-        stream.observe(rng.integers(0, VOCABULARY, rng.integers(0 if opening else 1, 5)).tolist())
-        said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-        stream.wrote(said, [-1.0] * len(said), turn)
-        opening = opening or said
-    return stream
 
 
 def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
@@ -37,14 +26,6 @@ def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
         for _ in range(rng.integers(1, 8))
     ]
     return streams, [float(t) for t in rng.choice([0.5, 1.0, 1.7], len(streams))]
-
-
-def alone(model: torch.nn.Module, stream: Stream, temperature: float) -> torch.Tensor:
-    """The reference: one whole forward of one stream."""
-    logits = model(input_ids=torch.tensor([stream.ids])).logits[0].float() / temperature
-    logprobs = torch.log_softmax(logits, -1)
-    places = [k for k, own in enumerate(stream.mask) if own]
-    return torch.stack([logprobs[k - 1, stream.ids[k]] for k in places]) if places else torch.zeros(0)
 
 
 seeds = st.integers(0, 2**32 - 1)

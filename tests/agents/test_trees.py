@@ -17,9 +17,10 @@ from transformers import (
 from agents.packing import LEAST, Costs, agreement, passes
 from agents.scoring import StreamScorer, costs, pack, score_streams
 from agents.stream import Stream
-from tests.agents.test_scoring import alone, seeds, stream_of
 from tests.factories.models import VOCABULARY, tiny
+from tests.factories.streams import alone, stream_of
 
+seeds = st.integers(0, 2**32 - 1)
 JOIN = Costs(start=8, scores=10**9)
 """Whatever shares enough becomes a tree."""
 EXACT = tiny().double()
