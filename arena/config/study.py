@@ -43,14 +43,15 @@ class GaugeSpec(BaseModel):
 
 
 class RoomSpec(BaseModel):
-    """The best that can be had: where all arms that are compared are there, the world cannot tell them apart."""
+    """The check whether a world can tell arms apart: not where they all reach the best there is, or all end alike."""
 
     model_config = STRICT
 
-    best: Finite
-    """The figure's ceiling, or its value in theory."""
+    best: Finite | None = None
+    """The figure's ceiling, or its value in theory; null where nobody knows it."""
     within: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """How near to that is there."""
+    """How near to that the arms' means are; without `best`, within how much of 0 the whole interval of each difference
+    from an arm that learns lies, so that all have come to the same."""
 
 
 class RuleSpec(BaseModel):

@@ -46,11 +46,11 @@ def judged(spec: StudySpec, last: Values, bounds: Bounds, wanted: int, gauges: G
         return Verdict("not judged", why)
     if idle := next(_idle(spec, gauges or {}), None):
         return Verdict("did not act", idle)
-    if full := _full(spec, last):
-        return Verdict("world cannot tell", full)
     look = _look(spec, wanted)
     level = level_at(spec.verdict.interval, look, spec.looks)
     gains = {arm: gain(spec.verdict, paired(last, arm, spec.arm, bounds, level)) for arm in spec.verdict.better_than}
+    if full := _full(spec, last, gains):
+        return Verdict("world cannot tell", full)
     word, because = _word(spec.verdict, gains.values()), "; ".join(_text(spec, *item) for item in gains.items())
     if look < spec.looks:
         because = f"look {look} of {spec.looks}, intervals of {level:.2%}: {because}"
@@ -129,10 +129,14 @@ def moved(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[float, str
     return abs(fmean(known)) if known else 0.0, f"that of {gauge.unlike}"
 
 
-def _full(spec: StudySpec, last: Values) -> str:
-    """Why the world cannot tell the arms apart, whose means are all at the best there is; "" where it can."""
+def _full(spec: StudySpec, last: Values, gains: Mapping[str, Interval]) -> str:
+    """Why the world cannot tell the arms apart, which are all at the best there is, or end alike; "" where it can."""
     if spec.room is None or not spec.baselines:
         return ""
+    if spec.room.best is None:
+        wide = max(max(abs(gains[arm].low), abs(gains[arm].high)) for arm in spec.baselines)
+        alike = f"{spec.arm} and {', '.join(spec.baselines)} end within {wide:.2g} of each other"
+        return f"{alike}, with their whole intervals within {spec.room.within:g}" if wide < spec.room.within else ""
     means = {arm: fmean(last[arm].values()) for arm in (spec.arm, *spec.baselines)}
     if any(abs(mean - spec.room.best) > spec.room.within for mean in means.values()):
         return ""

@@ -98,6 +98,13 @@ def test_arms_at_the_best_there_is_cannot_be_told_apart() -> None:
     assert said(learns, top).verdict == "holds", "that something is learned is told apart from nothing"
 
 
+def test_arms_that_end_alike_cannot_be_told_apart_either() -> None:
+    alike = {**BETTER, "base": [0.605, 0.695, 0.65, 0.622]}
+    assert said(spec(room={"within": 0.02}), alike).verdict == "world cannot tell"
+    assert said(spec(room={"within": 0.001}), alike).verdict == "not shown", "the interval is wider than that"
+    assert said(spec(room={"within": 0.02}), BETTER).verdict == "holds"
+
+
 def test_a_gauge_is_a_mean_over_the_iterations_that_have_it() -> None:
     rows = [{"learn": {"shared": {"clipped": 0.1}}}, {"learn": {"shared": {"clipped": 0.3, "replay_term": 2.0}}}]
     names = ["learn.shared.clipped", "learn.shared.replay_term", "learn.shared.nothing"]
