@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import false_discovery_control, multivariate_normal, nct, norm, t
+from scipy.stats import false_discovery_control, nct, norm, t
 
 from arena.statistics import ANY, Bounds
 
@@ -75,6 +75,7 @@ def over_looks(p: float, look: int, looks: int) -> float:
     return exceeded(float(norm.isf(p / 2.0)) * sqrt(look / looks), looks)
 
 
+@lru_cache(256)
 def level_at(level: float, look: int, looks: int) -> float:
     """Return the level of the intervals at a look, so that over all looks they err as often as one of `level` would."""
     if looks == 1:
@@ -85,14 +86,21 @@ def level_at(level: float, look: int, looks: int) -> float:
 
 @lru_cache(4096)
 def exceeded(bound: float, looks: int) -> float:
-    """Chance that under the null |Z_k| √(k / looks) exceeds the bound at any look; Z_k have correlations √(j / k)."""
-    if bound > 8.0:
-        return float(2.0 * norm.sf(bound))
-    steps = np.arange(1, looks + 1)
-    correlation = np.sqrt(np.minimum.outer(steps, steps) / np.maximum.outer(steps, steps))
-    most = bound * np.sqrt(looks / steps)
-    inside = multivariate_normal.cdf(most, cov=correlation, lower_limit=-most, abseps=1e-7, releps=1e-7)
-    return float(min(1.0, max(0.0, 1.0 - inside)))
+    """Chance that under the null |Z_k| √(k / looks) exceeds the bound at any look.
+
+    S_k = √k Z_k is a walk of standard normal steps, so that the bound is the same at each: b = bound · √looks. The
+    density of walks that have stayed within ±b is carried on from look to look (Armitage, McPherson and Rowe 1969), by
+    Gauss and Legendre's quadrature.
+    """
+    reach = bound * sqrt(looks)
+    nodes, weights = (reach * of for of in _LEGENDRE)
+    inside = norm.pdf(nodes)
+    for _ in range(looks - 1):
+        inside = norm.pdf(nodes[:, None] - nodes) @ (weights * inside)
+    return float(min(1.0, max(0.0, 1.0 - weights @ inside)))
+
+
+_LEGENDRE = np.polynomial.legendre.leggauss(96)
 
 
 # -- a family of studies -------------------------------------------------------------------------------------
@@ -115,6 +123,7 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     return [float(p) for p in false_discovery_control(ps)] if ps else []
 
 
+@lru_cache(4096)
 def smallest_difference(deviation: float, n: int, level: float = 0.95, power: float = 0.8) -> float:
     """The mean difference that n seeds would find with this chance, where differences by seed deviate so much.
 
