@@ -22,6 +22,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.config.experiment import Experiment
+    from arena.config.study import StudySpec
     from arena.evaluate.study.plan import Plan
     from arena.evaluate.study.results import Results
 
@@ -54,6 +55,9 @@ def study(
     jobs: Jobs = None,
     on_ray: OnRay = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Sum up what is there, without running.")] = False,
+    pilot: Annotated[
+        Path | None, typer.Option(metavar="STUDY.JSON", help="One of other seeds: says how much this could see.")
+    ] = None,
     new_rule: Annotated[
         bool, typer.Option("--new-rule", help="Judge what is there by another rule; marks the study for good.")
     ] = False,
@@ -79,6 +83,7 @@ def study(
         for line in kept_by_arms(experiment, set_ or []):
             note(line)
     folder = folder_of("study", experiment.name, out)
+    power = _foreseen(pilot, study_of(experiment), seeds, quiet=as_json) if pilot else {}
     if rehearse:
         return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
     what = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
@@ -87,19 +92,30 @@ def study(
     from arena.evaluate.study import results as found
     from arena.evaluate.study.plot import plot
 
-    told = about()
+    told = about() | power
     runner = carry_out(
         experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray, new_rule=new_rule,
         planned_so=lambda plan: found.state_rule(plan, told),
     )  # fmt: skip
     planned = runner.plan
     results = found.collected(planned)
-    data = found.write(planned, results, about())
+    data = found.write(planned, results, about() | power)
     if any(results.curves.values()) and not plot(results, folder / "study.png"):
         note(NO_PICTURE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), planned, results)
     if runner.failures:
         raise typer.Exit(1)
+
+
+def _foreseen(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
+    """How large a difference the study could see, by a pilot; said, and kept in its record."""
+    from arena.evaluate.study.family import POWER, foreseen
+    from arena.evaluate.study.results import read
+
+    least = foreseen(read(pilot), spec, seeds)
+    for arm, difference in least.items() if not quiet else ():
+        note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
+    return {"pilot": {"file": pilot.name, "power": POWER, "smallest": least}}
 
 
 def _rehearse(

@@ -1,9 +1,11 @@
 """Verdicts of many studies at once, corrected for how many they are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import stdev
 
+from arena.config.study import StudySpec
+from arena.errors import ConfigError
 from arena.evaluate.study.inference import benjamini_hochberg, holm, smallest_difference
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.summary import paired
@@ -72,9 +74,33 @@ def visible(of: Results, seeds: int, level: float) -> float:
     Of several baselines the largest of these, as all of them have to be beaten; controls that learn nothing count where
     there are no others.
     """
+    found = spreads(of, of.spec.baselines or of.spec.verdict.better_than)
+    return smallest_difference(max(found.values()), seeds, level, POWER)
+
+
+def spreads(of: Results, arms: Sequence[str]) -> dict[str, float]:
+    """The deviation of the differences by seed between the study's own arm and each of these."""
     last, own = of.ends.last, of.spec.arm
-    spreads = []
-    for arm in of.spec.baselines or of.spec.verdict.better_than:
-        both = last[own].keys() & last[arm].keys()
-        spreads.append(stdev([last[own][seed] - last[arm][seed] for seed in both]))
-    return smallest_difference(max(spreads), seeds, level, POWER)
+    return {
+        arm: stdev([last[own][seed] - last[arm][seed] for seed in last[own].keys() & last[arm].keys()]) for arm in arms
+    }
+
+
+def foreseen(pilot: Results, spec: StudySpec, seeds: int) -> dict[str, float]:
+    """By compared arm, the smallest difference that a study of so many seeds would show with chance `POWER`.
+
+    From a pilot: a study of the same figure and arms on other seeds. ConfigError for what is none.
+    """
+    arms = [arm for arm in spec.verdict.better_than if len(pilot.curves.get(arm, ())) > 1]
+    own = pilot.curves.get(spec.arm, {})
+    if not arms or len(own) < 2 or pilot.spec.figure != spec.figure:
+        raise ConfigError(
+            f"--pilot: no study of {spec.figure} with two runs or more of {spec.arm} and what it has to beat"
+        )
+    if both := sorted(own.keys() & {*range(spec.first_seed, spec.first_seed + seeds)}):
+        raise ConfigError(f"--pilot: seed {both[0]} is one that this study judges: a pilot is of other seeds")
+    alike = replace(pilot, spec=spec, seeds=len(own))
+    return {
+        arm: smallest_difference(deviation, seeds, spec.verdict.interval, POWER)
+        for arm, deviation in spreads(alike, arms).items()
+    }

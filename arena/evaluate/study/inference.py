@@ -92,6 +92,8 @@ def exceeded(bound: float, looks: int) -> float:
     density of walks that have stayed within ±b is carried on from look to look (Armitage, McPherson and Rowe 1969), by
     Gauss and Legendre's quadrature.
     """
+    if bound > _BEYOND:
+        return 0.0
     reach = bound * sqrt(looks)
     nodes, weights = (reach * of for of in _LEGENDRE)
     inside = norm.pdf(nodes)
@@ -100,6 +102,7 @@ def exceeded(bound: float, looks: int) -> float:
     return float(min(1.0, max(0.0, 1.0 - weights @ inside)))
 
 
+_BEYOND = 10.0
 _LEGENDRE = np.polynomial.legendre.leggauss(96)
 
 

@@ -41,6 +41,7 @@ def test_one_look_costs_nothing_and_two_have_the_bounds_of_the_tables() -> None:
         assert norm.isf((1 - level) / 2) == pytest.approx(bound, abs=2e-3)
         assert inference.level_at(0.95, 1, looks) > inference.level_at(0.95, looks, looks) > 0.95
     assert inference.sample_sizes(10, 2) == [5, 10] and inference.sample_sizes(10, 3) == [4, 7, 10]
+    assert inference.over_looks(0.0, 1, 2) == 0.0, "differences without spread"
     for look in (1, 2, 3):
         at = 1 - inference.level_at(0.95, look, 3)
         assert inference.over_looks(at, look, 3) == pytest.approx(0.05, abs=1e-4), "the same bound, the other way round"

@@ -6,6 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from arena.config.study import StudySpec
+from arena.errors import ConfigError
+from arena.evaluate.study.family import family, foreseen
+from arena.evaluate.study.results import Results
 from arena.evaluate.study.summary import means
 from arena.evaluate.study.verdicts import Gauges, Verdict, decision, judged
 from arena.statistics import SHARE
@@ -109,3 +112,30 @@ def test_a_gauge_is_a_mean_over_the_iterations_that_have_it() -> None:
     rows = [{"learn": {"shared": {"clipped": 0.1}}}, {"learn": {"shared": {"clipped": 0.3, "replay_term": 2.0}}}]
     names = ["learn.shared.clipped", "learn.shared.replay_term", "learn.shared.nothing"]
     assert means(rows, names) == {names[0]: pytest.approx(0.2), names[1]: 2.0, names[2]: None}
+
+
+def results(values: dict[str, list[float]], first: int = 0, **changed: Any) -> Results:
+    curves = {arm: {first + seed: [value] for seed, value in enumerate(own)} for arm, own in values.items()}
+    return Results("made", spec(**changed), len(values["own"]), curves)
+
+
+def test_a_family_takes_verdicts_away_that_one_in_many_would_be_by_chance() -> None:
+    near = {**BETTER, "base": [0.55, 0.66, 0.64, 0.58]}
+    (alone,) = family([results(near)])
+    assert alone.verdict == "holds" and alone.holm == alone.decision.p < 0.05 and alone.arm == "base"
+    many = family([results(near), *(results({**BETTER, "own": BETTER["base"]}) for _ in range(9))])
+    assert many[0].verdict == "not shown" and many[0].holm == pytest.approx(10 * many[0].decision.p)
+    assert many[0].results.verdict.verdict == "holds" and many[0].visible > alone.visible
+    with pytest.raises(ValueError, match="made is not judged"):
+        family([results({**near, "zero": [0.1]})])
+
+
+def test_a_pilot_of_other_seeds_says_what_could_be_seen() -> None:
+    pilot = results(BETTER, first=50)
+    least = foreseen(pilot, spec(), 10)
+    assert least.keys() == {"base", "zero"}
+    assert foreseen(pilot, spec(), 40)["base"] < least["base"] < foreseen(pilot, spec(), 4)["base"]
+    with pytest.raises(ConfigError, match="--pilot: seed 50 is one that this study judges"):
+        foreseen(pilot, spec(first_seed=45), 10)
+    with pytest.raises(ConfigError, match="--pilot: no study of deal"):
+        foreseen(pilot, spec(figure="deal"), 10)
