@@ -94,9 +94,7 @@ def foreseen(pilot: Results, spec: StudySpec, seeds: int) -> dict[str, float]:
     arms = [arm for arm in spec.verdict.better_than if len(pilot.curves.get(arm, ())) > 1]
     own = pilot.curves.get(spec.arm, {})
     if not arms or len(own) < 2 or pilot.spec.figure != spec.figure:
-        raise ConfigError(
-            f"--pilot: no study of {spec.figure} with two runs or more of {spec.arm} and what it has to beat"
-        )
+        raise ConfigError(f"--pilot: no study of {spec.figure} with runs of {spec.arm} and what it has to beat")
     if both := sorted(own.keys() & {*range(spec.first_seed, spec.first_seed + seeds)}):
         raise ConfigError(f"--pilot: seed {both[0]} is one that this study judges: a pilot is of other seeds")
     alike = replace(pilot, spec=spec, seeds=len(own))
