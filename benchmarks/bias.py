@@ -41,6 +41,11 @@ class Outcome:
     places: tuple[str, ...]
     """The situation of each turn."""
 
+    @property
+    def acts(self) -> tuple[bool, ...]:
+        """Which of the two acts each turn took: the one that its logit makes likelier, or the other."""
+        return tuple(bool(self.slopes[k, k] > 0) for k in range(len(self.rewards)))
+
 
 World = Callable[[Floats], list[Outcome]]
 """From logits, one for each place, to all trajectories."""
@@ -118,23 +123,68 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "at_grpo": ("at_grpo", {}),
     "gigpo": ("gigpo", {"gamma": 1.0}),
     "epo_weighted": ("epo_weighted", {"gamma": 1.0}),
+    "step_episode": ("step_episode", {}),
+    "gae_turn, exact critic": ("gae_turn", {"lam": 0.5}),
+    "gae_turn, blind critic": ("gae_turn", {"lam": 0.5}),
+    "archer, exact critic": ("archer", {}),
+    "refuel": ("refuel", {}),
 }
-"""By what the table calls it. Those that need a critic are as good as that is, and stand elsewhere."""
+"""By what the table calls it. An exact critic says what is to be expected of a place, and of an act there; a blind one
+says 0. `step_episode` finds each turn marked as the expert's; `refuel` gets pairs: a match, and a branch off one of its
+turns, each as likely as the other."""
 AGGREGATES = ("sum over a match", "token_mean", "stream_mean")
 """Weight of a turn of a batch; turns have a token each, so that turn_mean is token_mean. The first is
 `constant_length` with length 1."""
 
 
 @cache
-def trajectory(rewards: tuple[float, ...], places: tuple[str, ...], match: int) -> Trajectory:
-    """A path as credit sees it, each turn of one token."""
+def trajectory(
+    rewards: tuple[float, ...], places: tuple[str, ...], acts: tuple[bool, ...], match: int, branch: int = -1
+) -> Trajectory:
+    """A path as credit sees it, each turn of one token; one that branches off the match before it at that turn."""
     stream, turns = Stream(), []
     for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
         stream.observe([1 + k])
-        stream.wrote([9], [-1.0], k)
-        told = (Message.of("referee", place),)
-        turns.append(Turn(k, "a", "a", "p", 1, told, "x", "", "", "x", True, {"r": reward}, "stop", 1, 0.0, place))
-    return Trajectory(f"m{match}", "g", "a", "a", "p", 1, True, tuple(turns), (stream,), seed=0)
+        stream.wrote([8 + acts[k]], [-1.0], k)
+        told, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
+        turns.append(Turn(k, "a", "a", "p", 1, told, "x", "", "", "x", True, earned, "stop", 1, 0.0, place))
+    parent = f"m{match - 1}" if branch >= 0 else ""
+    streams = (stream,)
+    return Trajectory(
+        f"m{match}", "g", "a", "a", "p", 1, True, tuple(turns), streams, 0, parent=parent, parent_turn=branch
+    )
+
+
+Unit = tuple[float, tuple[tuple[Outcome, int], ...]]
+"""What a batch is made of: how likely, and one trajectory, or a match and its branch with the turn it leaves at."""
+
+
+def units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
+    """Every trajectory by itself, or every pair of a match and a branch off one of its turns."""
+    if not paired:
+        return [(one.chance, ((one, -1),)) for one in outcomes]
+    found: list[Unit] = []
+    for one in outcomes:
+        for k in range(len(one.rewards)):
+            alike = [other for other in outcomes if len(other.rewards) > k and other.acts[:k] == one.acts[:k]]
+            reached = sum(other.chance for other in alike)
+            found += [
+                (one.chance / len(one.rewards) * other.chance / reached, ((one, -1), (other, k))) for other in alike
+            ]
+    return found
+
+
+def foreseen(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Outcome], np.ndarray]]:
+    """What a critic says of each turn of a trajectory: of its place (`values`), and of the act there."""
+
+    def expected(k: int, act: bool | None) -> float:
+        there = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
+        return sum(o.chance * sum(o.rewards[k:]) for o in there) / sum(o.chance for o in there) if exact else 0.0
+
+    return {
+        "values": lambda o: np.array([expected(k, None) for k in range(len(o.rewards))], np.float32),
+        "action_values": lambda o: np.array([expected(k, act) for k, act in enumerate(o.acts)], np.float32),
+    }
 
 
 def weights(aggregate: str, lengths: list[int]) -> Floats:
@@ -149,11 +199,19 @@ def weights(aggregate: str, lengths: list[int]) -> Floats:
 def measured(outcomes: list[Outcome], estimator: str, aggregate: str, size: int = BATCH) -> dict[str, float]:
     """Scale, astray and noise of one estimator under one aggregate, over all batches of so many trajectories."""
     name, settings = ESTIMATORS[estimator]
-    rule = choose("estimator", name, **settings)
+    rule, paired = choose("estimator", name, **settings), name == "refuel"
+    critic = foreseen(outcomes, exact="exact" in estimator)
+    known = {what: {id(o): says(o) for o in outcomes} for what, says in critic.items()}
     mean, square = np.zeros(len(LOGITS)), 0.0
-    for batch in itertools.product(outcomes, repeat=size):
-        chance = float(np.prod([p.chance for p in batch]))
-        drawn = TurnBatch([trajectory(p.rewards, p.places, m) for m, p in enumerate(batch)], memory={})
+    for made in itertools.product(units(outcomes, paired), repeat=size // 2 if paired else size):
+        chance = float(np.prod([each for each, _ in made]))
+        members = [member for _, unit in made for member in unit]
+        batch = [p for p, _ in members]
+        drawn = TurnBatch(
+            [trajectory(p.rewards, p.places, p.acts, m, branch) for m, (p, branch) in enumerate(members)],
+            memory={},
+            measures={what: [of[id(p)] for p in batch] for what, of in known.items()},
+        )
         values = rule(drawn, drawn.column(lambda turn: turn.rewards["r"]))
         advantages: Floats = getattr(values, "values", values)
         slopes = np.concatenate([p.slopes for p in batch])

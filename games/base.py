@@ -139,6 +139,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """Whether every seat sees everything there is to know: then a search player may look ahead."""
     cooperative: bool = False
     """Whether all seats are always paid the same."""
+    rivals: bool = True
+    """Whether what one seat is paid can be set against another's; not where each has a task of its own, as a doctor and
+    a patient have: who is paid more there has won nothing."""
     stakes: float = 0.0
     """What a seat can lose in this game at most, as a number >= 0."""
     rules_version: ClassVar[int] = 1

@@ -170,6 +170,7 @@ class Game(Protocol):
     theory: Mapping[str, float]
     perfect_information: bool
     cooperative: bool
+    rivals: bool
     players: Mapping[str, Callable[[Any, int], Callable[[View], str]]]
     talk: bool
     ended: str

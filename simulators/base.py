@@ -41,6 +41,7 @@ class Simulator(TextGame):
     most 0.02), `random` (a success rate near `floor`) and `oracle` (who knows the record: always 1).
     """
 
+    rivals = False
     split: Literal["train", "test", "all"]
     personas: ClassVar[tuple[str, ...]] = ()
     """The first is the default."""

@@ -9,7 +9,8 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -17,9 +18,11 @@ import pytest
 
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer
+from arena.evaluate.study.family import Row, family
 from arena.evaluate.study.plot import drawn, plot
+from arena.evaluate.study.record import StatedRule
 from arena.evaluate.study.results import Results, read
-from arena.evaluate.study.summary import ArmSummary, paired
+from arena.evaluate.study.summary import ArmSummary
 from arena.statistics import Interval
 from tests.legible import complaints
 
@@ -32,18 +35,46 @@ Which published mechanisms work here, and which do not?
 
 {sum}
 
-Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. Effect is where
-the mechanism's arm begins and ends (means over seeds), then the control that it beats by least, with the difference
-paired by seed. The recipe states the rule before the runs: every difference must lie above what is asked for, with its
-whole interval. *Contradicted*: one lies below; *not shown*: everything else. `zero` learns from advantages of zero,
-`shuffled` from its own dealt to random turns. The pages are made from `benchmarks/results/study-*.json` by
-`python -m tests.test_claims`. How to run one: [studies](studies.md).
+Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. *Effect*: where
+the mechanism's arm begins and ends (means over seeds), the control that it beats by least, and the difference paired by
+seed with its 95 % interval. *Could see*: the smallest difference that so many seeds show with chance .8 after the
+correction. *Verdict*: by the recipe's own rule, then by Holm's correction over all {rows} rows (.05 for the whole
+table); in *italics*, what the row alone would say. **†**: the recipe's rule is another by now: to be run again.
 
-| claim | effect | verdict | command |
-|---|---|---|---|
+## Mechanisms, beside a baseline that learns as well
+
+{mechanisms}
+## Studies that say that something is learned
+
+Beside advantages of zero (`zero`), and of its own dealt to random turns (`shuffled`).
+
+{learns}
+## Small print
+
+{print}
 """
-FOOT = """
-`make studies` runs them all again ({hours:.1f} hours of runs) and goes on where it was stopped.
+TABLE = """\
+| claim | effect | could see | verdict | command |
+|---|---|---|---|---|
+"""
+FOOT = """\
+- p, Holm's and Benjamini and Hochberg's of every row: [the family](claims/family.md). All rows are one family;
+  *contradicted* pays for each of a row's comparisons.
+- {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
+  on which recipes were tried out. No row was judged by a gauge or by room: its rule stated none.
+- {marked} rows are marked †. Their recipes now judge seeds that nobody has looked at.
+- The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. What a rule may say, and
+  how often the procedure errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
+"""
+EVERY = """\
+# The family of all claims
+
+What does each study say alone, and what is left of that among all of them? Verdicts: [claims](../claims.md).
+
+p is two-sided; q is Benjamini and Hochberg's. A verdict survives where Holm's p is at most .05.
+
+| study | seeds | alone | p | Holm | q | corrected |
+|---|---|---|---|---|---|---|
 """
 FAMILY = """\
 # Claims in {family}
@@ -53,7 +84,7 @@ What did each study of this family show, arm by arm? All of them: [claims](../cl
 SECTION = """
 ## {name}
 
-Claim: {claim} ({source}). Verdict: **{verdict}**.
+Claim: {claim} ({source}). Verdict: {verdict}.
 
 - Published: {published}
 - In tables of logits: {tables}
@@ -64,25 +95,40 @@ Claim: {claim} ({source}). Verdict: **{verdict}**.
 |---|---|---|---|
 """
 TABLES = {
-    "dart-nano": ["truncated"], "gra-nano": ["gated"], "igpo-nano": ["igpo"], "maze-nano": ["gigpo"],
-    "mars-nano": ["agent_normalisation", "turn_level"], "score-nano": ["self_correction"],
-    "spiral-nano": ["role_baseline"],
+    "gra-nano": "gated", "igpo-nano": "igpo", "maze-nano": "gigpo", "mars-nano": "agent_normalisation",
+    "score-nano": "self_correction", "spiral-nano": "role_baseline",
 }  # fmt: skip
-"""By recipe, the studies of its claim in tables: claims-*.json."""
+"""By recipe, the study of its claim in tables: claims-*.json. A paper's other claims are other rows, or none."""
 FILES = sorted(KEPT.glob("study-*.json"))
 
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Each page with its text, from what is kept."""
-    found = [read(file) for file in FILES]
-    rows = "".join(f"| {' | '.join(cell(text) for text in row(of))} |\n" for of in found)
-    foot = FOOT.format(hours=sum(map(minutes, FILES)) / 60)
-    yield DOCS / "claims.md", HEAD.format(sum=summed_up(found)) + rows + foot
+    found = family([read(file) for file in FILES])
+    tables = {
+        kind: TABLE + "".join(f"| {' | '.join(cell(text) for text in line_of(row))} |\n" for row in rows)
+        for kind, rows in parted(found).items()
+    }
+    small = FOOT.format(
+        hours=sum(map(minutes, FILES)) / 60,
+        unrecorded=sum(not row.results.looks for row in found),
+        short=sum(row.results.seeds < 10 for row in found),
+        tuned=sum(row.results.spec.first_seed == 0 for row in found),
+        marked=sum(changed_since(row.results) for row in found),
+    )
+    yield DOCS / "claims.md", HEAD.format(sum=summed_up(found), rows=len(found), print=small, **tables)
+    yield DOCS / "claims" / "family.md", EVERY + "".join(map(corrected, found))
     families = defaultdict(list)
-    for file, of in zip(FILES, found, strict=True):
-        families[of.spec.family].append(section(of, minutes(file)))
-    for family, sections in families.items():
-        yield DOCS / address(family), FAMILY.format(family=family) + "".join(sections)
+    for file, row in zip(FILES, found, strict=True):
+        families[row.results.spec.family].append(section(row, minutes(file)))
+    for name, sections in families.items():
+        yield DOCS / address(name), FAMILY.format(family=name) + "".join(sections)
+
+
+def parted(found: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of mechanisms, apart from rows that say that something is learned."""
+    mechanisms = [row for row in found if row.results.spec.baselines]
+    return {"mechanisms": mechanisms, "learns": [row for row in found if row not in mechanisms]}
 
 
 def address(family: str) -> str:
@@ -90,15 +136,23 @@ def address(family: str) -> str:
     return f"claims/{family.replace(' ', '_')}.md"
 
 
-def summed_up(found: Sequence[Results]) -> str:
-    """How many claims hold, and in how many studies anything was learned."""
-    words = Counter(of.verdict.verdict for of in found)
-    holds, contradicted, open_ = (words[word] for word in ("holds", "contradicted", "not shown"))
-    learned = sum(arm.behind is not None and arm.behind.low > 0 for of in found for arm in of.arms if arm.arm == "zero")
-    return (
-        f"**Of {len(found)} claims {holds} hold, {contradicted} are contradicted, {open_} not shown.** "
-        f"In {learned} studies the recipe's own arm certainly learns: more than with advantages of zero."
-    )
+def summed_up(found: Sequence[Row]) -> str:
+    """How many claims hold, of mechanisms and of learning, and how many would without the correction."""
+    told = []
+    for kind, rows in parted(found).items():
+        what = (
+            "that compare a mechanism with a baseline" if kind == "mechanisms" else "that say that something is learned"
+        )
+        told.append(f"Of {len(rows)} claims {what}, {counted(row.verdict for row in rows)}.")
+    alone = counted(row.results.verdict.verdict for row in found)
+    return f"**{' '.join(told)}** Row by row, without the correction: {alone}."
+
+
+def counted(words: Iterable[str]) -> str:
+    """Verdicts with their numbers."""
+    many = Counter(words)
+    order = ("holds", "contradicted", "did not act", "world cannot tell", "not shown")
+    return ", ".join(f"{word} {many[word]}" for word in order if many[word])
 
 
 def minutes(file: Path) -> float:
@@ -107,43 +161,58 @@ def minutes(file: Path) -> float:
 
 
 def command(of: Results) -> str:
-    """What runs the study again."""
-    some = "" if [*of.curves] == of.spec.names else f" --arms {','.join(of.curves)}"
-    return f"arena study {of.name} --seeds {of.seeds}{some}"
+    """What runs the study again, by the rule that its recipe states now."""
+    return f"arena study {of.name}"
 
 
-def row(of: Results) -> tuple[str, ...]:
-    """A study in one line: claim, effect, verdict, command."""
+def line_of(row: Row) -> tuple[str, ...]:
+    """A study in one line: claim, effect, what it could see, verdict, command."""
+    of = row.results
     source = "ours" if of.spec.replicates.startswith("none") else re.sub(r"\), .*", ")", of.spec.replicates)
-    return f"{of.spec.claim} ({source})", effect(of), f"**{of.verdict.verdict}**", f"`{command(of)}`"
+    own, other = ({arm.arm: arm for arm in of.arms}[name] for name in (of.spec.arm, row.arm))
+    ends = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {row.arm} {other.last.estimate:.2f}"
+    effect = f"[{of.spec.figure}]({address(of.spec.family)}#{of.name}) {ends}: {signed(row.effect)}"
+    return f"{of.spec.claim} ({source})", effect, f"{row.visible:.2f}", worded(row), f"`{command(of)}`"
 
 
-def effect(of: Results) -> str:
-    """Where the study's arm begins and ends, beside the control that it beats by least."""
-    arms = {arm.arm: arm for arm in of.arms}
-    own, (name, gain) = arms[of.spec.arm], narrowest(of)
-    ends = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {name} {arms[name].last.estimate:.2f}"
-    return f"[{of.spec.figure}]({address(of.spec.family)}#{of.name}) {ends}: {signed(gain)}"
+def worded(row: Row) -> str:
+    """The verdict, with what the row alone would say where that is another, and a mark where its rule has changed."""
+    alone = row.results.verdict.verdict
+    other = f" *{alone}*" if alone != row.verdict else ""
+    return f"**{row.verdict}**{other}{' †' if changed_since(row.results) else ''}"
 
 
-def narrowest(of: Results) -> tuple[str, Interval]:
-    """The compared arm whose difference decides, and that difference, positive where the study's arm is better."""
-    rule, ends = of.spec.verdict, of.ends
-    differences = {arm: paired(ends.last, arm, of.spec.arm, ends.bounds, rule.interval) for arm in rule.better_than}
-    if rule.less_is_better:
-        differences = {arm: Interval(-d.estimate, -d.high, -d.low) for arm, d in differences.items()}
-    return min(differences.items(), key=lambda item: item[1].low)
+def changed_since(of: Results) -> bool:
+    """Return True if the recipe states another rule than the one by which its kept runs are judged.
+
+    A rule that leaves the sample to the command is the same as one that states those seeds, and none of the tuning.
+    """
+    stated = compose([recipe_layer(of.name)]).study
+    if stated is None or of.changed_after:
+        return True
+    own, judged = of.spec, range(of.spec.first_seed, of.spec.first_seed + of.seeds)
+    if own.seeds is None and not {*stated.tuned_on, *own.tuned_on} & {*judged}:
+        own = own.model_copy(update={"seeds": of.seeds, "tuned_on": stated.tuned_on})
+    return stated.rule != own.rule
 
 
-def section(of: Results, took: float) -> str:
+def corrected(row: Row) -> str:
+    """A study as a member of the family."""
+    of = row.results
+    values = (f"{value:.4f}" for value in (row.decision.p, row.holm, row.bh))
+    return f"| {' | '.join((of.name, str(of.seeds), of.verdict.verdict, *values, row.verdict))} |\n"
+
+
+def section(row: Row, took: float) -> str:
     """A study in full: what was published, the rule, every arm of every figure."""
+    of = row.results
     head = SECTION.format(
         name=of.name,
         claim=of.spec.claim,
         source=of.spec.replicates,
         published=of.spec.published,
-        tables=", ".join(map(in_tables, TABLES.get(of.name, ()))) or "no study",
-        verdict=of.verdict.verdict,
+        tables=in_tables(TABLES[of.name]) if of.name in TABLES else "no study",
+        verdict=worded(row),
         because=of.verdict.because,
         seeds=of.seeds,
         minutes=took,
@@ -191,11 +260,38 @@ def test_the_pages_are_what_the_results_say() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_kept_study_is_that_of_its_recipe(file: Path) -> None:
-    """The rule by which it is judged is the one that the recipe states now, and its picture is there."""
+    """It is of a recipe that still has the arms it compares, and its picture is there."""
     found = read(file)
-    assert found.spec == compose([recipe_layer(found.name)]).study
+    stated = compose([recipe_layer(found.name)]).study
+    assert stated and {found.spec.arm, *found.spec.verdict.better_than} <= set(stated.names)
     assert file.stem == f"study-{found.name}" and file.with_suffix(".png").exists()
     assert not complaints(drawn(found))
+
+
+def test_a_row_of_another_rule_than_the_recipe_s_is_marked() -> None:
+    of = read(KEPT / "study-gra-nano.json")
+    stated = compose([recipe_layer(of.name)]).study
+    assert stated
+    assert not changed_since(replace(of, spec=stated))
+    assert changed_since(replace(of, spec=stated.model_copy(update={"last": stated.last + 1})))
+    stated_twice = [StatedRule(time="", rule="", runs=runs) for runs in (0, 10)]
+    assert changed_since(replace(of, spec=stated, rules=stated_twice)), "changed when runs were there"
+
+
+def test_tables_of_logits_are_of_the_same_claim() -> None:
+    """The paper is the same, as far as both name it, and DART's is of truncated weights, which its row is not about."""
+    for name, table in TABLES.items():
+        source = json.loads((KEPT / f"claims-{table}.json").read_text("utf-8"))["source"]
+        paper = compose([recipe_layer(name)]).study
+        assert paper and re.split(r"[ ,/(]", paper.replicates)[0] == re.split(r"[ ,/(]", source)[0]
+    assert "dart-nano" not in TABLES and TABLES["mars-nano"] == "agent_normalisation"
+
+
+def test_no_verdict_is_typed() -> None:
+    """A row says what its numbers say: with the arms' values changed round, the other verdict."""
+    of = read(KEPT / "study-spear-nano.json")
+    turned = replace(of, curves={**of.curves, "spear": of.curves["grpo"], "grpo": of.curves["spear"]})
+    assert [row.verdict for one in (of, turned) for row in family([one])] == ["holds", "contradicted"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -58,6 +58,8 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"learn\.(.+)\.correction": ("correction for the sampler, {0}", ""),
     r"learn\.(.+)\.logprob_gap": ("gap between sampler and trainer, {0}", "less"),
     r"learn\.(.+)\.grad_norm": ("size of the gradient, {0}", ""),
+    r"learn\.(.+)\.steps": ("optimiser steps, {0}", ""),
+    r"learn\.(.+)\.tokens": ("tokens learned from, {0}", ""),
     r"learn\.(.+)\.skipped": ("updates skipped, {0}", "less"),
     r"win_rate\.(.+)": ("wins, {0}", "more"),
     r"ratings\.(.+)": ("rating of {0}", ""),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from arena.config.experiment import Experiment
-    from arena.evaluate.study.plan import Run
+    from arena.evaluate.study.plan import Plan, Run
     from arena.evaluate.study.runs import Begin, Runner
 
 Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")]
@@ -53,10 +55,13 @@ def carry_out(
     redraw: bool = False,
     name: str = "study.json",
     on_ray: str | None = None,
+    new_rule: bool = False,
+    planned_so: Callable[[Plan], None] = lambda plan: None,
 ) -> Runner:
     """Plan the runs in their folder and run what is due, with progress; with `redraw` nothing is run.
 
-    `name` is the file of the record, `on_ray` the address of a cluster that runs them.
+    `name` is the file of the record, `on_ray` the address of a cluster that runs them; `new_rule` as for
+    `arena.evaluate.study.plan.plan`. `planned_so` is called with the plan before anything is run.
     ConfigError or StoreError, one line, before anything is run.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
@@ -69,7 +74,8 @@ def carry_out(
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_alone()
-    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name)
+    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name, new_rule)
+    planned_so(planned)
     if redraw:
         return Runner(planned, jobs or cores())
     with locked(folder), _place(on_ray, folder) as (begin, processors):
@@ -139,11 +145,32 @@ def _run_all(runner: Runner, quiet: bool) -> None:
 
 
 def about() -> dict[str, Any]:
-    """Return the command and the machine that it ran on."""
+    """Return the command, the time, Arena's commit, and the machine that it ran on."""
     from arena.doctor import environment
 
     machine = {name: value for name, value in environment().items() if name != "command"}
-    return {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine}
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    command = shlex.join(["arena", *sys.argv[1:]])
+    return {"command": command, "time": when, "commit": commit(machine["versions"]), "machine": machine}
+
+
+def commit(versions: Mapping[str, str]) -> str:
+    """Return the commit of Arena's checkout, with a plus where files differ from it; else the version installed."""
+    import arena
+
+    root = Path(arena.__file__).parents[1]
+
+    def git(*words: str) -> str:
+        told = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
+        return told.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) == root:
+            changed = git("status", "--porcelain", "--untracked-files=no")
+            return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        pass  # no checkout, or no git
+    return versions["arena-selfplay"]
 
 
 class Shown:

@@ -25,7 +25,7 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
     """Print the summary: what changed, and what to look at next."""
     from arena.cli.show import show_changes, show_strength
     from arena.cli.show_panel import panel_json, show_run_panel
-    from arena.cli.summary import best_match, changes, silent_games
+    from arena.cli.summary import best_match, changes, games_without_rivals, silent_games
     from arena.config.kept import experiment_of
     from arena.store.evaluations import read_evaluations
     from arena.store.reader import RunReader
@@ -45,7 +45,7 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
     metrics = RunReader(folder).metrics()
     show_run_panel(console, judged, experiment, folder)
     show_changes(console, changes(folder), metrics)
-    show_strength(console, exact, [] if compared else silent_games(folder))
+    show_strength(console, exact, [] if compared else silent_games(folder), games_without_rivals(folder))
     if compared:
         show_compared(console, compared)
     next_steps = [f"arena show {folder}"]

@@ -83,9 +83,12 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
 
 
 def show_strength(
-    console: Console, exploited: Mapping[str, tuple[Exploitability, Exploitability]], silent: Sequence[str]
+    console: Console,
+    exploited: Mapping[str, tuple[Exploitability, Exploitability]],
+    silent: Sequence[str],
+    without_rivals: Sequence[str] = (),
 ) -> None:
-    """Print the first and last exploitability, where that is exact; and where payoffs say nothing, how to find out."""
+    """Print the first and last exploitability, where that is exact; and where payoffs or wins say nothing."""
     for game, (first, last) in exploited.items():
         moved = last.exploitability - first.exploitability
         shown = verdict("exploitability", Interval(moved, moved, moved), f"{moved:+.4f}")
@@ -95,6 +98,9 @@ def show_strength(
         if game not in exploited:
             why = f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval`"
             console.print(Text(f"\n{why} below, or give the run a `league` to play against"), soft_wrap=True)
+    for game in without_rivals:
+        why = f"{game}: its seats have tasks of their own, so a win rate would say nothing: compare payoffs and figures"
+        console.print(Text(f"\n{why}"), soft_wrap=True)
 
 
 def show_match(console: Console, path: Path, match: str) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from arena.cli.live import cell
 from arena.cli.tables import bare_table, print_table, verdict
-from arena.evaluate.evaluation import Result, change
+from arena.evaluate.evaluation import Result, change, make_game
 from arena.evaluate.exploitability import Exploitability
 from arena.evaluate.tournament import Standings
 from arena.panels.settings import PanelGame
@@ -70,12 +70,23 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
             cells = [short[_met(r)], str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
             table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
         print_table(console, table)
+        if line := no_wins(own):
+            _say(console, line, "dim")
         for r in own:
             figures = [
                 f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
             ]
             _say(console, f"{short[_met(r)]}: {' · '.join(figures)}", "dim")
             warn(console, [r])
+
+
+def no_wins(results: Sequence[Result]) -> str:
+    """Return a line where what the seats of a game are paid cannot be set against each other; "" elsewhere."""
+    game = make_game(results[0].game)
+    if game.rivals or len(results[0].seats) < 2:
+        return ""
+    seats = " and ".join(results[0].seats)
+    return f"{seats} have tasks of their own: a win rate would say nothing here, compare payoffs and the game's figures"
 
 
 GENERAL = ("payoff", "win", "invalid")

@@ -22,17 +22,25 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.config.experiment import Experiment
+    from arena.config.study import StudySpec
     from arena.evaluate.study.plan import Plan
     from arena.evaluate.study.results import Results
 
 STYLES = {"holds": "green", "contradicted": "red"}
+SEEDS = 5
+"""Of each arm, where neither the rule nor the command says how many."""
 
 
 def study(
     recipe: Annotated[
         str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
     ],
-    seeds: Annotated[int, typer.Option(min=1, max=10**4, help="How many of each arm.")] = 5,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**4, help="How many of each arm; default as the rule says, else 5.", show_default=False
+        ),
+    ] = None,
     arms: Annotated[str, typer.Option(help="all, or some of those in its section `study`: mars,zero.")] = "all",
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over every arm; repeatable.")
@@ -47,6 +55,12 @@ def study(
     jobs: Jobs = None,
     on_ray: OnRay = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Sum up what is there, without running.")] = False,
+    pilot: Annotated[
+        Path | None, typer.Option(metavar="STUDY.JSON", help="One of other seeds: says how much this could see.")
+    ] = None,
+    new_rule: Annotated[
+        bool, typer.Option("--new-rule", help="Judge what is there by another rule; marks the study for good.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the arms of a recipe with many seeds, and say whether its claim holds by the rule stated beforehand.
@@ -56,7 +70,7 @@ def study(
 
     Example: arena study negotiation-nano --seeds 3 --arms all --jobs 2
     """
-    from arena.config.arms import check_arms
+    from arena.config.arms import check_arms, study_of
     from arena.config.sources import named_layer
     from arena.evaluate.study.overrides import kept_by_arms, with_settings
 
@@ -64,10 +78,12 @@ def study(
     experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
     chosen = _chosen(experiment, arms)
     check_arms(experiment)
+    seeds = seeds or study_of(experiment).seeds or SEEDS
     if not as_json:
         for line in kept_by_arms(experiment, set_ or []):
             note(line)
     folder = folder_of("study", experiment.name, out)
+    power = _foreseen(pilot, study_of(experiment), seeds, quiet=as_json) if pilot else {}
     if rehearse:
         return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
     what = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
@@ -76,15 +92,30 @@ def study(
     from arena.evaluate.study import results as found
     from arena.evaluate.study.plot import plot
 
-    runner = carry_out(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
+    told = about() | power
+    runner = carry_out(
+        experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray, new_rule=new_rule,
+        planned_so=lambda plan: found.state_rule(plan, told),
+    )  # fmt: skip
     planned = runner.plan
     results = found.collected(planned)
-    data = found.write(planned, results, about())
+    data = found.write(planned, results, about() | power)
     if any(results.curves.values()) and not plot(results, folder / "study.png"):
         note(NO_PICTURE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), planned, results)
     if runner.failures:
         raise typer.Exit(1)
+
+
+def _foreseen(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
+    """How large a difference the study could see, by a pilot; said, and kept in its record."""
+    from arena.evaluate.study.family import POWER, foreseen
+    from arena.evaluate.study.results import read
+
+    least = foreseen(read(pilot), spec, seeds)
+    for arm, difference in least.items() if not quiet else ():
+        note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
+    return {"pilot": {"file": pilot.name, "power": POWER, "smallest": least}}
 
 
 def _rehearse(
@@ -174,11 +205,37 @@ def _show(console: Console, planned: Plan, results: Results) -> None:
             behind = interval(of.behind) if of.behind else ""
             table.add_row(of.arm, str(of.seeds), interval(of.first), interval(of.last), interval(of.change), behind)
         print_table(console, table)
+    if any(results.work.values()):
+        _show_work(console, results)
     said = results.verdict
     console.print(Text(f"{said.verdict}: {said.because}", style=STYLES.get(said.verdict, "yellow")), soft_wrap=True)
-    if line := missing_line(planned, results):
-        console.print(line, soft_wrap=True)
+    for line in (missing_line(planned, results), changed_line(results)):
+        if line:
+            console.print(line, soft_wrap=True)
     console.print(Text(f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})"), soft_wrap=True)
+
+
+def _show_work(console: Console, results: Results) -> None:
+    """What each arm had to learn from: arms are given as many matches, and may still take more steps."""
+    from statistics import fmean
+
+    from arena.cli.tables import print_table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("learned from, a run", "optimiser steps", "tokens"):
+        table.add_column(column, no_wrap=True)
+    for arm, runs in results.work.items():
+        if runs:
+            steps, tokens = (fmean(values) for values in zip(*runs.values(), strict=True))
+            table.add_row(arm, f"{steps:.0f}", f"{tokens:.0f}")
+    print_table(console, table)
+
+
+def changed_line(results: Results) -> Text | None:
+    """Return a line for a study whose rule was changed when runs were there already; None for others."""
+    if not (runs := results.changed_after):
+        return None
+    return Text(f"the rule was changed after {runs} runs: what it says now was not stated beforehand", style="yellow")
 
 
 def missing_line(planned: Plan, results: Results) -> Text | None:

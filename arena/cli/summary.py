@@ -75,6 +75,16 @@ def silent_games(run: Path) -> list[str]:
     return sorted(game for game in games - met if _zero_sum([row for row in rows if row["game"] == game]))
 
 
+def games_without_rivals(run: Path) -> list[str]:
+    """Games met with frozen opponents whose seats have tasks of their own: who is paid more there has won nothing."""
+    return sorted({str(row["game"]) for end in _ends(run) for row in end if opponents(row) and _own_tasks(row)})
+
+
+def _own_tasks(row: Row) -> bool:
+    """Return True for a simulator's match: its report says what was done, as `score` and `success`."""
+    return len(row["payoffs"]) > 1 and {"score", "success"} <= row["report"].keys()
+
+
 def _zero_sum(rows: list[Row]) -> bool:
     return zero_sum((row["payoffs"], row["report"]) for row in rows)
 
@@ -99,7 +109,7 @@ def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
         title = f"{game}: " if len(games) > 1 else ""
         own = [row for row in rows if row["game"] == game]
         told = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not _zero_sum(own)]
-        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"]:
+        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _own_tasks(sample):
             met = sorted({name for row in own for name in opponents(row).values()})
             told = [*((f"win rate against {name}", _wins(name)) for name in met), *told]
         figures += [(f"{title}{name}", _of(game, figure)) for name, figure in told]

@@ -1,7 +1,9 @@
 """Comparison of estimators on one match log: the advantages that each would have given every turn.
 
 Nothing is played or learned again: rewards and turns come from the log, iteration after iteration, so that estimators
-with a memory see what they would have seen. Selection and transforms are left out: every turn is there.
+with a memory see what they would have seen. What replay put in the place of a trajectory stands there, as it did for
+the run's own credit; what it added besides was priced by replay and by no estimator, and is left out. So are selection
+and transforms: every other turn is there.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from arena.credit.assign import estimated, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.credited import Credited
 from arena.credit.critics import CRITIC, CRITICS, critic_for
+from arena.credit.replay import Recall, as_credited
 from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages, gathered
 from arena.errors import ConfigError
@@ -24,6 +27,7 @@ from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, trained
 from arena.store.reader import RunReader
+from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,16 @@ async def compare(
     judges = [_Judge(chosen, rule.critic, seed) for chosen in estimators]
     frames = []
     last = max(iterations, default=-1) if iterations is not None else None
+    recalls = {row["iteration"]: [Recall(**one) for one in row.get("recalled", ())] for row in reader.metrics()}
     for k in reader.iterations():
         if last is not None and k > last:  # what comes later changes nothing before it
             break
-        trajectories = trained(map(MatchRecord.from_json, reader.log.read(k)))
+        played = trained(map(MatchRecord.from_json, reader.log.read(k)))
+        trajectories = as_credited(played, recalls.get(k, ()), reader.log)
         if not trajectories:
             continue
         batch = TurnBatch(trajectories, Clock(k, length))
-        rewards = _rewards(reader, k, batch, rule)
+        rewards = _rewards(reader, batch, rule)
         advantages = [await judge(batch, rewards) for judge in judges]
         if iterations is None or k in iterations:
             frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, advantages, strict=True))))
@@ -156,11 +162,12 @@ def column_names(estimators: Sequence[Chosen]) -> list[str]:
     return names
 
 
-def _rewards(reader: RunReader, k: int, batch: TurnBatch, spec: CreditSpec) -> Floats:
+def _rewards(reader: RunReader, batch: TurnBatch, spec: CreditSpec) -> Floats:
     """Return each turn's reward: by the run's own stages, or from the run's log where the stages asked a model."""
     if not any(stage.needs for stage in spec.stages):
         return turn_rewards(batch, spec)
-    noted = {(row.match, row.turn): row.reward for row in reader.credit(k)}
+    own = {MatchId.parse(t.match).iteration for t in batch.trajectories}  # those that replay brought back are older
+    noted = {(row.match, row.turn): row.reward for k in sorted(own) for row in reader.credit(k)}
     pairs = [(t.match, turn.index) for t in batch.trajectories for turn in t.turns]
     return np.array([noted.get(pair, 0.0) for pair in pairs])
 

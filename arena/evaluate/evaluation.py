@@ -78,7 +78,8 @@ class Result:
     figures: dict[str, list[float]]
     """A value per deal, NaN where there is none: payoff, invalid (share of the contender's acts), turns, the game's."""
     scored: dict[str, int] | None
-    """Matches by outcome: win, draw, loss; None where nobody can win: one seat, the same payoffs, or itself."""
+    """Matches by outcome: win, draw, loss; None where nobody can win: one seat, the same payoffs, itself, or seats with
+    tasks of their own."""
     illegal: dict[str, int]
     """Matches that were ended by an illegal act of `own` or of `other`."""
     ended: dict[str, int]
@@ -222,7 +223,8 @@ async def _result(
     played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
-    scored = contender.name != other.name and not make_game(spec).cooperative
+    game = make_game(spec)
+    scored = contender.name != other.name and not game.cooperative and game.rivals
     outcomes = Counter(p.score(own) for p, own in flat)
     offended = [p.offender in own for p, own in flat if p.offender]
     figures, ranges = _figures(played, held, scored)

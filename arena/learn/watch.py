@@ -55,5 +55,10 @@ class Watch:
         return both
 
     def means(self) -> dict[str, float]:
-        """Means of everything that was added, and the number of skipped steps."""
-        return {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums} | {"skipped": self.skipped}
+        """Means of everything that was added; and how many steps were taken and skipped, on how many tokens.
+
+        A token that several steps learned from counts as often.
+        """
+        means = {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
+        done = {"steps": self.counts.get("grad_norm", 0), "tokens": self.counts.get("loss", 0)}
+        return means | done | {"skipped": self.skipped}

@@ -91,7 +91,7 @@ def arm(first: object, hold: object, bonus: object = 0.0, alpha: float = 0.5, es
     return Arm(
         CreditSpec.model_validate(
             dict(
-                stages=[{"self_correction": {"part": "correct", "alpha": alpha}}],
+                stages=[{"self_correction": {"part": "correct", "alpha": alpha, "credited": "both"}}],
                 weights={"correct": 0.0, "first": first, "second": 1.0, "self_correction": bonus},
                 estimator=estimator,
             )

@@ -7,6 +7,8 @@ import bias
 import numpy as np
 import pytest
 
+from arena.credit.estimators import ESTIMATORS
+
 DOCS = Path(__file__).parents[2] / "docs" / "gradients.md"
 EXACT = 1e-9
 
@@ -31,9 +33,31 @@ def test_what_is_exact_is_exact() -> None:
         for world in bias.WORLDS.values():
             found = bias.measured(world(bias.LOGITS), name, bias.AGGREGATES[0])
             assert abs(found["scale"] - scale) < EXACT and found["astray"] < EXACT, name
+    for name in ("gae_turn, exact critic", "archer, exact critic"):
+        for world in bias.WORLDS.values():
+            found = bias.measured(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
+            assert abs(found["scale"] - 1.0) < 1e-6 and found["astray"] < 1e-6, name  # critics speak in float32
     found = bias.measured(bias.fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
     assert abs(found["scale"] - 0.75) < EXACT and found["astray"] < EXACT, "as many at each turn"
     assert bias.measured(bias.chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
+
+
+def test_pairs_are_matches_with_their_branches() -> None:
+    """A pair's chance is the match's, a turn of it at random, and the branch's from there; alike before it."""
+    for world in bias.WORLDS.values():
+        found = bias.units(world(bias.LOGITS), paired=True)
+        assert sum(chance for chance, _ in found) == pytest.approx(1, abs=EXACT)
+        for _, ((match, _), (branch, at)) in found:
+            assert match.acts[:at] == branch.acts[:at]
+    same = bias.measured(bias.fixed_length(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)
+    assert same["astray"] < EXACT, "two turns always: each is branched off as often as the other"
+    assert bias.measured(bias.chosen_stop(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)["astray"] > 0.05
+
+
+def test_every_estimator_of_the_lab_is_in_the_table() -> None:
+    """But for combinations and controls, and those of single tokens."""
+    left_out = {"weighted_sum", "zero", "shuffled", "gae_token", "gae_bilevel"}
+    assert {name for name, _ in bias.ESTIMATORS.values()} == set(ESTIMATORS) - left_out
 
 
 @pytest.mark.slow

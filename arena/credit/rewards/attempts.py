@@ -78,19 +78,19 @@ def self_correction(
     *,
     part: Part,
     alpha: float = 10.0,
-    credited: Literal["second", "both", "all"] = "both",
+    credited: Literal["second", "both", "all"] = "second",
 ) -> dict[str, Floats]:
     """The bonus α (r_2 - r_1) for a second attempt that is better than the first, r the part that says how right.
 
     The attempts are a trajectory's first two turns; with one turn there is no bonus. `credited` says whose advantage
-    is credited for it under an estimator of undiscounted returns (`gamma: 1`): `both` attempts (paid on the second, so
-    that it is in the return of each), the `second` alone (also taken from the first, which cancels it there), or `all`
+    is credited for it under an estimator of undiscounted returns (`gamma: 1`): the `second` alone (also taken from the
+    first, which cancels it there), `both` attempts (paid on the second, so that it is in the return of each), or `all`
     turns (paid on the last). An estimator of whole trajectories tells no turns apart, and `second` is 0 to it.
 
-    Source: SCoRe (Kumar et al. 2024), α = 10; no code was released, and which tokens get the bonus is not said there.
-    Beware: failing the first attempt on purpose earns the bonus as well. With α > 1 and `both` or `all` a policy can
-    do better by tanking than by being right at once, unless something holds the first attempt in place (stage one's
-    KL there); `second` cannot pay for tanking, nor for a better first attempt.
+    Source: SCoRe (Kumar et al. 2024), α = 10, which adds the bonus to the reward of the second attempt; no code was
+    released. Beware of `both` and `all`: the first attempt's return is r_1 + r_2 + α (r_2 - r_1), which pays it nothing
+    for being right at α = 1, and beyond that pays for failing on purpose, unless something holds it in place (stage
+    one's KL there). With `second` its return is r_1 + r_2.
     """
     right = column(batch, rewards, part)
     first = np.flatnonzero((batch.place == 0) & ~batch.last)

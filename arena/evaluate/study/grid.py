@@ -122,8 +122,17 @@ def swept(
     less = lowest or bool(same and known and known.verdict.less_is_better)
     rule = RuleSpec(better_than=[], less_is_better=less)
     usual = known.seed_for_tuning(seeds) if known else TUNING
-    study = StudySpec(**spec, verdict=rule, first_seed=usual if first_seed is None else first_seed)
+    first = usual if first_seed is None else first_seed
+    _check_unjudged(known, range(first, first + seeds))
+    study = StudySpec(**spec, verdict=rule, first_seed=first)
     return _levelled(experiment.model_copy(update={"study": study}))
+
+
+def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
+    """ConfigError where a recipe's rule holds its sample, and settings would be tried out on seeds of it."""
+    judged = known.judged(known.seeds) if known and known.seeds else range(0)
+    if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
+        raise ConfigError(f"--first-seed: seed {both[0]} is one that the recipe's study judges: choose another")
 
 
 def _levelled(experiment: Experiment) -> Experiment:

@@ -80,19 +80,22 @@ def plan(
     fitted: Callable[[Experiment], Experiment],
     note: Callable[[str], None] = lambda why: None,
     name: str = RESULT,
+    new_rule: bool = False,
 ) -> Plan:
     """A study in its folder, begun or gone on with; `fitted` settles what is left to the machine, once for all runs.
 
-    `note` is called where nobody can tell whether what was recorded is as it was written. ConfigError where its arms
-    are no experiments or not of one budget, or where the folder has something else.
+    `note` is called where nobody can tell whether what was recorded is as it was written. With `new_rule` another rule
+    of the verdict is accepted there, which marks the study for good. ConfigError where its arms are no experiments or
+    not of one budget, where the sample that is asked for is not the rule's, or where the folder has something else.
     """
     check_arms(experiment)
+    _check_sample(study_of(experiment), seeds)
     wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder / name, note)
-    told = _same(_whole(record), wanted, folder / name) if record else None
+    told = _same(_whole(record), wanted, folder / name, new_rule) if record else None
     if place.exists():
         layer = file_layer(place)
-        begun = _same(compose([as_kept(layer)]), wanted, place)
-        if as_kept(layer) != layer:  # its runs read the file, where old keys are refused
+        begun = _same(compose([as_kept(layer)]), wanted, place, new_rule)
+        if as_kept(layer) != layer or new_rule:  # its runs read the file, where old keys are refused
             write_atomic(place, to_yaml(begun))
     elif told is None and folder.exists() and (not folder.is_dir() or strange_in(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
@@ -116,17 +119,36 @@ def _whole(record: Record) -> Experiment:
     return compose([as_kept(Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()}))])
 
 
-def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:
+def _check_sample(spec: StudySpec, seeds: int) -> None:
+    """ConfigError for more seeds than the rule judges, or for one that the settings were found on."""
+    if spec.seeds and seeds > spec.seeds:
+        raise ConfigError(
+            f"--seeds {seeds}: the rule judges {spec.seeds} seeds; more of them, after a look, would be another sample"
+        )
+    try:
+        spec.judged(seeds)
+    except ValueError as error:
+        raise ConfigError(f"study: {error}") from None
+
+
+RULE = ("verdict", "first_seed", "seeds", "tuned_on", "looks", "gauges", "room", "last")
+"""What of a study may become another rule for runs that are there; what they are may not."""
+
+
+def _same(kept: Experiment, wanted: Experiment, place: Path, new_rule: bool = False) -> Experiment:
     """The kept experiment; ConfigError where another one is wanted, be it only another rule of the verdict.
 
-    The minutes that a run takes may change: they are known better after the first.
+    The minutes that a run takes may change: they are known better after the first; with `new_rule` the rule may, too.
     """
     if kept.study and wanted.study:
-        told = kept.study.model_copy(update={"minutes": wanted.study.minutes})
+        free = ("minutes", *(RULE if new_rule else ()))
+        told = kept.study.model_copy(update={name: getattr(wanted.study, name) for name in free})
         kept = kept.model_copy(update={"study": told})
     left = {name: getattr(kept, name) for name in ("threads", "precision") if getattr(wanted, name) == "auto"}
     if other := changes(kept, wanted.model_copy(update=left)):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         again = "give the options it was begun with, restore it, or choose another --out"
+        if all(change.field.split(".")[:2] in [["study", part] for part in RULE] for change in other):
+            again += "; --new-rule takes the new rule, and marks the study as one whose rule was changed"
         raise ConfigError(f"{place} is another experiment: {other[0]}{more}: {again}")
     return kept

@@ -17,6 +17,30 @@ RESULT = "study.json"
 Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
 
 
+class StatedRule(BaseModel):
+    """A rule, and what was known when it was stated."""
+
+    time: str
+    rule: str
+    """Its hash: `StudySpec.rule`."""
+    runs: int
+    """Whole runs that there were already: more than 0 where a rule was changed after runs."""
+
+
+class Look(BaseModel):
+    """One look at what the runs have shown; a summary of the same runs by the same rule is no further look."""
+
+    time: str
+    commit: str
+    """Commit of Arena's checkout, or its version where it is installed."""
+    rule: str
+    seeds: int
+    """How many of each arm were asked for."""
+    runs: int
+    """Whole runs that were seen."""
+    verdict: str
+
+
 class KeptRun(BaseModel):
     """One run that came to its end."""
 
@@ -28,6 +52,12 @@ class KeptRun(BaseModel):
     """The figure, iteration by iteration."""
     also: dict[str, Curve] = {}
     """Secondary figures, iteration by iteration; of an evaluation the value before and the one after."""
+    gauges: dict[str, float | None] = {}
+    """The mean of each gauge over the iterations that have it; null where none has."""
+    steps: int | None = None
+    """Optimiser steps of all policies, those of replay too; null where an older Arena did not count."""
+    tokens: int | None = None
+    """Tokens learned from, each as often as a step did."""
 
 
 class Record(BaseModel):
@@ -44,6 +74,10 @@ class Record(BaseModel):
     """Those that were asked for last, the first one first."""
     runs: list[KeptRun]
     """All that the study's folder has ever known."""
+    rules: list[StatedRule] = []
+    """Rules in the order in which they were stated; of a record of an older Arena none."""
+    looks: list[Look] = []
+    """Looks in their order; none where they were not recorded."""
 
     @model_validator(mode="after")
     def _are_its_own(self) -> Self:

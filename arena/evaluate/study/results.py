@@ -14,9 +14,10 @@ from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.panel_figures import figures
 from arena.evaluate.study.plan import Plan, Run
-from arena.evaluate.study.record import KeptRun, kept_runs, read_record, recorded
+from arena.evaluate.study.record import KeptRun, Look, Record, StatedRule, kept_runs, read_record, recorded
 from arena.evaluate.study.runs import is_done
-from arena.evaluate.study.summary import ArmSummary, Curve, Ends, Verdict, figure_in, judged
+from arena.evaluate.study.summary import ArmSummary, Curve, Ends, figure_in, means
+from arena.evaluate.study.verdicts import Gauges, Verdict, judged
 from arena.plain import plain
 from arena.store.contents import METRICS, check_committed
 from arena.store.evaluations import of_latest, read_evaluations
@@ -37,6 +38,17 @@ class Results:
     """By arm, then seed: the figure, iteration by iteration; of whole runs only."""
     also: Mapping[str, Mapping[str, Mapping[int, Curve]]] = field(default_factory=dict)
     """The same of other figures, by their names."""
+    gauges: Gauges = field(default_factory=dict)
+    work: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    """By arm, then seed: optimiser steps, and tokens learned from; of runs that counted them."""
+    rules: Sequence[StatedRule] = ()
+    """Rules in the order in which they were stated."""
+    looks: Sequence[Look] = ()
+
+    @property
+    def changed_after(self) -> int:
+        """Return how many whole runs there were when the rule was last changed; 0 where it never was after a run."""
+        return changed_after(self.rules)
 
     @property
     def ends(self) -> Ends:
@@ -65,13 +77,19 @@ class Results:
     def verdict(self) -> Verdict:
         """The verdict by the rule that the recipe states."""
         ends = self.ends
-        return judged(self.spec, ends.last, ends.bounds, self.seeds)
+        return judged(self.spec, ends.last, ends.bounds, self.seeds, self.gauges)
+
+
+def changed_after(rules: Sequence[StatedRule]) -> int:
+    """Return how many whole runs there were when a rule was last replaced; 0 where none ever was after a run."""
+    return max((stated.runs for stated in rules[1:]), default=0)
 
 
 def collected(plan: Plan) -> Results:
     """Return the results of those runs of a plan that are whole."""
     ended = [plan.kept.get((run.arm, run.seed)) or _ended(plan, run) for run in plan.runs if is_done(plan, run)]
-    return _results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, ended)
+    before = recorded(plan.record)
+    return _results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, ended, before)
 
 
 def _ended(plan: Plan, run: Run) -> KeptRun:
@@ -79,19 +97,46 @@ def _ended(plan: Plan, run: Run) -> KeptRun:
     spec, most = plan.spec, plan.iterations(run.arm)
     check_committed(run.path, most)
     also = {figure: curve(run, figure, most) for figure in spec.also}
-    found = curve(run, spec.figure, most)
-    return KeptRun(arm=run.arm, seed=run.seed, seconds=_seconds(run, most), curve=found, also=also)
+    found, rows = curve(run, spec.figure, most), read_metrics(run.path / METRICS)[:most]
+    steps, tokens = learned(rows)
+    gauges = means(rows, [gauge.figure for gauge in spec.gauges])
+    return KeptRun(
+        arm=run.arm, seed=run.seed, seconds=_seconds(rows), curve=found, also=also,
+        gauges=gauges, steps=steps, tokens=tokens,
+    )  # fmt: skip
 
 
-def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: Iterable[KeptRun]) -> Results:
+def _results(
+    name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: Iterable[KeptRun], record: Record | None = None
+) -> Results:
     curves: dict[str, dict[int, Curve]] = {arm: {} for arm in arms}
     also: dict[str, dict[str, dict[int, Curve]]] = {figure: {arm: {} for arm in curves} for figure in spec.also}
+    names = [gauge.figure for gauge in spec.gauges]
+    gauges: dict[str, dict[str, dict[int, float | None]]] = {name: {arm: {} for arm in curves} for name in names}
+    work: dict[str, dict[int, tuple[int, int]]] = {arm: {} for arm in curves}
     for run in runs:
         if run.arm in curves and 0 <= run.seed - spec.first_seed < seeds:
             curves[run.arm][run.seed] = run.curve
             for figure in spec.also:
                 also[figure][run.arm][run.seed] = run.also[figure]
-    return Results(name, spec, seeds, curves, also)
+            for gauge in names:
+                gauges[gauge][run.arm][run.seed] = run.gauges.get(gauge)
+            if run.steps is not None and run.tokens is not None:
+                work[run.arm][run.seed] = run.steps, run.tokens
+    history = (record.rules, record.looks) if record else ((), ())
+    return Results(name, spec, seeds, curves, also, gauges, work, *history)
+
+
+def learned(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int] | tuple[None, None]:
+    """Optimiser steps and tokens learned from, of all policies and with those of replay; None where not counted."""
+    updates = [update for row in rows for update in row.get("learn", {}).values() if update]
+    if not all("steps" in update for update in updates):
+        return None, None
+    steps, tokens = (sum(u.get(f"{kind}{what}", 0) for u in updates for kind in ("", "replay_")) for what in _WORK)
+    return int(steps), int(tokens)
+
+
+_WORK = ("steps", "tokens")
 
 
 def curve(run: Run, figure: str, most: int | None = None) -> list[float]:
@@ -127,7 +172,8 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
     The file ends with the hash of all else in it, so that no change of it goes unseen. Runs of other arms and seeds
     that were kept there before stay.
     """
-    data: dict[str, Any] = plain({"name": results.name, **about, **_as_json(plan, results)}, "study", gaps=True)
+    told = {"name": results.name, **about, **_as_json(plan, results), **_history(recorded(plan.record), results, about)}
+    data: dict[str, Any] = plain(told, "study", gaps=True)
     data[SEAL] = digest(data)
     write_atomic(plan.record, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return data
@@ -136,7 +182,32 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
 def read(path: Path) -> Results:
     """Read kept results, to be summarised and judged again; StoreError for a file that has none."""
     record = read_record(path)
-    return _results(record.name, record.study, record.seeds, record.arms, record.runs)
+    return _results(record.name, record.study, record.seeds, record.arms, record.runs, record)
+
+
+def _history(before: Record | None, results: Results, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The record's rules and looks, with the present ones where they are new."""
+    rule, runs = results.spec.rule, sum(map(len, results.curves.values()))
+    when = {"time": str(about.get("time", "unknown")), "rule": rule}
+    rules, looks = (list(before.rules), list(before.looks)) if before else ([], [])
+    if not rules or rules[-1].rule != rule:
+        rules.append(StatedRule(**when, runs=runs))
+    commit, verdict = str(about.get("commit", "unknown")), results.verdict.verdict
+    look = Look(**when, commit=commit, seeds=results.seeds, runs=runs, verdict=verdict)
+    if runs and (not looks or (looks[-1].rule, looks[-1].seeds, looks[-1].runs) != (rule, look.seeds, runs)):
+        looks.append(look)
+    return {
+        "rules": [one.model_dump() for one in rules],
+        "looks": [one.model_dump() for one in looks],
+        "rule_changed_after_runs": changed_after(rules),
+    }
+
+
+def state_rule(plan: Plan, about: Mapping[str, Any]) -> None:
+    """Record the rule before anything is run by it, where it is a new one."""
+    before = recorded(plan.record)
+    if before is None or not before.rules or before.rules[-1].rule != plan.spec.rule:
+        write(plan, collected(plan), about)
 
 
 def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
@@ -173,9 +244,8 @@ def _budget(plan: Plan, arm: str) -> dict[str, Any]:
     return {"set": settings, "iterations": iterations, "matches": matches}
 
 
-def _seconds(run: Run, most: int) -> float:
-    """Return the seconds of play, credit and learning, so many iterations together."""
-    rows = read_metrics(run.path / METRICS)[:most]
+def _seconds(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds of play, credit and learning of these iterations together."""
     return round(sum(sum(v for k, v in row["seconds"].items() if k != "play_model") for row in rows), 1)
 
 

@@ -1,12 +1,11 @@
-"""Summary of a study's runs: first and last values, differences paired by seed, and the verdict by the rule."""
+"""Summary of a study's runs: first and last values, and differences paired by seed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from agents.names import nearest
-from arena.config.study import RuleSpec, StudySpec
 from arena.errors import ConfigError
 from arena.statistics import Bounds, Interval, mean_ci, paired_ci, range_of
 
@@ -14,14 +13,6 @@ Curve = Sequence[float]
 """The figure, iteration by iteration."""
 Values = Mapping[str, Mapping[int, float]]
 """One value of every run: by arm, then seed."""
-Word = Literal["holds", "not shown", "contradicted", "not judged"]
-
-
-class Verdict(NamedTuple):
-    """Verdict of the numbers on a claim, by the rule stated beforehand."""
-
-    verdict: Word
-    because: str
 
 
 @dataclass(frozen=True)
@@ -65,50 +56,27 @@ def figure_in(row: Mapping[str, Any], figure: str) -> float:
 
 def named_figures(row: Mapping[str, Any]) -> dict[str, float]:
     """All numbers of an iteration, by name: those of the report by their own, of other tables by `table.name`."""
-    tables = {name: value for name, value in row.items() if isinstance(value, Mapping)}
-    found = {f"{table}.{name}": value for table, inner in tables.items() for name, value in inner.items()}
-    found = {**found, **row.get("report", {}), **row}
-    return {
-        name: float(value)
-        for name, value in found.items()
-        if isinstance(value, int | float) and not name.startswith("report.") and name != "iteration"
-    }
+    found = {**dict(_numbers(row)), **dict(_numbers(row.get("report", {})))}
+    own = {name: value for name, value in _numbers(row) if "." not in name}  # before the report's of the same name
+    return {name: value for name, value in {**found, **own}.items() if not name.startswith("report.")}
+
+
+def _numbers(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers in a table and in those inside of it, by `table.name`."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{before}{name}.")
+        elif isinstance(value, int | float) and name != "iteration":
+            yield before + name, float(value)
+
+
+def means(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
+    """The mean of each of these figures over the rows that have it; None where none has."""
+    found = {name: [row[name] for row in map(named_figures, rows) if name in row] for name in names}
+    return {name: fmean(values) if values else None for name, values in found.items()}
 
 
 def paired(values: Values, one: str, other: str, bounds: Bounds, level: float = 0.95) -> Interval:
     """`other` minus `one` over the seeds that both have."""
     both = sorted(values[one].keys() & values[other].keys())
     return paired_ci([values[one][s] for s in both], [values[other][s] for s in both], bounds, level)
-
-
-def judged(spec: StudySpec, last: Values, bounds: Bounds, wanted: int) -> Verdict:
-    """The verdict by the rule, once every arm that it compares has all of `wanted` seeds: a run that failed may be no
-    accident.
-    """
-    rule = spec.verdict
-    if not rule.better_than:
-        return Verdict("not judged", "nothing is claimed: no arm is named that it has to be better than")
-    for arm in (spec.arm, *rule.better_than):
-        if (there := len(last.get(arm, ()))) < wanted:
-            return Verdict("not judged", f"{there} of {wanted} runs of {arm} are there")
-    if wanted < 2:
-        return Verdict("not judged", "one seed has no interval: run two or more")
-    gains = {arm: _gain(rule, paired(last, arm, spec.arm, bounds, rule.interval)) for arm in rule.better_than}
-    return Verdict(_word(rule, gains.values()), "; ".join(_gain_text(spec, arm, gain) for arm, gain in gains.items()))
-
-
-def _gain(rule: RuleSpec, difference: Interval) -> Interval:
-    """The margin by which the first arm is better."""
-    estimate, low, high = difference
-    return Interval(-estimate, -high, -low) if rule.less_is_better else difference
-
-
-def _word(rule: RuleSpec, gains: Collection[Interval]) -> Word:
-    if all(gain.low > rule.by for gain in gains):
-        return "holds"
-    return "contradicted" if any(gain.high < rule.by for gain in gains) else "not shown"
-
-
-def _gain_text(spec: StudySpec, arm: str, gain: Interval) -> str:
-    estimate, low, high = (f"{value + 0.0:+.3g}" for value in gain)
-    return f"{spec.arm} better than {arm} by {estimate} [{low}, {high}], asked for: more than {spec.verdict.by:g}"

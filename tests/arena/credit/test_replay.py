@@ -15,6 +15,7 @@ from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TrajectoryKey, TurnBatch
+from arena.credit.compare import compare
 from arena.credit.credited import Credited
 from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_credited, recalled
 from arena.credit.settings import CreditSpec
@@ -299,6 +300,22 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
         assert again.keys() == kept.keys()
         for place, advantages in kept.items():
             assert again[place] == pytest.approx(advantages)
+
+
+def test_a_comparison_says_of_replayed_turns_what_was_trained(warm: str, tmp_path: Path) -> None:
+    """`arena credit` with the run's own estimator: every advantage, also of what came in the place of another."""
+    given = replaying(warm, "success")
+    finished(tmp_path / "run", given, Quiet())
+    run, own = RunFolder.open(tmp_path / "run"), given.credit.estimator
+    table = wait(compare(run.path, given.credit, [own], seed=given.seed, length=3)).turns
+    for k, metrics in enumerate(run.reader.metrics(), start=1):
+        brought = [Recall(**one) for one in metrics.get("recalled", [])]
+        trained_on = [(row.match, row.seat, row.advantage) for row in run.log.credit(k)]
+        trained_on += [(one.match, one.seat, a) for one in brought for a in one.advantages]
+        said = table[table["iteration"] == k][["match", "seat", own.name]].itertuples(index=False, name=None)
+        for one, other in zip(sorted(said), sorted(trained_on), strict=True):
+            assert one[:2] == other[:2] and one[2] == pytest.approx(other[2])
+        assert bool(brought) == (k > 1), "there is something to see from the second on"
 
 
 @pytest.mark.parametrize("which", sorted(EAGER))

@@ -279,6 +279,16 @@ def test_the_bonus_pays_for_tanking_unless_the_second_attempt_alone_is_credited(
         assert first[1] - first[0] == pytest.approx(gap)
 
 
+def test_by_default_a_first_answer_is_paid_for_being_right() -> None:
+    """At α = 1, whatever the second is: its return is r_1 + r_2; credited to both attempts it would be 2 r_2."""
+    for second in (0, 1):
+        batch = TurnBatch([trajectory(2, right=[first, second]) for first in (0, 1)])
+        stages = [{"self_correction": {"part": "right", "alpha": 1.0}}]
+        earned = batch.returns(turn_rewards(batch, CreditSpec.model_validate(dict(stages=stages))))
+        wrong, right = earned[[0, 2]].tolist()
+        assert right - wrong == 1.0
+
+
 def test_margin_and_quality_by_hand() -> None:
     # R = 0 1 1: Q of the earlier ones = –, 0, 1/2; margin (1 - 0)/2, (1 - 1/2)/2
     one = trajectory(3, right=[0, 1, 1])

@@ -21,7 +21,8 @@ from arena.evaluate.study.plot import drawn
 from arena.evaluate.study.record import KeptRun, recorded
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, is_done, warm_settings
-from arena.evaluate.study.summary import Ends, figure_in, judged
+from arena.evaluate.study.summary import Ends, figure_in
+from arena.evaluate.study.verdicts import judged
 from arena.statistics import paired_ci
 from arena.store.reader import SEAL
 from arena.store.run import RunFolder
@@ -385,3 +386,71 @@ def test_judged_seeds_begin_where_those_of_the_search_end(tmp_path: Path) -> Non
     runs = [KeptRun(arm="mars", seed=s, seconds=1.0, curve=[float(s)], also={}) for s in (9, 10, 12, 13)]
     found = kept._results("name", of.spec, 3, ["mars"], runs)
     assert sorted(found.curves["mars"]) == [10, 12]
+
+
+# -- the rule holds the sample -------------------------------------------------------------------------------
+
+
+ABOUT = {"time": "2026-01-01T00:00:00+00:00", "commit": "abc"}
+
+
+def ruled(folder: Path, wanted: int = 2, new_rule: bool = False, **study: Any) -> Plan:
+    section = {"verdict": {"better_than": ["zero"]}, **study}
+    experiment = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": section})])
+    return plan(experiment, folder, ["mars", "zero"], wanted, lambda it: it, new_rule=new_rule)
+
+
+def kept_as(of: Plan, value: float = 0.5) -> Plan:
+    return replace(of, kept={
+        (run.arm, run.seed): KeptRun(arm=run.arm, seed=run.seed, seconds=1.0, curve=[value] * 20) for run in of.runs
+    })  # fmt: skip
+
+
+def test_more_seeds_than_the_rule_judges_and_those_of_the_tuning_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--seeds 3: the rule judges 2 seeds"):
+        ruled(tmp_path / "study", 3, seeds=2)
+    with pytest.raises(ConfigError, match=r"seed 1 is in `tuned_on`: 0 to 1 cannot be judged, take another first_seed"):
+        ruled(tmp_path / "study", tuned_on=[1])
+    assert not (tmp_path / "study").exists()
+
+
+def test_every_look_is_recorded_once(tmp_path: Path) -> None:
+    of = ruled(tmp_path / "study")
+    kept.state_rule(of, ABOUT)
+    stated = recorded(of.record)
+    assert stated and [(one.runs, one.rule) for one in stated.rules] == [(0, of.spec.rule)] and stated.looks == []
+    for whole in (kept_as(replace(of, seeds=1)), kept_as(replace(of, seeds=1)), kept_as(of)):
+        kept.write(whole, kept.collected(whole), ABOUT)
+    looks = kept.read(of.record).looks
+    assert [(look.seeds, look.runs, look.verdict) for look in looks] == [
+        (1, 2, "not judged"),
+        (2, 4, "not shown"),
+    ], "the same runs by the same rule are one look"
+    assert looks[0].time == ABOUT["time"] and looks[0].commit == "abc" and looks[0].rule == of.spec.rule
+
+
+def test_a_rule_that_was_changed_after_runs_marks_the_study(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    kept.state_rule(ruled(folder), ABOUT)
+    first = kept_as(ruled(folder))
+    kept.write(first, kept.collected(first), ABOUT)
+    assert kept.read(first.record).changed_after == 0
+    other = {"verdict": {"better_than": ["zero"], "by": -1.0}}
+    with pytest.raises(ConfigError, match=r"study.verdict.*--new-rule takes the new rule, and marks the study"):
+        ruled(folder, **other)
+    second = ruled(folder, new_rule=True, **other)
+    kept.state_rule(second, ABOUT)
+    data = kept.write(second, kept.collected(second), ABOUT)
+    assert data["rule_changed_after_runs"] == 4 and kept.read(second.record).changed_after == 4
+    assert data["verdict"]["verdict"] == "holds" and [one["runs"] for one in data["rules"]] == [0, 4]
+    assert ruled(folder, **other).spec.verdict.by == -1.0, "it is the study's rule from now on"
+    with pytest.raises(ConfigError, match=r"iterations \(20 → 7\)"):
+        plan(compose([recipe_layer("negotiation-nano")]).model_copy(update={"iterations": 7}), folder,
+             ["mars"], 2, lambda it: it, new_rule=True)  # fmt: skip
+
+
+def test_what_tells_and_what_decides_are_told_apart() -> None:
+    of = spec()
+    assert of.rule == of.model_copy(update={"minutes": 9.0, "claim": "another", "also": ["deal"]}).rule
+    for other in ({"first_seed": 3}, {"seeds": 9}, {"last": 1}, {"tuned_on": [7]}):
+        assert of.rule != of.model_copy(update=other).rule

@@ -1,0 +1,45 @@
+"""The simulation of verdicts: a few families hold what the kept one shows, and the documentation shows that."""
+
+import json
+from pathlib import Path
+
+import pytest
+import verdicts
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, object]]:
+    return verdicts.rates(list(verdicts.simulated(3, seed=1)))
+
+
+def test_what_never_acts_and_what_has_no_room_is_never_judged(found: dict[str, dict[str, object]]) -> None:
+    for name, of in found.items():
+        told = (of["idle"], of["full"], of["idle or full by mistake"])
+        assert told == ((0.0, 0.0, 0) if name == "five, then ten" else (1.0, 1.0, 0)), name
+
+
+def test_a_correction_takes_findings_away_and_adds_none(found: dict[str, dict[str, object]]) -> None:
+    for looks in verdicts.PROCEDURES:
+        alone, shared, strict = (found[f"{looks}, {kind}"]["power"][0] for kind in ("alone", "BH", "Holm"))
+        assert alone >= shared >= strict > 0 and alone > 0.5
+
+
+def test_the_whole_procedure_keeps_its_error_rates() -> None:
+    """As kept: 1,000 nulls and 1,000 effects. The old one does not."""
+    kept = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
+    assert kept["families"] * verdicts.FAMILY["null"] == kept["families"] * verdicts.FAMILY["effect"] == 1000
+    rates = kept["rates"]
+    assert rates["five, then ten"]["null"][1] > 0.05 and rates["five, then ten"]["family"][1] > 0.05
+    for looks in verdicts.PROCEDURES:
+        assert rates[f"{looks}, alone"]["null"][1] <= 0.05, "its interval reaches to what was promised, or below"
+        assert rates[f"{looks}, Holm"]["family"][1] <= 0.05 and rates[f"{looks}, BH"]["false"] <= 0.05
+        for kind in ("alone", "Holm", "BH"):
+            of = rates[f"{looks}, {kind}"]
+            assert (of["idle"], of["full"], of["idle or full by mistake"]) == (1.0, 1.0, 0)
+
+
+def test_the_documentation_shows_the_table() -> None:
+    kept = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
+    assert verdicts.table(kept["rates"]) in (ROOT / "docs" / "studies.md").read_text()
