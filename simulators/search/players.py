@@ -59,6 +59,9 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
             here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
             continue
         for name in sorted(here):
+            if terse and not notes.value(name, step):
+                query = f"{name} {RELATIONS[step].code}"
+                return None if query in work.queries else ("search", query)
             if name not in work.read:
                 return ("open", name) if name in work.found else ("search", name) if name not in work.queries else None
         here = frozenset(notes.value(name, step) for name in here) - {""}
