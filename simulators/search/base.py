@@ -94,6 +94,9 @@ class LibraryGame(Simulator):
         self.library: Library = library(self.key)
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)
+        self.at = self.key
+        if self.library.questions and not any(map(self.of_split, self.library.questions)):
+            raise ValueError(f"none of the questions of {source} is in the split {self.split}: add more, or take all")
 
     # The deal.
 
