@@ -151,10 +151,10 @@ def _earned(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[f
         for record, seat, each in rows:
             if record.game == game:
                 earned.setdefault(record.seats[seat].instruction, []).append((each - float(paid.mean())) / spread)
-    return earned, _told(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
+    return earned, _last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
 
 
-def _told(record: MatchRecord, seat: str) -> str:
+def _last_turn(record: MatchRecord, seat: str) -> str:
     """The seat's last turn: what it read and what it wrote."""
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""

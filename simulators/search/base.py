@@ -95,10 +95,15 @@ class LibraryGame(Simulator):
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)
         self.at = self.key
-        if self.library.questions and not any(map(self.of_split, self.library.questions)):
-            raise ValueError(f"none of the questions of {source} is in the split {self.split}: add more, or take all")
+        self._check_split()
 
     # The deal.
+
+    def _check_split(self) -> None:
+        """ValueError where a file has no question of the split."""
+        given = self.library.questions
+        if given and not any(map(self.of_split, given)):
+            raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or take all")
 
     def choose_library(self, rng: np.random.Generator) -> None:
         """Choose one of the worlds."""
