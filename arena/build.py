@@ -175,7 +175,7 @@ async def build(
     demonstrations = Demonstrations(experiment.learn.demonstrations, lineup, policies.trainers)
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
-        kept_play = play_state(experiment.play, state.get("play", {}))
+        kept_play = play_state(experiment.play, experiment.seed, state.get("play", {}))
     play = Play(
         run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher, experiment.iterations, *kept_play
     )

@@ -330,7 +330,7 @@ class Lab:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies", kept)}
             state |= {"ratings": self.parts.ratings.state(), "credit": self.parts.crediting.state()}
             state |= {"league": {"pool": self.parts.pool.state(), "win_rates": self.parts.win_rates.state()}}
-            if self.experiment.overlaps or self.experiment.play.adaptive:
+            if self.experiment.overlaps or self.experiment.play.adaptive or self.experiment.play.instructions:
                 state |= {"play": self.parts.play.state(k)}
             (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
             if self.parts.critic and k:

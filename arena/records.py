@@ -124,6 +124,12 @@ class Seating:
     version: int
     trained: bool
     kind: Literal["model", "brain", "endpoint", "human"]
+    instruction: str = ""
+    """Text that ended the role's system prompt in this match; "" where there was none (`arena.play.instructions`)."""
+
+    def row(self) -> dict[str, Any]:
+        """Plain values, without an instruction where there is none."""
+        return {name: value for name, value in vars(self).items() if name != "instruction" or value}
 
     @staticmethod
     def of(role: str, name: str, policy: Policy | None) -> Seating:
@@ -235,7 +241,7 @@ class MatchRecord:
         row = identity_row(self.identity)
         row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
         row |= {name: value for name in _USUAL if (value := getattr(self, name)) != _USUAL[name]}
-        row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
+        row["seats"] = {seat: seating.row() for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
         row["turns"] = [_turn_row(turn) for turn in self.turns]
         row["streams"] = {seat: [stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}

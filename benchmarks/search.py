@@ -3,12 +3,17 @@
     python benchmarks/search.py                      # 1,000 and 10,000 pages; memory with 100,000 too
     python benchmarks/search.py --quick              # 100 pages, few questions: does it run?
     python benchmarks/search.py --minilm 1000        # MiniLM's embeddings up to so many pages (10 ms a page)
+    python benchmarks/search.py --gates              # written questions alone: what the checks admit
 
 `recall`: of the pages that a chain's answer rests on, the share among the first k hits, where the query is the whole
 question (`question`) or one query for each fact, in turn, as the player `reader` asks (`steps`). `players`: the share
 of right answers of `closed_book` (no page), `reader` (searches, within the budget) and `open_book` (is given the
 evidence). `memory`: of a process by itself, with the pages and the index of words, and with 1,000 matches in flight
 that each have searched once. Pages and questions are functions of the seed 0. Writes results/search.json.
+
+`gates`: of the questions that a proposer writes in terse worlds of 20 pages, the share that some of the checks admit,
+and of those the share that is unsound: by the graph, what their words ask has no answer, another, or several. Writes
+results/search_gates.json.
 """
 
 import argparse
@@ -26,15 +31,17 @@ from arena.statistics import SHARE, mean_ci
 from simulators.conformance import play
 from simulators.embedding import Embedding
 from simulators.search import Search
+from simulators.search.checker import CHECKS, Check
 from simulators.search.library import Key, Library, library
 from simulators.search.players import answer_from, backwards
 from simulators.search.programs import Chain, ends
 from simulators.search.questions import SORTS, Question, draw
 from simulators.search.retrieval import RETRIEVERS, Retriever
+from simulators.search.selfplay import SearchSelfplay
 
 RESULTS = Path(__file__).parent / "results"
 HOPS, DEPTHS = (1, 2, 3, 4), (1, 5, 10)
-IN_FLIGHT = 1_000
+IN_FLIGHT, MATCHES = 1_000, 500
 
 
 def rounded(values: list[float]) -> list[float]:
@@ -103,6 +110,28 @@ def _open_book(game: Search, seed: int) -> float:
     return float(answer_from(game.question.text, texts, terse=False) == game.question.answer)
 
 
+GATES: dict[str, tuple[Check, ...]] = {
+    "nothing": (), "the reader": ("gate",), "the program": ("program", "hops", "absent", "evidence"), "both": CHECKS,
+}  # fmt: skip
+TERSE = {"terse": True, "pages": 20, "worlds": 48, "hops": [1, 2], "backwards": False, "searches": 4, "illegal": "end"}
+
+
+def gates(matches: int) -> dict[str, Any]:
+    """Shares of questions admitted, and of those unsound, by who writes them and what checks them."""
+    told: dict[str, Any] = {}
+    for proposer in ("random", "reader"):
+        for name, checks in GATES.items():
+            game = SearchSelfplay(checks=checks, **TERSE)
+            reports = [play(game, seed, proposer) for seed in range(matches)]
+            admitted = [float(report["accepted"]) for report in reports]
+            unsound = [1.0 - float(report["sound"]) for report in reports if report["accepted"]]
+            told.setdefault(proposer, {})[name] = {
+                "admitted": rounded(admitted),
+                "unsound": rounded(unsound) if unsound[1:] else None,
+            }
+    return told
+
+
 def memory(pages: int) -> dict[str, Any]:
     """Megabytes of a process, before and with the library, and with many matches in flight; seconds it took."""
     context = multiprocessing.get_context("spawn")
@@ -151,7 +180,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="100 pages, few questions")
     parser.add_argument("--questions", type=int, default=200, help="questions for each number of hops")
     parser.add_argument("--minilm", type=int, default=1000, help="pages up to which MiniLM is measured")
+    parser.add_argument("--gates", action="store_true", help="measure what the checks admit, and nothing else")
     args = parser.parse_args()
+    if args.gates:
+        file = RESULTS / "search_gates.json"
+        shares = {"environment": environment(), "seed": 0, "matches": MATCHES, "gates": gates(MATCHES)}
+        file.write_text(json.dumps(shares, indent=1) + "\n")
+        print(f"written: {file}")
+        return
     questions = 10 if args.quick else args.questions
     sizes = (100,) if args.quick else (1_000, 10_000)
     file = RESULTS / ("search-quick.json" if args.quick else "search.json")

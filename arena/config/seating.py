@@ -28,6 +28,7 @@ def set_tables(experiment: Experiment) -> list[Table]:
         _check_opponents(experiment, spec, table)
         tables.append(table)
     _check_role_names(tables)
+    _check_instructions(experiment, tables)
     return tables
 
 
@@ -82,6 +83,23 @@ def _check_sampling(role: Role, policy: str) -> None:
             f"role {role.role}: policy '{policy}' is trained, so it must be sampled with top_p 1, top_k 0 and a "
             "temperature above 0; change the role's sampling, or set the policy's `train: false`"
         )
+
+
+def _check_instructions(experiment: Experiment, tables: Sequence[Table]) -> None:
+    """Instructions are of roles whose seats a policy with weights holds, and written by such a policy."""
+    held = {
+        table.roles[seat].role: None
+        for table in tables
+        for seat, holder in table.holders.items()
+        if holder in experiment.policies
+    }
+    for role, rule in experiment.play.instructions.items():
+        where = f"play.instructions.{role}"
+        if role not in held:
+            raise ConfigError(f"{where}: no policy plays this role{nearest(role, held)} (there are: {', '.join(held)})")
+        if rule.writer is not None and rule.writer not in experiment.policies:
+            known = ", ".join(experiment.policies)
+            raise ConfigError(f"{where}.writer: unknown policy '{rule.writer}' (policies: {known})")
 
 
 def _check_role_names(tables: Sequence[Table]) -> None:

@@ -9,6 +9,7 @@ from agents.players.servers import Endpoints
 from agents.policy import Policy
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
+from arena.play.instructions import instructed
 from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
 from arena.policies import PastVersions
@@ -29,9 +30,9 @@ class Lineup:
     endpoints: Endpoints
     """The same for all matches: they hold the account of what was spent."""
 
-    def contender(self, name: str, seat: str, table: Table) -> Contender:
-        """The contender of this name, in the role of this seat at this table."""
-        role = table.roles[seat]
+    def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
+        """The contender of this name, in the role of this seat at this table, with an instruction of its own if any."""
+        role = instructed(table.roles[seat], instruction)
         if name in self.policies:
             policy = self.policies[name]
             return ModelContender(name, self.engine, lambda game, seat: (policy, role))
@@ -43,7 +44,9 @@ class Lineup:
         """One match between those whom its plan seats; `on_turn` is called with each turn."""
         table = self.table(plan)
         async with past.seated({seating.policy for seating in plan.seats.values()}):
-            contenders = {seat: self.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()}
+            contenders = {
+                seat: self.contender(held.policy, seat, table, held.instruction) for seat, held in plan.seats.items()
+            }
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn)
 
     def table(self, plan: MatchPlan) -> Table:

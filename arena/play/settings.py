@@ -64,6 +64,37 @@ class AdaptiveSpec(Spec):
     what its longest success needed; null is no cap."""
 
 
+LONGEST_INSTRUCTION = 500
+"""Characters of an instruction."""
+Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)]
+
+
+class InstructionsSpec(Spec):
+    """Instructions of which each deal draws one: it ends the role's system prompt."""
+
+    texts: Annotated[list[Instruction], Field(min_length=1, max_length=100)]
+    """Those to begin with, all different."""
+    temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.25
+    """Of the softmax by which they are drawn, in standard deviations of what a match pays."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Share of an iteration in the running mean of what an instruction earns; 1 remembers the last alone."""
+    every: Annotated[int, Field(ge=0, le=10**4)] = 0
+    """Iterations from one new instruction to the next; 0 tries none."""
+    size: Annotated[int, Field(ge=1, le=100)] = 8
+    """Number of instructions, beyond which the worst goes for each new one."""
+    writer: Name | None = None
+    """Policy that writes new ones, by reflection on those so far; null crosses two of them."""
+
+    @model_validator(mode="after")
+    def _are_different(self) -> Self:
+        plain = [" ".join(text.split()) for text in self.texts]
+        if len({*plain}) < len(plain) or "" in plain:
+            raise ValueError("`texts` must be all different, and none of them blank")
+        if len(plain) > self.size:
+            raise ValueError(f"there are {len(plain)} `texts`, more than `size`, which is {self.size}: raise it")
+        return self
+
+
 class PlaySpec(Spec):
     """Settings of play: the matches of an iteration."""
 
@@ -82,6 +113,8 @@ class PlaySpec(Spec):
     """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
     adaptive: AdaptiveSpec | None = None
     """More attempts for deals whose outcomes differ, fewer for solved ones; null is `group` attempts for each."""
+    instructions: dict[Name, InstructionsSpec] = {}
+    """By role, instructions that compete for its system prompt, by what they earn (INSPO)."""
     ahead: Annotated[int, Field(ge=0, le=16)] = 0
     """Number of iterations whose matches are played while one is learned, by versions that are older by so many at
     most; 0 plays and learns in turns."""
@@ -124,6 +157,10 @@ class PlaySpec(Spec):
 
     @model_validator(mode="after")
     def _can_overlap(self) -> Self:
+        if self.overlaps and self.instructions:
+            raise ValueError(
+                "`instructions` are drawn by how those of the iteration before did: set ahead to 0 and enough to 1"
+            )
         if self.overlaps and self.resample:
             raise ValueError(
                 "`resample` waits for what credit drops, which the weights decide that are then learning: "

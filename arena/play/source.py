@@ -9,10 +9,12 @@ from arena.credit.iteration import Crediting
 from arena.league.matchmaking import Matchmaker
 from arena.league.pool import Pool
 from arena.play.adaptive import History
+from arena.play.instructions import Instructions
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.plans import branch_plans, iteration_plans
+from arena.play.reflection import reflected
 from arena.play.room import Room, past_versions
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import Logged, Stragglers, over, plan_of, plan_row
@@ -60,9 +62,12 @@ class Play:
     """Plans of matches that an update did not wait for and that no process finished."""
     history: History | None = None
     """How deals went, where play goes by that."""
+    instructions: Instructions | None = None
+    """Populations of instructions, where roles have some."""
 
     async def matches(self, k: int) -> Played:
         """All matches and their branches; with `play.resample`, others in place of what selection drops."""
+        await self._renew(k)
         if self.rule.enough < 1:
             taken = await self._stragglers.matches(k, self._plans(k))
             self._batch.flush()  # others of the same rounds go on
@@ -84,9 +89,16 @@ class Play:
 
     def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
         tables, seed = self.lineup.tables, self.lineup.seed
-        return iteration_plans(
+        plans = iteration_plans(
             self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, history=self.history
         )
+        return self.instructions.dealt(k, plans) if self.instructions else plans
+
+    async def _renew(self, k: int) -> None:
+        """Try a new instruction with each role that is due for one."""
+        for role in self.instructions.due(k) if self.instructions else ():
+            if text := self.instructions.add(k, role, await reflected(self.lineup, self.instructions, k, role)):
+                self.watcher.note(f"iteration {k}: {role} tries the instruction {text!r}")
 
     async def played(self, plans: list[MatchPlan]) -> Played:
         """The matches of these plans; each is in the log within a second of its end."""
@@ -129,15 +141,19 @@ class Play:
         return self._room.past_versions() | past_versions(self._late(k))
 
     def learned(self, records: Iterable[MatchRecord]) -> None:
-        """Remember how the deals of these matches went, where play goes by that."""
+        """Remember how the deals of these matches went, and their instructions, where play goes by that."""
+        records = list(records)
         if self.history:
             self.history.add(records)
+        if self.instructions:
+            self.instructions.learned(records)
 
     def state(self, k: int) -> dict[str, Any]:
         """State for the checkpoint of iteration `k`, as JSON."""
         return {
             "late": [plan_row(plan) for plan in self._late(k)],
             "deals": self.history.state() if self.history else {},
+            **({"instructions": self.instructions.state()} if self.instructions else {}),
         }
 
     async def close(self) -> None:
@@ -167,7 +183,11 @@ class Play:
         return Stragglers(self.rule, self.iterations, self._played, self.late)
 
 
-def play_state(rule: PlaySpec, state: Mapping[str, Any]) -> tuple[list[MatchPlan], History | None]:
-    """The plans of unfinished matches, and the history of deals, that a checkpoint's `Play.state` has, or {}."""
+def play_state(
+    rule: PlaySpec, seed: int, state: Mapping[str, Any]
+) -> tuple[list[MatchPlan], History | None, Instructions | None]:
+    """Unfinished matches' plans, the history of deals, and instructions, as a checkpoint's `Play.state` has, or {}."""
     late = [plan_of(row) for row in state.get("late", [])]
-    return late, History(rule.adaptive, state.get("deals", {})) if rule.adaptive else None
+    history = History(rule.adaptive, state.get("deals", {})) if rule.adaptive else None
+    tried = Instructions(rule.instructions, seed, state.get("instructions", {})) if rule.instructions else None
+    return late, history, tried

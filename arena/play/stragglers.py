@@ -163,7 +163,7 @@ def over(match: Match, k: int, rule: PlaySpec) -> Match:
 
 def plan_row(plan: MatchPlan) -> dict[str, Any]:
     """A plan as JSON, for the checkpoint."""
-    seats = {seat: vars(seating) for seat, seating in plan.seats.items()}
+    seats = {seat: seating.row() for seat, seating in plan.seats.items()}
     kept = {name: getattr(plan, name) for name in ("game", "options", "seed", "group", "stage", "capped")}
     place = {"iteration": plan.iteration, "deal": plan.identity.deal, "draws": list(plan.draws)}
     return {**place, **kept, "seats": seats}

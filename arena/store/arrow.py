@@ -46,6 +46,8 @@ def _used(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     """The optional fields that some row has."""
     turns = [*chain.from_iterable(row["turns"] for row in rows)]
     used = {name for name in OPTIONAL if "." not in name and any(name in row for row in rows)}
+    if any("instruction" in seating for row in rows for seating in row["seats"].values()):
+        used.add("seats.instruction")
     if any("source" in turn for turn in turns):
         used.add("turns.source")
     if any("images" in message for turn in turns for message in turn["messages"]):
@@ -94,7 +96,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         "options": _ENCODE(row["options"]),
         "report": _ENCODE(row["report"]),
         "payoffs": list(row["payoffs"].items()),
-        "seats": [{"seat": seat, **seating} for seat, seating in row["seats"].items()],
+        "seats": [{"seat": seat, "instruction": "", **seating} for seat, seating in row["seats"].items()],
         "streams": [
             {"seat": seat, "segment": i, "entropy": [], **stream}
             for seat, streams in row["streams"].items()

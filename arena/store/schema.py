@@ -16,6 +16,7 @@ SCHEMA_VERSION = 4
 ADDED: Mapping[str, tuple[int, Any]] = {
     "rules": (2, 0),
     "turns.situation": (3, ""),
+    "seats.instruction": (4, ""),
     "deal": (4, -1),
     "group": (4, -1),
     "parent": (4, ""),
@@ -89,6 +90,7 @@ _SEAT = pa.struct(
         _field("version", pa.int32(), "version of the policy that played"),
         _field("trained", pa.bool_(), "whether the policy learns from this seat"),
         _field("kind", pa.string(), "model, brain, endpoint or human"),
+        _field("instruction", pa.string(), "what ended its system prompt, of a population; empty if none"),
     ]
 )
 _PAYOFF = pa.struct(

@@ -101,11 +101,27 @@ class LateState(_Part):
     seats: dict[str, SeatState]
 
 
+class TriedState(_Part):
+    """An instruction, the running mean of what it earned, and the number of iterations that played it."""
+
+    text: str
+    weight: Figure
+    count: Count
+
+
+class InstructionsState(_Part):
+    """Populations of instructions, and a match that went badly, by role."""
+
+    tried: dict[str, Annotated[list[TriedState], Field(min_length=1)]] = {}
+    failed: dict[str, str] = {}
+
+
 class PlayState(_Part):
-    """State of play: matches that go on, and how deals went."""
+    """State of play: matches that go on, how deals went, and how instructions did."""
 
     late: list[LateState] = []
     deals: dict[str, Annotated[list[Count], Field(min_length=3, max_length=3)]] = {}
+    instructions: InstructionsState = InstructionsState()
 
 
 class LeagueState(_Part):

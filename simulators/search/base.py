@@ -12,6 +12,7 @@ from simulators.base import DRAWS, Simulator, SimulatorFault, held_out
 from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
 from simulators.search.library import KEPT, SMALL, Key, Library, library
+from simulators.search.pages import read
 from simulators.search.programs import parse
 from simulators.search.questions import MOST_HOPS, NONE, SORTS, Question, Sort, draw
 from simulators.search.retrieval import RETRIEVERS, Retriever
@@ -35,7 +36,8 @@ class LibraryGame(Simulator):
     backwards: whether they go from a thing to what names it, too (the book whose author is X).
     searches, opens, results: a seat's calls of each tool, and how many pages a search finds.
     show "titles" (a search shows how pages begin, and they are opened to be read) or "pages" (it shows them whole).
-    cost: of each call. terse: names, pages and acts in as few tokens as can be, for tiny models; shows pages.
+    cost: of each call. terse: names, pages and acts in as few tokens as can be, for tiny models; shows pages, and of
+    a page only the facts that a query names, by the letters of their relations, where it names any.
     """
 
     whole_acts = True
@@ -92,8 +94,16 @@ class LibraryGame(Simulator):
         self.library: Library = library(self.key)
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)
+        self.at = self.key
+        self._check_split()
 
     # The deal.
+
+    def _check_split(self) -> None:
+        """ValueError where a file has no question of the split."""
+        given = self.library.questions
+        if given and not any(map(self.of_split, given)):
+            raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or take all")
 
     def choose_library(self, rng: np.random.Generator) -> None:
         """Choose one of the worlds."""
@@ -142,7 +152,7 @@ class LibraryGame(Simulator):
     def tools(self) -> str:
         """The tools, as rules tell them."""
         if self.terse:
-            return "?words searches"
+            return "?words searches, with a relation's letter for that fact alone"
         return describe(tools_of(self.session()))
 
     def call(self, seat: str, done: Done, session: Session) -> None:
@@ -176,7 +186,7 @@ class LibraryGame(Simulator):
         world = self.library.world
         known = self.library.named_in(question)
         if world is not None:
-            said = (value for title in session.read for value in world.facts(title).values() if world.kind(value))
+            said = (value for text in session.texts for _, _, value in read(text) if world.kind(value))
             known = (*known, *session.found, *said)
         return list(dict.fromkeys([*known, *session.found]))[-LISTED:]
 

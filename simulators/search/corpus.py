@@ -10,6 +10,7 @@ whose licence is for its user to keep.
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,18 @@ from simulators.search.scoring import normalise
 LARGEST = 10**9
 """Bytes of a file."""
 MOST_PAGES, LONGEST_TITLE, LONGEST_TEXT = 200_000, 200, 20_000
+MOST_ANSWERS, LONGEST_ROW = 100, 10**6
+"""Answers, or titles of evidence, of a question; bytes of a row."""
 
 
 def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
     """Texts by title, and questions, of this file; ValueError names the file and the row, and says what is wrong."""
     file = Path(path).expanduser()
     try:
-        lines = read_plain(file, LARGEST).split(b"\n")
-    except OSError as error:
-        raise ValueError(f"{file}: the corpus cannot be read: {error.strerror or error}") from None
+        lines = read_plain(file, LARGEST).removeprefix(BOM_UTF8).split(b"\n")
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise ValueError(f"{one_line(str(file), LONGEST_TITLE)}: the corpus cannot be read: {why}") from None
     pages: dict[str, str] = {}
     questions: list[tuple[str, Question]] = []
     for where, row in _rows(file, lines):
@@ -53,14 +57,31 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
         where = f"{file}, row {number}"
         if not line.strip():
             continue
+        if len(line) > LONGEST_ROW:
+            raise ValueError(f"{where}: it has {len(line):,} bytes, over {LONGEST_ROW:,}: write one object in a line")
         try:
-            row = json.loads(line.decode("utf-8"))
+            row = json.loads(line.decode("utf-8"), object_pairs_hook=_once)
+        except _Twice as name:
+            raise ValueError(f"{where}: {one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
             why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
             raise ValueError(f"{where}: {why}: write one object in a line") from None
         if not isinstance(row, dict):
             raise ValueError(f"{where}: a row is an object with a title and a text, or a question and an answer")
         yield where, row
+
+
+class _Twice(Exception):
+    """A key that an object has twice; its text is the key."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in given:
+            raise _Twice(name)
+        given[name] = value
+    return given
 
 
 def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
@@ -75,12 +96,16 @@ def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
 def _question(where: str, row: dict[str, Any]) -> Question:
     given = row.get("answer")
     rows = given if isinstance(given, list) and given else [given]
+    if len(rows) > MOST_ANSWERS:
+        raise ValueError(f"{where}: there are {len(rows):,} answers, over {MOST_ANSWERS}")
     answers = tuple(_text(where, {"answer": each}, "answer", LONGEST_TITLE) for each in rows)
     if not all(map(normalise, answers)):
         raise ValueError(f"{where}: an answer needs a word that is no article")
     evidence, hops = row.get("evidence", []), row.get("hops", 1)
     if not isinstance(evidence, list) or not all(isinstance(title, str) for title in evidence):
         raise ValueError(f"{where}: evidence must be a list of titles")
+    if len(evidence) > MOST_ANSWERS:
+        raise ValueError(f"{where}: there are {len(evidence):,} titles of evidence, over {MOST_ANSWERS}")
     if isinstance(hops, bool) or not isinstance(hops, int) or not 1 <= hops <= MOST_HOPS:
         raise ValueError(f"{where}: hops must be a whole number from 1 to {MOST_HOPS}")
     return Question(_text(where, row, "question", LONGEST_TEXT), answers, "given", hops, frozenset(evidence))

@@ -31,6 +31,13 @@ def render(world: World, name: str) -> str:
     return " ".join(said)
 
 
+def highlight(page: str, query: str) -> str:
+    """The terse page, without the facts that a query leaves out which names relations by their letters: `gc M`."""
+    asked = {word for word in query.split() if word in BY_CODE}
+    name, kind, *facts = page.split()
+    return " ".join([name, kind, *(fact for fact in facts if fact[0] in asked)]) if asked else page
+
+
 @dataclass
 class Notes:
     """Facts that were read on pages, to ask a program of."""

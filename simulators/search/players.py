@@ -14,7 +14,7 @@ from simulators.search.base import LibraryGame
 from simulators.search.pages import Notes
 from simulators.search.programs import Chain, Program, answers, parse_terse
 from simulators.search.questions import NONE, read_question
-from simulators.search.relations import NUMBERS, RELATIONS
+from simulators.search.relations import DIGITS, NUMBERS, RELATIONS
 from simulators.search.session import Session
 
 
@@ -59,6 +59,9 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
             here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
             continue
         for name in sorted(here):
+            if terse and not notes.value(name, step):
+                query = f"{name} {RELATIONS[step].code}"
+                return None if query in work.queries else ("search", query)
             if name not in work.read:
                 return ("open", name) if name in work.found else ("search", name) if name not in work.queries else None
         here = frozenset(notes.value(name, step) for name in here) - {""}
@@ -122,7 +125,9 @@ def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
         return tuple(each.start for each in program.chains)
     last = RELATIONS[chain.steps[-1].removeprefix("^")]
     kind = last.source if chain.steps[-1].startswith("^") else last.target
-    return tuple(game.library.world.of_kind[kind]) if kind else (str(sum(NUMBERS[chain.steps[-1]]) // 2),)
+    if kind:
+        return tuple(game.library.world.of_kind[kind])
+    return (str(sum(DIGITS if game.terse else NUMBERS[chain.steps[-1]]) // 2),)
 
 
 def _reader(game: LibraryGame, seed: int) -> Answer:

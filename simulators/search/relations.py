@@ -58,6 +58,8 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "born": (1700, 1980), "founded": (1700, 1990), "published": (1750, 2000), "people": (200, 90_000),
 }  # fmt: skip
 """Their lowest and highest values; `born` is drawn before all others."""
+DIGITS = 1, 9
+"""Lowest and highest value of every number of a terse world."""
 BY_CODE: Mapping[str, str] = {relation.code: name for name, relation in RELATIONS.items()}
 MISSING = 0.08
 """Share of facts that no page states: what asks for them cannot be answered."""

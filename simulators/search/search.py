@@ -14,6 +14,7 @@ from simulators.base import Answer
 from simulators.search import players
 from simulators.search.acts import must, read_act
 from simulators.search.base import LibraryGame, as_record, question_from
+from simulators.search.pages import render
 from simulators.search.questions import NONE
 from simulators.search.scoring import exact, f1, normalise
 
@@ -115,6 +116,8 @@ class Search(LibraryGame):
         if world is None or question.program is None or question.sort in ("compare", "count"):
             return {}
         secrets = {text for text in (*question.evidence, question.answer) if text != NONE and len(text) > 1}
+        if self.terse:  # single letters stand in any text: the words of its facts do not
+            secrets |= {word for fact in question.evidence for word in render(world, fact).split() if word[0].isupper()}
         texts = tuple(sorted(text for text in secrets if text not in question.text and not self.work.has_shown(text)))
         program = () if self.terse else (str(question.program),)
         return {"way": texts, "program": program}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from games.base import one_line
 from simulators.search.library import Library
+from simulators.search.pages import highlight
 from simulators.search.retrieval import Retriever
 
 SNIPPET = 80
@@ -31,8 +32,8 @@ class Session:
         self.queries: list[str] = []
         self.found: dict[str, None] = {}
         """Titles that were shown, in order."""
-        self.read: dict[str, None] = {}
-        """Titles of the pages whose text was shown."""
+        self.read: dict[str, str] = {}
+        """What was shown of each page that was, by title."""
         self.opened = 0
         self.shown: list[str] = []
         """Texts that the tools returned."""
@@ -50,8 +51,8 @@ class Session:
 
     @property
     def texts(self) -> list[str]:
-        """Return the texts of the pages that were read."""
-        return [self.library.pages[title] for title in self.read]
+        """Return what was read, page by page."""
+        return list(self.read.values())
 
     def search(self, query: str) -> str:
         """Find pages by words; shows their titles and how they begin."""
@@ -61,9 +62,7 @@ class Session:
         self.queries.append(" ".join(query.split()))
         titles = [self.library.titles[hit] for hit in hits]
         self.found |= dict.fromkeys(titles)
-        if self.whole:
-            self.read |= dict.fromkeys(titles)
-        return self._show("\n".join(self._entry(title) for title in titles) or "nothing")
+        return self._show("\n".join(self._entry(title, query) for title in titles) or "nothing")
 
     def open(self, title: str) -> str:
         """Read a page that a search has found."""
@@ -73,7 +72,7 @@ class Session:
             near = f", but {', '.join(list(self.found)[-3:])}" if self.found else ""
             raise ValueError(f"no search has found a page called {one_line(title, 60)!r}{near}")
         self.opened += 1
-        self.read[title] = None
+        self.read[title] = self.library.pages[title]
         return self._show(self.library.pages[title])
 
     def has_shown(self, text: str) -> bool:
@@ -84,8 +83,11 @@ class Session:
         self.shown.append(text)
         return text
 
-    def _entry(self, title: str) -> str:
+    def _entry(self, title: str, query: str) -> str:
         text = self.library.pages[title]
         if self.whole:
+            text = highlight(text, query) if self.library.terse else text
+            before = self.read.get(title, "")
+            self.read[title] = text if text.startswith(before) else f"{before}\n{text}"
             return text
         return f"[{title}] {text if len(text) <= SNIPPET else text[:SNIPPET].rsplit(' ', 1)[0] + ' …'}"

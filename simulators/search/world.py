@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from simulators.search.names import invent, invent_terse
-from simulators.search.relations import KINDS, MISSING, NUMBERS, RELATIONS
+from simulators.search.relations import DIGITS, KINDS, MISSING, NUMBERS, RELATIONS
 
 LEAST, MOST = 20, 100_000
 
@@ -36,7 +36,7 @@ class World:
         """State a relation, or a number, of most things of a kind; a person's mentor comes before it in the list."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
-            low, high = NUMBERS[relation]
+            low, high = NUMBERS[relation] if not self.terse else DIGITS
             values = rng.integers(low, high + 1, size=len(sources)).tolist()
             for source, value, lacks in zip(sources, values, missing, strict=True):
                 if not lacks:

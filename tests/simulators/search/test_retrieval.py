@@ -135,6 +135,10 @@ def test_a_corpus_of_ones_own_is_played(tmp_path) -> None:
             [*GOOD, {"question": "Q?", "answer": "b", "evidence": ["Zebra"]}],
             ", row 4: the evidence 'Zebra' is the title",
         ),
+        ([b'{"title": "A", "title": "B", "text": "x"}'], ", row 1: title is given twice"),
+        ([b'"' + b"x" * 1_000_001 + b'"'], ", row 1: it has 1,000,003 bytes, over 1,000,000"),
+        ([*GOOD, {"question": "Q?", "answer": ["b"] * 101}], ", row 4: there are 101 answers, over 100"),
+        ([*GOOD, {"question": "Q?", "answer": "b", "evidence": ["A"] * 101}], ", row 4: there are 101 titles"),
     ],
 )
 def test_a_broken_corpus_is_one_line_with_file_and_row(tmp_path, rows, why: str) -> None:
@@ -145,6 +149,19 @@ def test_a_broken_corpus_is_one_line_with_file_and_row(tmp_path, rows, why: str)
 
 
 def test_a_corpus_that_is_no_file_is_one_line(tmp_path) -> None:
-    for path in (tmp_path, tmp_path / "none", "/dev/zero"):
-        with pytest.raises(ValueError, match="the corpus cannot be read"):
+    for path in (tmp_path, tmp_path / "none", "/dev/zero", "a\0b", "x" * 5_000):
+        with pytest.raises(ValueError, match="the corpus cannot be read") as refused:
             load(str(path))
+        assert len(str(refused.value)) < 300
+
+
+def test_a_corpus_may_begin_with_a_byte_order_mark_and_needs_questions_of_its_split(tmp_path) -> None:
+    path = _corpus(tmp_path, [b"\xef\xbb\xbf" + json.dumps(GOOD[0]).encode(), *GOOD[1:]])
+    refusals = 0
+    for split in ("train", "test"):
+        try:
+            Search(pages=path, split=split).reset(seed=0)
+        except ValueError as why:
+            assert f"is in the split {split}" in str(why)
+            refusals += 1
+    assert refusals == 1, "its one question is in one of the two"

