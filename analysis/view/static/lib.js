@@ -56,7 +56,7 @@ export function useData(path, version = "", again = () => 0) {
         if (!open) return;
         set({ path, data, error: "" });
         const wait = repeat.current(data);
-        if (wait) timer = setTimeout(load, wait);
+        if (wait) timer = setTimeout(load, document.hidden ? 10 * wait : wait);
       },
       (error) => open && set((old) => ({ path, data: old.path === path ? old.data : null, error: error.message })),
     );

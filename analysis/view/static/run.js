@@ -2,6 +2,7 @@
 import { api, Complaint, count, go, html, number, short, to, useData, useEffect, useKeys, useState, visible } from "./lib.js";
 import { Chart } from "./charts.js";
 import { Matches } from "./matches.js";
+import { Flight } from "./flight.js";
 import { League } from "./league.js";
 import { Sql } from "./sql.js";
 import { Notes } from "./notes.js";
@@ -49,6 +50,7 @@ export function Run({ route, versions }) {
     <${Alarms} run=${run} version=${version} />
     <nav class="tabs" aria-label="Parts of the run">${PARTS.map(([name, words]) => html`<a href=${to(name ? ["run", run, name] : ["run", run])}
       aria-current=${name === part ? "page" : undefined}>${words}</a>`)}</nav>
+    ${["", "matches"].includes(part) && html`<${Flight} run=${run} version=${version} />`}
     ${part === "" && html`<${Curves} run=${run} version=${version} />`}
     ${inner && html`<${inner} run=${run} version=${version} query=${route.query} />`}
     ${part === "settings" && data && html`<${Settings} about=${data} />`}`;
