@@ -25,8 +25,8 @@ from arena.store.feed import FeedWriter
 
 EVERY = 0.25
 """Seconds from a turn to its place in the file, about."""
-SHARE, AHEAD = 0.01, 0.05
-"""The share of the run's time that writing may take, and seconds that it may be ahead of that."""
+SHARE, WAITING = 0.01, 500
+"""The share of the run's time that writing may take, and how many lines may wait: a few milliseconds' work."""
 LONG, LONGEST = 20_000, 200_000
 """Characters of a line beyond which its texts are cut, and beyond which even so its match is not followed on."""
 TEXT, ITEMS = 2000, 50
@@ -79,8 +79,9 @@ class Feed:
         self._writer, self._clock = None, None
 
     def _room(self) -> bool:
-        allowed = SHARE * (perf_counter() - self._begun) + AHEAD
-        return self._writer is not None and self._spent < allowed and not self._writer.full()
+        if self._writer is None or len(self._waiting) >= WAITING or self._writer.full():
+            return False
+        return self._spent < SHARE * (perf_counter() - self._begun)
 
     def _soon(self) -> None:
         if self._clock is None and self._writer:

@@ -22,6 +22,12 @@ RECORD = match(1, 0)
 TURN = RECORD.turns[0]
 
 
+@pytest.fixture
+def all_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed may take as much time as it likes."""
+    monkeypatch.setattr(feeding, "SHARE", 1e9)
+
+
 def plan(number: int = 0, iteration: int = 1) -> MatchPlan:
     return MatchPlan(MatchId(iteration, number), "negotiation", {"talk": True}, 7, dict(RECORD.seats))
 
@@ -56,11 +62,11 @@ class Looking(Quiet):
                 self.seen.setdefault(id, []).append(row)
 
 
+@pytest.mark.usefixtures("all_time")
 def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeding, "EVERY", 0.0)
-    monkeypatch.setattr(feeding, "SHARE", 1.0)
     watcher, settings = Looking(tmp_path / "fed"), experiment("game.options.illegal=retry", "play.in_flight=3")
     feed = Feed(tmp_path / "fed")
     finished(tmp_path / "fed", settings, Logged(watcher, feed))  # type: ignore[arg-type]
@@ -78,6 +84,7 @@ def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
             assert look["seats"]["opener"]["policy"] == "shared" and look["seed"] == rows[id]["seed"]
 
 
+@pytest.mark.usefixtures("all_time")
 def test_a_match_leaves_when_it_ends_and_an_iteration_when_it_is_committed(tmp_path: Path) -> None:
     def act(feed: Feed) -> None:
         for number in range(3):
@@ -126,8 +133,6 @@ def test_a_match_that_no_line_has_room_for_is_left_out_alone(tmp_path: Path, val
 
 
 def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeding, "AHEAD", 0.0)
-
     async def play() -> tuple[float, int]:
         feed = Feed(tmp_path)
         monkeypatch.setattr(feeding, "EVERY", 0.01)
