@@ -153,4 +153,7 @@ export function useKeys(keys) {
   }, []);
 }
 
+/** A `ref` for what has the keyboard as soon as it is there; browsers heed `autofocus` on loading a page alone. */
+export const focused = (element) => element?.focus();
+
 export const Complaint = ({ line }) => line ? html`<p class="complaint" role="alert">${visible(line)}</p>` : null;

@@ -113,7 +113,7 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
     run, planned = tmp_path / "run", 300
     command = [str(planned) if part == "3" else part for part in TINY]
     child = Child(tmp_path / "said", *command, "--out", run)
-    child.until(lambda: bool(run.exists() and checkpoints.committed(run) > 1))
+    child.until(lambda: bool(run.exists() and checkpoints.committed(run) > 1), limit=400)
     with served(tmp_path) as link:
         page = Page(browser, link)
         page.to("#/run/run", "#control >> text=stop")
@@ -127,6 +127,7 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
         assert not (run / FEED).exists()
         page.view.click("#control")
         page.view.click("#sure")
+        page.view.set_default_timeout(300_000)  # it loads all that a run loads
         page.view.wait_for_selector("h1 .live")
         page.until(f"Number(document.querySelector('.head .quiet').textContent.match(/([0-9]+) of/)[1]) > {done + 1}")
         page.view.click("#control")

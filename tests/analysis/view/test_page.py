@@ -156,7 +156,7 @@ def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
     page.view.focus("article.turn.at")
     page.view.keyboard.press("n")
     page.view.wait_for_selector(".note-form textarea")
-    page.view.fill(".note-form textarea", "too <b>greedy</b>")
+    page.view.keyboard.type("too <b>greedy</b>")
     page.view.click(".note-form .strong")
     page.view.wait_for_selector("article.turn .note")
     assert json.loads((runs / "negotiation" / "notes.jsonl").read_text())["turn"] == 1
