@@ -1,6 +1,6 @@
 """Cost of the turn feed to a run: matches of players without a model, 1,000 in flight, with the feed and without.
 
-    python benchmarks/feed.py            # two minutes on one core
+    python benchmarks/feed.py            # half a minute on one quiet core
     python benchmarks/feed.py --quick    # one small round: does it still work?
 
 The worst case: a turn takes a fraction of a millisecond here, and milliseconds where a model takes it. Both arms keep
@@ -33,7 +33,7 @@ from arena.records import MatchRecord, Turn
 from arena.store.matchlog import MatchBatch, MatchLog
 
 RESULTS = Path(__file__).parent / "results"
-GAMES = {"connect_four": 8000}
+GAMES = {"connect_four": 4000}
 """Matches of an arm in a round."""
 IN_FLIGHT, TARGET = 1000, 0.03
 
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
-    rounds, result = 1 if chosen.quick else 5, dict[str, Any]()
+    rounds, result = 1 if chosen.quick else 4, dict[str, Any]()
     for game, matches in GAMES.items():
         matches = matches // 20 if chosen.quick else matches
         for fed in (False, True):
