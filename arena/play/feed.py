@@ -50,17 +50,16 @@ class Feed:
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
         """A turn was taken; it is written a moment later, when what it earned at once is known, too."""
-        id = plan.id
         if turn.index == 0 and self._room():
-            self._followed[id] = plan.iteration
-            self._waiting.append((id, plan))
-        if id in self._followed:
-            self._waiting.append((id, turn))
+            self._followed[plan.id] = plan.iteration
+            self._waiting.append((plan.id, plan))
+        if self._followed and plan.id in self._followed:
+            self._waiting.append((plan.id, turn))
             self._soon()
 
     def ended(self, id: str) -> None:
         """A match ended, which is in the log from now on."""
-        if self._followed.pop(id, None) is not None:
+        if self._followed and self._followed.pop(id, None) is not None:
             self._over.append(id)
             self._soon()
 
