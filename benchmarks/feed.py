@@ -131,7 +131,9 @@ def main() -> None:
             "turns_per_cpu_second": best, "slower": round(best["without"] / best["with"] - 1, 4),
             "rounds": pairs, "followed": round(median(p[2] for p in pairs), 3),
         }  # fmt: skip
-    result["microseconds_of_a_turn"] = {name: round(calls(follow), 2) for name, follow in (("followed", True), ("not followed", False))}
+    result["microseconds_of_a_turn"] = {
+        name: round(calls(follow), 2) for name, follow in (("followed", True), ("not followed", False))
+    }
     result |= {
         "in_flight": IN_FLIGHT, "target": TARGET, "command": " ".join(["python", "benchmarks/feed.py", *sys.argv[1:]]),
         "seed": "matches are dealt by their number", "machine": environment(), "load_at_end": os.getloadavg(),

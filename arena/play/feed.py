@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from arena.play.match import MatchPlan
 from arena.plain import plain
+from arena.play.match import MatchPlan
 from arena.records import Turn, turn_row
 from arena.rows import identity_row
 from arena.store.feed import FeedWriter

@@ -20,14 +20,22 @@ RUN = "#/run/negotiation"
 PARTS = {
     "#/": ".card", RUN: ".chart canvas", f"{RUN}/matches": "table.matches tbody tr",
     f"{RUN}/matches?text=walk": ".hits li", f"{RUN}/matches?where=nonsense": ".complaint",
-    f"{RUN}/league": "svg.graph .node", f"{RUN}/sql": "textarea", f"{RUN}/notes": "h1", f"{RUN}/settings": "table.settings",
+    f"{RUN}/league": "svg.graph .node", f"{RUN}/sql": "textarea", f"{RUN}/notes": "h1",
+    f"{RUN}/settings": "table.settings",
     f"{RUN}/match/0012-0007": "article.turn", "#/pair/negotiation/0012-0003/bargain/0001-0000": ".two article.turn",
     "#/compare/negotiation/bargain": "main h1", "#/play": "#begin", "#/run/live": ".flight li",
 }  # fmt: skip
 ACTS = {
     "overlay": lambda view: (view.select_option("#overlay", "logprob"), view.wait_for_selector(".tokens .token")),
-    "estimator": lambda view: (view.select_option("#estimator", "grpo"), view.wait_for_selector("[data-estimator=grpo]")),
-    "note": lambda view: (view.focus("article.turn.at"), view.keyboard.press("n"), view.wait_for_selector(".note-form textarea")),
+    "estimator": lambda view: (
+        view.select_option("#estimator", "grpo"),
+        view.wait_for_selector("[data-estimator=grpo]"),
+    ),
+    "note": lambda view: (
+        view.focus("article.turn.at"),
+        view.keyboard.press("n"),
+        view.wait_for_selector(".note-form textarea"),
+    ),
     "fork": lambda view: (view.keyboard.press("Escape"), view.keyboard.press("f"), view.wait_for_selector(".fork")),
     "keys": lambda view: (view.focus("h1 >> xpath=.."), view.keyboard.press("Escape"), view.keyboard.press("?")),
 }
@@ -53,7 +61,10 @@ def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
     def look(place: str, view: Any) -> None:
         for one in axe.run(view, options={"resultTypes": ["violations"]}).response["violations"]:
             if one["impact"] in ("serious", "critical"):
-                at = "; ".join(f"{node['target']} {node['html'][:120]} {node['failureSummary'][-200:]}" for node in one["nodes"][:3])
+                at = "; ".join(
+                    f"{node['target']} {node['html'][:120]} {node['failureSummary'][-200:]}"
+                    for node in one["nodes"][:3]
+                )
                 found[f"{place} {one['id']}"] = at
 
     with chromium() as browser:

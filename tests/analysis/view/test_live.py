@@ -109,7 +109,7 @@ def test_only_a_run_that_goes_on_has_matches_in_flight(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path: Path) -> None:
-    """The page's buttons on `arena run selfplay`: it ends resumable, and the resumed process lives on without the page."""
+    """The page's buttons on `arena run selfplay`: it ends resumable, and goes on resumed."""
     run, planned = tmp_path / "run", 300
     command = [str(planned) if part == "3" else part for part in TINY]
     child = Child(tmp_path / "said", *command, "--out", run)

@@ -1,4 +1,4 @@
-"""The turn feed: matches in flight with the turns they have, while a run plays; it changes nothing and stops nothing."""
+"""The turn feed: matches in flight with their turns while a run plays; it changes nothing and stops nothing."""
 
 import asyncio
 from collections.abc import Callable

@@ -22,8 +22,8 @@ TURN: dict[str, Any] = {
 
 
 def lines(match: str, turns: int = 1, **more: Any) -> list[tuple[str, str]]:
-    rows = [{"match": match, "head": HEAD}, *({"match": match, "turn": TURN | {"index": k} | more} for k in range(turns))]
-    return [(match, json.dumps(row)) for row in rows]
+    taken = [{"match": match, "turn": TURN | {"index": k} | more} for k in range(turns)]
+    return [(match, json.dumps(row)) for row in ({"match": match, "head": HEAD}, *taken)]
 
 
 def read(run: Path) -> FeedReader:
@@ -82,7 +82,9 @@ def test_a_torn_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_line_that_fits_no_shape_is_passed_over(tmp_path: Path, line: str) -> None:
     (_, head), (_, turn) = lines("m")
-    (tmp_path / FEED).write_bytes(b"\n".join([b'{"feed":"x"}', head.encode(), line.encode("latin-1"), turn.encode(), b""]))
+    (tmp_path / FEED).write_bytes(
+        b"\n".join([b'{"feed":"x"}', head.encode(), line.encode("latin-1"), turn.encode(), b""])
+    )
     reader = read(tmp_path)
     assert {*reader.matches} == {"m"} and not reader.matches["m"].over
     row = reader.row("m")
