@@ -140,7 +140,7 @@ def _cut(value: Any) -> Any:
 
 
 def _head(plan: MatchPlan) -> dict[str, Any]:
-    """What is known of a match as it begins."""
+    """Facts of a match that are known as it begins."""
     row = {name: value for name, value in identity_row(plan.identity).items() if name not in ("id", "deal", "attempt")}
     row |= {name: getattr(plan, name) for name in ("game", "seed", "group", "stage", "source")}
     row |= {"seats": {seat: vars(seating) for seat, seating in plan.seats.items()}}

@@ -60,7 +60,7 @@ def made(to: Path) -> Iterator[Path]:
     with explained(to):
         to.parent.mkdir(parents=True, exist_ok=True)
         _sweep(to)
-        holder = Path(mkdtemp(prefix=f".{to.name}.exporting-", dir=to.parent))  # each its own, whoever else exports
+        holder = Path(mkdtemp(prefix=f".{to.name}.exporting-", dir=to.parent))  # its own, as others may export, too
         try:
             yield holder / to.name
             (holder / to.name).rename(to)  # over an empty folder at most

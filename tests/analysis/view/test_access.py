@@ -9,8 +9,8 @@ import pytest
 
 import analysis
 from arena.store.feed import FeedWriter
-from tests.arena.store.test_feed import lines
 from tests.factories.browser import chromium
+from tests.factories.feed import lines
 from tests.factories.made_run import make_run
 from tests.factories.page import Page
 from tests.factories.view import served

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -140,7 +141,7 @@ def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, mon
             feed.turn(plan(number), TURN)
             if number % 200 == 0:
                 await asyncio.sleep(0.01)
-        share = feed._spent / (feeding.perf_counter() - feed._begun)
+        share = feed._spent / (perf_counter() - feed._begun)
         feed.close()
         return share, len(feed._followed)
 
