@@ -5,7 +5,7 @@ import os
 import sys
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from arena.doctor import environment, versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
 from arena.evaluate.examination import examination, settled
 from arena.lab import Lab
+from arena.play.feed import Feed
 from arena.play.watchers import Logged, Watcher
 from arena.preflight import preflight, servers_asked
 from arena.process import ranks
@@ -130,9 +131,9 @@ async def _run(
     """Run the iterations that are not committed yet, after `opened`; the caller holds the folder's lock."""
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
-    with run_log(run.path, keys), _explained(run):
+    with run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
         _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
-        logged, again, reached = Logged(watcher), 0, -1
+        logged, again, reached = Logged(watcher, feed), 0, -1
         while True:
             try:
                 await _complete(run, experiment, logged, opened)

@@ -243,7 +243,7 @@ class MatchRecord:
         row |= {name: value for name in _USUAL if (value := getattr(self, name)) != _USUAL[name]}
         row["seats"] = {seat: seating.row() for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
-        row["turns"] = [_turn_row(turn) for turn in self.turns]
+        row["turns"] = [turn_row(turn) for turn in self.turns]
         row["streams"] = {seat: [stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
         return row
 
@@ -310,7 +310,7 @@ def _unreadable(row: Mapping[str, Any], why: object) -> RecordError:
     return RecordError(f"match {str(row.get('id', ''))[:80]!r} cannot be read back: {why}: restore the log from a copy")
 
 
-def _turn_row(turn: Turn) -> dict[str, Any]:
+def turn_row(turn: Turn) -> dict[str, Any]:
     row: dict[str, Any] = dict(zip(_KEPT, turn, strict=False))
     row["messages"] = [message_row(message) for message in turn.messages]
     if turn.source != "policy":
@@ -319,7 +319,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
 
 
 def _checked_row(turn: Turn) -> dict[str, Any]:
-    row = _turn_row(turn)
+    row = turn_row(turn)
     row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
     row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
     return row

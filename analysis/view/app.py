@@ -59,6 +59,10 @@ class Viewer:
         """Describe a run: its head and its settings."""
         return runs.about(run, self.library.run(run))
 
+    def flight(self, query: Mapping[str, str], run: str) -> Any:
+        """Its matches that are being played."""
+        return runs.in_flight(self.library.run(run))
+
     def estimators(self, query: Mapping[str, str]) -> Any:
         """All estimators that can be chosen."""
         return list(self.given.estimators()) if self.given.estimators else []
@@ -184,11 +188,11 @@ class Viewer:
 
 def application(view: Viewer, token: str, port: int) -> Guard:
     """The ASGI application, guarded."""
-    one = "/api/runs/{run}/matches/{match}"
+    run, one = "/api/runs/{run}", "/api/runs/{run}/matches/{match}"
     asked: dict[str, Ask] = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
         "/api/runs/{run}": view.run,
-        **{f"/api/runs/{{run}}/{ask.__name__}": ask for ask in (view.curves, view.alarms, view.league, view.matches)},
+        **{f"{run}/{ask.__name__}": ask for ask in (view.curves, view.alarms, view.league, view.matches, view.flight)},
         one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
         "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
     }  # fmt: skip

@@ -22,6 +22,7 @@ from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.arrow import match_table
 from arena.store.contents import METRICS, PANEL
+from arena.store.feed import FeedReader, Playing
 from arena.store.older import completed
 from arena.store.reader import RunReader, log_path, logged_in
 from arena.store.schema import MATCHES
@@ -47,6 +48,7 @@ class Index:
         self._names: dict[int, dict[str, set[str]]] = {}
         self._tails: dict[int, Tail] = {}
         self._stamps: dict[int, Stamp] = {}
+        self._feed = FeedReader(reader.path)
 
     def fingerprint(self) -> str:
         """Text that changes whenever the run's files have: what a page asks every second or two."""
@@ -102,6 +104,26 @@ class Index:
         with self.lock:
             tail = self._tails.get(iteration)
             return tail.match(id) if tail else None
+
+    def in_flight(self) -> dict[str, Playing]:
+        """Matches that are being played, as far as the run's feed follows them, by id."""
+        with self.lock:
+            self._feed.refresh()
+            return {
+                id: one
+                for id, one in self._feed.matches.items()
+                if not one.over and not self._logged(one.head.iteration, id)
+            }
+
+    def playing(self, id: str) -> dict[str, Any] | None:
+        """The row of a match as far as it is played; None where the feed does not have it."""
+        with self.lock:
+            self._feed.refresh()
+            return self._feed.row(id)
+
+    def _logged(self, iteration: int, id: str) -> bool:
+        tail = self._tails.get(iteration)
+        return self.sealed(iteration) or (tail is not None and id in tail.places)
 
     def stamp(self, iteration: int) -> Stamp:
         """Sizes and times of an iteration's files at the last refresh."""

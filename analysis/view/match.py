@@ -15,6 +15,7 @@ from analysis.view.answers import LONGEST, WHOLE, text
 from analysis.view.index import Index
 from arena.errors import StoreError
 from arena.plain import printable
+from arena.store.feed import PLAYING
 from arena.store.older import iteration_of
 
 MOST, FACTS = 2000, 60
@@ -29,6 +30,8 @@ def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
             return row
         for row in index.reader.log.read(number, streams, [id]):
             return row
+    if (row := index.playing(id)) is not None:
+        return row
     index.refresh()
     raise StoreError(f"this run has no match '{printable(id)[:64]}'")
 
@@ -56,6 +59,7 @@ def match(index: Index, id: str, dealt: Dealt | None, whole: bool = False) -> di
         "turns": turns,
         "left_out": max(0, len(row["turns"]) - MOST),
         "open": not index.sealed(row["iteration"]),
+        "playing": row["status"] == PLAYING,
         "scale": index.strong(),
     }  # fmt: skip
 

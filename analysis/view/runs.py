@@ -19,8 +19,8 @@ from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import range_of
 
-ROWS, CELL, SECONDS, SETTINGS = 1000, 2000, 60.0, 500
-"""Rows of an answer, characters of a cell, time of a query, settings that are shown."""
+ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
+"""Rows of an answer, characters of a cell, time of a query, settings and matches in flight that are shown."""
 
 
 def line(name: str, index: Index) -> dict[str, Any]:
@@ -53,6 +53,23 @@ def about(name: str, index: Index) -> dict[str, Any]:
         if str(key).startswith("config.") and _said(value) is not None
     ]
     return line(name, index) | {"arena": _said(row["arena"]), "settings": settings[:SETTINGS]}
+
+
+def in_flight(index: Index) -> dict[str, Any]:
+    """The matches that are being played just now: how many are followed, and of the first ones how far they are."""
+    if holder(index) is None:
+        return {"live": False, "total": 0, "matches": []}  # what a killed run left says nothing of now
+    index.refresh(0.1)
+    found = index.in_flight()
+    shown = [
+        {
+            "match": id,
+            "seats": [{"seat": text(seat, CELL), "policy": text(s.policy, CELL)} for seat, s in one.head.seats.items()],
+            "turns": len(one.places), "seat": one.seat, "said": one.said, "started": one.head.started[:40],
+        }
+        for id, one in [*found.items()][:FLIGHT]
+    ]  # fmt: skip
+    return {"live": True, "total": len(found), "matches": shown}
 
 
 def holder(index: Index) -> int | None:

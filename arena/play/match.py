@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any, Protocol
 
@@ -62,7 +62,7 @@ class MatchPlan:
     capped: str = ""
     """Option of the game that is not the table's, but lower: see `arena.play.adaptive`."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The printed identity."""
         return str(self.identity)

@@ -4,6 +4,7 @@ import logging
 from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
+from arena.play.feed import Feed
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn
 
@@ -43,10 +44,10 @@ class ProgressWatcher(Protocol):
 
 
 class Logged:
-    """A watcher together with the run's log, which gets everything but the turns."""
+    """A watcher together with the run's log, which gets everything but the turns, and its feed, which gets those."""
 
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
+    def __init__(self, watcher: Watcher, feed: Feed | None = None) -> None:
+        self.watcher, self.feed = watcher, feed
         self._phase, self._since = "", monotonic()
 
     def phase(self, iteration: int, name: str) -> None:
@@ -70,16 +71,22 @@ class Logged:
     def match(self, record: MatchRecord) -> None:
         """Forward to the watcher."""
         _LOG.debug("match %s %s", record.id, record.status)
+        if self.feed:
+            self.feed.ended(record.id)
         self.watcher.match(record)
 
     def iteration(self, row: dict[str, Any]) -> None:
         """Forward to the watcher."""
         self.end()
         _LOG.info("iteration %d is complete", row["iteration"])
+        if self.feed:
+            self.feed.committed(row["iteration"])
         self.watcher.iteration(row)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
         """Forward to the watcher, if it follows this."""
+        if self.feed:
+            self.feed.turn(plan, turn)
         if isinstance(self.watcher, TurnWatcher):
             self.watcher.turn(plan, turn)
 

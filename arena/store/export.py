@@ -2,13 +2,19 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EEXIST, ENOTDIR, ENOTEMPTY
+from glob import escape
 from pathlib import Path
+from tempfile import mkdtemp
+from time import time
 
 from agents.names import nearest
 from arena.errors import StoreError
 from arena.store import checkpoints
 from arena.store.files import explained, require_run
+
+A_DAY = 86_400
 
 
 def without_optimizer(policy: Path, to: Path) -> None:
@@ -49,18 +55,35 @@ def made(to: Path) -> Iterator[Path]:
 
     StoreError where something is there already, or the disk does not take it.
     """
+    _refuse_taken(to)
+    to = to.resolve()
+    with explained(to):
+        to.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(to)
+        holder = Path(mkdtemp(prefix=f".{to.name}.exporting-", dir=to.parent))  # its own, as others may export, too
+        try:
+            yield holder / to.name
+            (holder / to.name).rename(to)  # over an empty folder at most
+        except OSError as error:
+            if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):  # another export was first
+                _refuse_taken(to)
+            raise
+        finally:
+            shutil.rmtree(holder, ignore_errors=True)
+
+
+def _refuse_taken(to: Path) -> None:
     if to.is_symlink():
         raise StoreError(f"{to} is a link: give --to the name of a new folder")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise StoreError(f"{to} already holds something: choose another --to")
-    to = to.resolve()
-    beside = to.with_name(f".{to.name}.exporting")
-    with explained(to):
-        if beside.is_symlink():
-            beside.unlink()
-        shutil.rmtree(beside, ignore_errors=True)
-        try:
-            yield beside
-            beside.replace(to)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _sweep(to: Path) -> None:
+    """Remove what exports left that were killed: nothing is as old as this while one still writes."""
+    for left in to.parent.glob(f".{escape(to.name)}.exporting*"):
+        with suppress(OSError):
+            if left.is_symlink():
+                left.unlink()
+            elif time() - left.stat().st_mtime > A_DAY:
+                shutil.rmtree(left, ignore_errors=True)

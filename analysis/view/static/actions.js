@@ -1,8 +1,10 @@
 // Buttons that stop a run and resume it; each asks once more before it acts.
-import { api, ask, Complaint, html, useState } from "./lib.js";
+import { api, ask, Complaint, html, useEffect, useState } from "./lib.js";
+
+const EVERY = 1500;
 
 export function Controls({ run, about }) {
-  const [asked, setAsked] = useState(""), [told, setTold] = useState(""), [error, setError] = useState("");
+  const [asked, setAsked] = useState(""), [told, setTold] = useState(""), [error, setError] = useState(""), [job, setJob] = useState("");
   const act = about.live ? "stop" : about.planned && about.iterations < about.planned ? "resume" : "";
   const send = async () => {
     setAsked("");
@@ -10,12 +12,24 @@ export function Controls({ run, about }) {
       const answer = await ask(`${api(run)}/control`, { do: act });
       setTold(act === "stop" ? "it stops after what it is at" : "it begins");
       setError("");
-      if (answer.job) setTimeout(() => look(answer.job), 5000);
-    } catch (problem) { setError(problem.message); }
+      setJob(answer.job || "");
+    } catch (problem) { setTold(""); setError(problem.message); }
   };
-  const look = async (job) => { const state = await ask(`/api/jobs/${job}`).catch(() => ({})); if (state.error) { setTold(""); setError(state.error); } };
-  if (!act) return null;
+  useEffect(() => setTold(""), [act]);
+  useEffect(() => { // a run takes seconds to begin, and may then say why it cannot
+    if (!job) return undefined;
+    let timer = 0, open = true;
+    const look = async () => {
+      const state = await ask(`/api/jobs/${job}`).catch(() => ({ running: true }));
+      if (!open) return;
+      if (state.running) timer = setTimeout(look, EVERY);
+      else { setJob(""); setTold(""); setError(state.error || ""); }
+    };
+    look();
+    return () => { open = false; clearTimeout(timer); };
+  }, [job]);
+  if (!act) return html`<${Complaint} line=${error} />`;
   return html`<span class="end">${told && html`<span class="quiet" role="status">${told}</span>`}
     ${asked === act ? html`<span>${act === "stop" ? "Stop this run?" : "Go on with this run?"} <button class="strong" id="sure" onClick=${send}>${act}</button> <button onClick=${() => setAsked("")}>no</button></span>`
-      : html`<button id="control" onClick=${() => setAsked(act)}>${act}</button>`}</span><${Complaint} line=${error} />`;
+      : html`<button id="control" disabled=${Boolean(job) && act === "resume"} onClick=${() => setAsked(act)}>${act}</button>`}</span><${Complaint} line=${error} />`;
 }

@@ -1,6 +1,6 @@
 // The page: which part is shown, what has changed in the runs, keys that work everywhere.
 import { render } from "./vendor/preact.js";
-import { ask, Complaint, go, html, parse, takeToken, to, useEffect, useKeys, useState } from "./lib.js";
+import { ask, Complaint, focused, go, html, parse, takeToken, to, useEffect, useKeys, useState } from "./lib.js";
 import { Runs } from "./runs.js";
 import { Run } from "./run.js";
 import { Match } from "./match.js";
@@ -77,7 +77,7 @@ function Help({ close }) {
   return html`<div class="veil" onClick=${close}><section class="sheet" role="dialog" aria-modal="true" aria-label="Keys" onClick=${(e) => e.stopPropagation()}>
     <h2>Keys</h2>
     <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
-    <button onClick=${close} autofocus>Close</button>
+    <button onClick=${close} ref=${focused}>Close</button>
   </section></div>`;
 }
 

@@ -1,5 +1,5 @@
 // What would have happened otherwise: the match again from a turn, with somebody else or another act, beside itself.
-import { api, ask, Complaint, html, number, short, signed, useEffect, useState, visible } from "./lib.js";
+import { api, ask, Complaint, focused, html, number, short, signed, useEffect, useState, visible } from "./lib.js";
 
 const WHO = ["random", "noop"];
 
@@ -48,7 +48,7 @@ export function Fork({ run, match, turn, close }) {
   return html`<section class="sheetlike fork" aria-label="Fork"><form onSubmit=${send}>
     <h2>Fork ${match.id} from turn ${turn.index + 1} (${short(turn.seat, 24)})</h2>
     <div class="filters">
-      <label class="field wide"><span>Another act, in place of “${short(turn.action || turn.raw, 40)}”</span><input id="fork-act" value=${act} autofocus onInput=${(e) => setAct(e.target.value)} /></label>
+      <label class="field wide"><span>Another act, in place of “${short(turn.action || turn.raw, 40)}”</span><input id="fork-act" value=${act} ref=${focused} onInput=${(e) => setAct(e.target.value)} /></label>
       <label class="field"><span>or somebody else at</span><select value=${seat} onChange=${(e) => setSeat(e.target.value)}>${match.seats.map((one) => html`<option value=${one.seat}>${short(one.seat, 30)}</option>`)}</select></label>
       <label class="field"><span>who</span><input id="fork-who" list="who" size="16" value=${who} placeholder="random, …" onInput=${(e) => setWho(e.target.value)} /><datalist id="who">${known.map((name) => html`<option value=${name} />`)}</datalist></label>
       <label class="field"><span>forks</span><input id="fork-n" type="number" min="1" max="1000" value=${n} onInput=${(e) => setN(Number(e.target.value))} /></label>

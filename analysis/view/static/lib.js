@@ -56,7 +56,7 @@ export function useData(path, version = "", again = () => 0) {
         if (!open) return;
         set({ path, data, error: "" });
         const wait = repeat.current(data);
-        if (wait) timer = setTimeout(load, wait);
+        if (wait) timer = setTimeout(load, document.hidden ? 10 * wait : wait);
       },
       (error) => open && set((old) => ({ path, data: old.path === path ? old.data : null, error: error.message })),
     );
@@ -152,5 +152,8 @@ export function useKeys(keys) {
     return () => removeEventListener("keydown", press);
   }, []);
 }
+
+/** A `ref` for what has the keyboard as soon as it is there; browsers heed `autofocus` on loading a page alone. */
+export const focused = (element) => element?.focus();
 
 export const Complaint = ({ line }) => line ? html`<p class="complaint" role="alert">${visible(line)}</p>` : null;

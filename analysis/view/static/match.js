@@ -6,6 +6,7 @@ import { Note, Writer } from "./notes.js";
 import { Fork } from "./fork.js";
 import { keep } from "./kept.js";
 
+const EVERY = 1000; // milliseconds between two looks at a match that is being played
 const SPEEDS = [["1", "×1"], ["4", "×4"], ["16", "×16"], ["0", "steps"]];
 
 // -- credit ----------------------------------------------------------------------------------------------------------
@@ -88,8 +89,8 @@ function Turn({ run, turn, column, lanes, credit, scale, at, choose, seen, overl
       <span class="figure" title="its seat's rewards from here on, undiscounted">return <b>${signed(turn.return)}</b></span>
       <span class="figure advantage">advantage <b>${signed(advantage)}</b></span></footer>
     ${notes.map((one) => html`<${Note} key=${one.note} run=${run} note=${one} />`)}
-    ${at && !noting && html`<p class="acts"><button class="plain" onClick=${note}>note ( n )</button> <button class="plain" onClick=${fork}>fork from here ( f )</button>
-      <a class="plain" href=${to(["play"], { run, match: bounds.id, turn: turn.index, seat: turn.seat })}>play on as ${short(turn.seat, 20)}</a></p>`}
+    ${at && !noting && html`<p class="acts"><button class="plain" onClick=${note}>note ( n )</button> ${fork && html`<button class="plain" onClick=${fork}>fork from here ( f )</button>
+      <a class="plain" href=${to(["play"], { run, match: bounds.id, turn: turn.index, seat: turn.seat })}>play on as ${short(turn.seat, 20)}</a>`}</p>`}
     ${noting && html`<${Writer} run=${run} match=${bounds.id} turn=${turn.index} done=${note} />`}
   </article>`;
 }
@@ -123,6 +124,7 @@ function Outcome({ match }) {
   return html`<div class="outcome">
     ${match.seats.map((seat, k) => html`<span class="seatline k${(k % 6) + 1}"><span class="swatch"></span><b><bdi>${short(seat.seat, 24)}</bdi></b>${" "}
       <span class="quiet"><bdi>${short(seat.policy, 24)}</bdi>${seat.version ? ` v${seat.version}` : ""} as <bdi>${short(seat.role, 24)}</bdi>${seat.trained ? ", learns" : ""}</span>${" "}<b class="paid">${number(seat.payoff)}</b></span>`)}
+    ${match.playing && html`<span class="live" role="status">being played, turn ${match.turns.length}</span>`}
     ${match.status === "failed" && html`<p class="complaint">failed: ${short(match.reason, 300)}</p>`}
     ${told.length > 0 && html`<details class="report"><summary>${told.slice(0, 4).map(words)}</summary>${told.slice(4).map(words)}</details>`}</div>`;
 }
@@ -154,7 +156,7 @@ function useReplay(turns) {
 
 export function MatchView({ run, id, version, query = {}, single = false, alone = true }) {
   const path = `${api(run)}/matches/${encodeURIComponent(id)}`;
-  const { data: match, error } = useData(path, version);
+  const { data: match, error } = useData(path, version, (told) => (told.playing ? EVERY : 0));
   const { data: named } = useData("/api/estimators");
   const [estimator, setEstimator] = useState(query.estimator || ""), [overlay, setOverlay] = useState("");
   const [seen, setSeen] = useState(true), [at, setAt] = useState(query.turn === undefined ? 0 : Number(query.turn) || 0);
@@ -172,13 +174,15 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
   };
   const move = (by) => { const next = Math.max(0, Math.min(shown.length - 1, at + by)); choose(next); document.getElementById(`turn-${next}`)?.focus(); };
   useEffect(() => { if (match && query.turn !== undefined) document.getElementById(`turn-${at}`)?.scrollIntoView({ block: "center" }); }, [match?.id]);
+  const last = match?.playing ? match.turns.length - 1 : -1;
+  useEffect(() => { if (last > 0 && at === last - 1) { setAt(last); document.getElementById(`turn-${last}`)?.scrollIntoView({ block: "nearest" }); } }, [last]);
   useEffect(() => { if (replay.playing) document.getElementById(`turn-${replay.played - 1}`)?.scrollIntoView({ block: "nearest" }); }, [replay.played]);
   const cycle = () => setOverlay((old) => { const kinds = ["", ...(tokens?.kept?.length || old ? OVERLAYS.map(([name]) => name) : ["logprob"])]; return kinds[(kinds.indexOf(old) + 1) % kinds.length]; });
   useKeys(!alone ? {} : {
     j: () => move(1), k: () => move(-1), " ": () => replay.setPlaying(!replay.playing), s: () => setSeen(!seen), o: cycle,
     ArrowRight: () => replay.setPlayed(Math.min(match.turns.length, (replay.played ?? match.turns.length) + 1)),
     ArrowLeft: () => replay.setPlayed(Math.max(0, (replay.played ?? match.turns.length) - 1)),
-    e: () => document.getElementById("estimator").focus(), n: () => setNoting(at), f: () => setForking(true), c: () => keep(run, id),
+    e: () => document.getElementById("estimator").focus(), n: () => setNoting(at), f: () => setForking(!match.playing), c: () => keep(run, id),
   });
   if (!match) return html`<${Complaint} line=${error} />${!error && html`<p class="quiet">reading …</p>`}`;
   const bounds = { id, scale, ...(held ? held.bounds : {}) }, lanes = single ? 1 : columns.size;
@@ -205,10 +209,10 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
       ${lanes > 1 && match.seats.map((seat, k) => html`<h2 class="lane k${(k % 6) + 1}"><span class="swatch"></span><bdi>${short(seat.seat, 30)}</bdi></h2>`)}
       ${shown.map((turn) => html`<${Turn} key=${turn.index} run=${run} turn=${turn} column=${columns.get(turn.seat) ?? 0} lanes=${lanes} credit=${credit} scale=${scale}
         at=${at === turn.index} choose=${() => choose(turn.index)} seen=${seen} overlay=${overlay} tokens=${held?.turns.get(`${turn.seat}\n${turn.index}`)} bounds=${bounds}
-        noting=${noting === turn.index} notes=${notesOf(turn.index)} note=${() => setNoting(noting === turn.index ? null : turn.index)} fork=${() => { choose(turn.index); setForking(true); }} />`)}
+        noting=${noting === turn.index} notes=${notesOf(turn.index)} note=${() => setNoting(noting === turn.index ? null : turn.index)} fork=${!match.playing && (() => { choose(turn.index); setForking(true); })} />`)}
     </div>
     ${match.left_out > 0 && html`<p class="quiet">${count(match.left_out)} later turns are not shown.</p>`}
-    ${match.turns.length === 0 && html`<p class="empty">Nobody moved in this match.</p>`}
+    ${match.turns.length === 0 && !match.playing && html`<p class="empty">Nobody moved in this match.</p>`}
     <${Tree} run=${run} family=${match.family} at=${id} />
     <details class="small"><summary>About this match</summary><p class="quiet">iteration ${match.iteration}, ${visible(match.game)} with rules ${match.rules}, seed ${match.seed}, began ${visible(match.started)}, took ${number(match.seconds)} s${
       match.parent ? `, branch of ${match.parent} at turn ${match.parent_turn + 1}` : ""}${match.group >= 0 ? `, group ${match.group}` : ""}. Options: ${

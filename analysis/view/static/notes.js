@@ -1,5 +1,5 @@
 // Notes on matches and turns: beside the run, found by their words, saved as one file.
-import { api, ask, Complaint, html, matchAt, Said, useData, useState } from "./lib.js";
+import { api, ask, Complaint, focused, html, matchAt, Said, useData, useState } from "./lib.js";
 
 export function Writer({ run, match, turn, done }) {
   const [text, setText] = useState(""), [error, setError] = useState("");
@@ -9,8 +9,8 @@ export function Writer({ run, match, turn, done }) {
   };
   return html`<form class="note-form" onSubmit=${send}>
     <label class="field wide"><span>Note on ${turn === null ? "the match" : `turn ${turn + 1}`}</span>
-      <textarea rows="2" value=${text} autofocus onInput=${(e) => setText(e.target.value)}
-        onKeyDown=${(e) => (e.key === "Escape" ? done() : e.key === "Enter" && (e.ctrlKey || e.metaKey) && send(e))}></textarea></label>
+      <textarea rows="2" value=${text} ref=${focused} onInput=${(e) => setText(e.target.value)}
+        onKeyDown=${(e) => (e.key === "Escape" ? (e.stopPropagation(), done()) : e.key === "Enter" && (e.ctrlKey || e.metaKey) && send(e))}></textarea></label>
     <button class="strong">Keep</button> <button type="button" onClick=${done}>Cancel</button><${Complaint} line=${error} /></form>`;
 }
 

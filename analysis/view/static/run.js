@@ -2,6 +2,7 @@
 import { api, Complaint, count, go, html, number, short, to, useData, useEffect, useKeys, useState, visible } from "./lib.js";
 import { Chart } from "./charts.js";
 import { Matches } from "./matches.js";
+import { Flight } from "./flight.js";
 import { League } from "./league.js";
 import { Sql } from "./sql.js";
 import { Notes } from "./notes.js";
@@ -22,7 +23,7 @@ function Alarms({ run, version }) {
 function Curves({ run, version }) {
   const { data, error } = useData(`${api(run)}/curves`, version, (told) => (told.unread ? 300 : 0));
   const chosen = (iteration) => go(["run", run, "matches"], { iteration: String(iteration) });
-  if (data && !data.curves.length) return html`<p class="empty">Curves begin with the second iteration; matches are listed as they end.</p>`;
+  if (data && !data.curves.length) return html`<p class="empty">Curves begin with the second iteration; matches are shown as they are played, and listed as they end.</p>`;
   const moving = data ? data.curves.filter((c) => !c.still) : [], still = data ? data.curves.filter((c) => c.still) : [];
   return html`<${Complaint} line=${error} />
     ${data && data.unread > 0 && html`<p class="quiet" role="status">intervals of ${count(data.unread)} more iterations are being read …</p>`}
@@ -41,7 +42,7 @@ export function Run({ route, versions }) {
   const inner = { matches: Matches, league: League, sql: Sql, notes: Notes }[part];
   return html`
     <div class="head"><h1>${short(run, 60)} ${data?.live && html`<span class="live">live</span>`}</h1>
-      ${data && html`<p class="quiet">${data.game ? `${short(data.game, 40)}, ` : ""}${count(data.iterations)}${data.planned ? ` of ${count(data.planned)}` : ""} iterations${
+      ${data && html`<p class="quiet">${data.game ? `${short(data.game, 40)}, ` : ""}${count(data.iterations)}${data.planned ? ` of ${count(data.planned)}` : ""} ${(data.planned || data.iterations) === 1 ? "iteration" : "iterations"}${
         data.started ? `, begun ${String(data.started).slice(0, 16)} UTC` : ""}</p>`}
       ${data && html`<${Controls} run=${run} about=${data} />`}
     </div>
@@ -49,6 +50,7 @@ export function Run({ route, versions }) {
     <${Alarms} run=${run} version=${version} />
     <nav class="tabs" aria-label="Parts of the run">${PARTS.map(([name, words]) => html`<a href=${to(name ? ["run", run, name] : ["run", run])}
       aria-current=${name === part ? "page" : undefined}>${words}</a>`)}</nav>
+    ${["", "matches"].includes(part) && html`<${Flight} run=${run} version=${version} />`}
     ${part === "" && html`<${Curves} run=${run} version=${version} />`}
     ${inner && html`<${inner} run=${run} version=${version} query=${route.query} />`}
     ${part === "settings" && data && html`<${Settings} about=${data} />`}`;

@@ -20,7 +20,7 @@ function Card({ run, at, ticked, tick }) {
       <h2><a href=${to(["run", run.name])}>${short(run.name, 48)}</a></h2>
       ${run.live ? html`<span class="live" title="a process writes in it">live</span>` : null}
     </header>
-    <p class="quiet">${run.game ? `${short(run.game, 40)} · ` : ""}${count(run.iterations)}${run.planned ? ` of ${count(run.planned)}` : ""} iterations</p>
+    <p class="quiet">${run.game ? `${short(run.game, 40)} · ` : ""}${count(run.iterations)}${run.planned ? ` of ${count(run.planned)}` : ""} ${(run.planned || run.iterations) === 1 ? "iteration" : "iterations"}</p>
     ${figure ? html`<div class="telling"><div><span class="quiet">${figure.words}</span><br />
       <b>${number(ends[0], share)} → ${number(ends[1], share)}</b></div><${Trail} values=${figure.values} /></div>`
       : html`<p class="quiet">no figure has moved yet</p>`}

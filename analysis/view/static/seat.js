@@ -1,5 +1,5 @@
 // A person's seat: what they may know, what is said, and the act that is asked for.
-import { api, ask, Complaint, count, go, html, number, Said, short, signed, useEffect, useKeys, useRef, useState, visible } from "./lib.js";
+import { api, ask, Complaint, count, focused, go, html, number, Said, short, signed, useEffect, useKeys, useRef, useState, visible } from "./lib.js";
 
 const MOST = 60; // acts that are shown as buttons
 
@@ -11,7 +11,7 @@ function Begin({ query, begun }) {
     try { begun((await ask("/api/play", from)).id); } catch (problem) { setError(problem.message); }
   };
   if (query.match) return html`<section class="sheetlike"><p>Play ${query.match} of ${short(query.run, 40)} on from turn ${Number(query.turn) + 1} as <b>${short(query.seat, 30)}</b>, against those who sat there.
-    What was said before stays. Once, the match is also played on by all who sat there, to compare.</p><button class="strong" id="begin" autofocus onClick=${begin}>Sit down</button> <${Complaint} line=${error} /></section>`;
+    What was said before stays. Once, the match is also played on by all who sat there, to compare.</p><button class="strong" id="begin" ref=${focused} onClick=${begin}>Sit down</button> <${Complaint} line=${error} /></section>`;
   return html`<form class="sheetlike filters" onSubmit=${begin}>
     <label class="field"><span>Game of two seats</span><input id="game" value=${game} onInput=${(e) => setGame(e.target.value)} /></label>
     <label class="field"><span>Your place</span><select value=${String(place)} onChange=${(e) => setPlace(Number(e.target.value))}><option value="0">first</option><option value="1">second</option></select></label>

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from tests.factories.browser import chromium
 from tests.factories.commands import arena
 from tests.factories.hostile_run import TEXTS, hostile_run
 from tests.factories.made_run import make_run, match
+from tests.factories.page import Page
 from tests.factories.view import served
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
-PATIENCE = 30_000
-"""Milliseconds: the machine may be busy."""
 
 
 @pytest.fixture(scope="module")
@@ -39,46 +37,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def link(runs: Path) -> Iterator[str]:
     with served(runs) as address:
         yield address
-
-
-class Page:
-    """A window on the page, with all that goes wrong in it."""
-
-    def __init__(self, browser: Any, link: str, width: int = 1280, scheme: str = "light") -> None:
-        self.base = link.partition("/#")[0]
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.view = self.context.new_page()
-        self.view.set_default_timeout(PATIENCE)
-        self.wrong: list[str] = []
-        self.view.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.view.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
-        self.view.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
-        self.view.on("request", self._asked)
-        self.view.goto(link)
-        self.view.wait_for_selector("h1")
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.base, "blob:", "data:")):
-            self.wrong.append(request.url)
-
-    def to(self, route: str, selector: str) -> Any:
-        """Go to a route, and wait for something there."""
-        self.view.evaluate("route => { location.hash = route }", route)
-        return self.view.wait_for_selector(selector)
-
-    def text(self, selector: str) -> str:
-        return str(self.view.inner_text(selector))
-
-    def until(self, condition: str) -> None:
-        """Wait until a JavaScript condition holds; the page's own policy lets no other script do that."""
-        ends = time.monotonic() + PATIENCE / 1000
-        while not self.view.evaluate(condition):
-            assert time.monotonic() < ends, f"{condition}: {self.view.inner_text('body')[:500]} {self.wrong}"
-            self.view.wait_for_timeout(50)
-
-    def close(self) -> None:
-        self.context.close()
-        assert self.wrong == []
 
 
 @pytest.fixture
@@ -198,7 +156,7 @@ def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
     page.view.focus("article.turn.at")
     page.view.keyboard.press("n")
     page.view.wait_for_selector(".note-form textarea")
-    page.view.fill(".note-form textarea", "too <b>greedy</b>")
+    page.view.keyboard.type("too <b>greedy</b>")
     page.view.click(".note-form .strong")
     page.view.wait_for_selector("article.turn .note")
     assert json.loads((runs / "negotiation" / "notes.jsonl").read_text())["turn"] == 1

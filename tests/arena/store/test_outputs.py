@@ -87,6 +87,34 @@ def test_weights_are_exported_through_no_link(tmp_path: Path) -> None:
     assert (tmp_path / "new/config.json").is_file() and not (tmp_path / "new").is_symlink()
 
 
+@pytest.mark.parametrize("there", ["nothing", "an empty folder"])
+def test_of_two_exports_at_once_one_is_whole_and_the_other_is_refused(tmp_path: Path, there: str) -> None:
+    to = tmp_path / "new"
+    if there != "nothing":
+        to.mkdir()
+    with pytest.raises(StoreError, match="already holds something"), made(to) as one:
+        one.mkdir()
+        (one / "half").write_text("of one")
+        with made(to) as other:
+            other.mkdir()
+            (other / "whole").write_text("of the other")
+        assert (one / "half").read_text() == "of one"
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert [path.name for path in to.iterdir()] == ["whole"]
+
+
+def test_what_a_killed_export_left_goes_when_it_is_old(tmp_path: Path) -> None:
+    old, young, other = (tmp_path / name for name in (".new.exporting-old", ".new.exporting-y", ".newer.exporting-o"))
+    for left in (old, young, other):
+        left.mkdir()
+        (left / "half").write_text("x")
+        if left != young:
+            os.utime(left, (0, 0))
+    with made(tmp_path / "new") as beside:
+        beside.mkdir()
+    assert not old.exists() and young.exists() and other.exists()
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -1,0 +1,246 @@
+"""The turn feed: `feed.jsonl` in a run's folder, with the turns of the matches that are being played.
+
+It is there for those who look on, and nothing depends on it: no byte of it is waited for, a match leaves it when it
+ends, the file is written again without those when it is full, and it is gone when the run ends. Each line is JSON and
+names its match: first its `head`, then a `turn` at a time, then that it is `over`. The first line of all names the
+file, which another one may replace at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from arena.store.files import TEMPORARY, write_all
+
+FEED, PLAYING = "feed.jsonl", "playing"
+LARGEST = 8 * 10**6
+"""Bytes of the file; half of them may be of matches that are being played."""
+LINE = 10**6
+"""Bytes of a line that is read."""
+MOST, SHORT = 4096, 300
+"""Matches that are read at once, and characters of what was said last."""
+
+
+class FeedWriter:
+    """Writes the feed of one run. OSError where the disk refuses."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / FEED
+        self._held: dict[str, list[bytes]] = {}
+        self._size = self._written = 0
+        self._file = -1
+        self.close()  # a file that a killed process left
+
+    def full(self) -> bool:
+        """Return True if there is no room for another match."""
+        return self._size > LARGEST // 4 or len(self._held) >= MOST // 2
+
+    def write(self, lines: Iterable[tuple[str, str]], over: Collection[str] = ()) -> None:
+        """Add lines, the ASCII text of an object each, to their matches; those that are `over` leave the feed.
+
+        So does one for which there is no room any more.
+        """
+        new = list[bytes]()
+        for match, text in lines:
+            line = f"{text}\n".encode("ascii")
+            self._held.setdefault(match, []).append(line)
+            self._size += len(line)
+            new.append(line)
+            if self._size > LARGEST // 2:
+                self._leave(match, new)
+        for match in over:
+            self._leave(match, new)
+        data = b"".join(new)
+        if self._file < 0 or self._written + len(data) > LARGEST:
+            self._renew()
+        else:
+            write_all(self._file, data)
+            self._written += len(data)
+
+    def close(self) -> None:
+        """Remove the file; lines that come later begin another one."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._size, self._written, self._held = -1, 0, 0, {}
+        self.path.unlink(missing_ok=True)
+
+    def _leave(self, match: str, new: list[bytes]) -> None:
+        """Hold a match no longer; the file gets a line that says so."""
+        if match in self._held:
+            self._size -= sum(map(len, self._held.pop(match)))
+            new.append(f'{{"match":"{match}","over":true}}\n'.encode("ascii"))
+
+    def _renew(self) -> None:
+        """Put a file of the matches that are being played in the place of the present one."""
+        data = b'{"feed":"%s"}\n' % secrets.token_hex(8).encode()
+        data += b"".join(line for lines in self._held.values() for line in lines)
+        beside = self.path.with_name(f".{FEED}{TEMPORARY}")
+        beside.unlink(missing_ok=True)
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(file, data)
+            os.replace(beside, self.path)
+        except OSError:
+            os.close(file)
+            beside.unlink(missing_ok=True)
+            raise
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._written = file, len(data)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Image(_Row):
+    hash: str
+    width: int
+    height: int
+
+
+class _Message(_Row):
+    sender: str
+    text: str
+    images: list[_Image] = []
+
+
+class _Turn(_Row):
+    index: int
+    seat: str
+    role: str
+    policy: str
+    version: int
+    messages: list[_Message]
+    raw: str
+    public: str
+    private: str
+    action: str
+    valid: bool
+    rewards: dict[str, float]
+    finish: str
+    tokens: int
+    seconds: float
+    situation: str = ""
+    source: str = "policy"
+
+
+class _Seat(_Row):
+    role: str
+    policy: str
+    version: int
+    trained: bool
+    kind: str
+
+
+class _Head(_Row):
+    iteration: int
+    game: str
+    options: dict[str, Any]
+    seed: int
+    seats: dict[str, _Seat]
+    started: str
+    group: int = -1
+    stage: str = ""
+    source: str = "played"
+    parent: str = ""
+    parent_turn: int = -1
+
+
+class _Line(_Row):
+    match: str
+    head: _Head | None = None
+    turn: _Turn | None = None
+    over: bool = False
+
+
+class Playing:
+    """A match in the feed: its head, where in the file its turns stand, and what was said last."""
+
+    def __init__(self, head: _Head) -> None:
+        self.head, self.places, self.over = head, list[tuple[int, int]](), False
+        self.seat, self.said = "", ""
+
+
+class FeedReader:
+    """Reads the feed of a run as it grows, each line once; what fits no line's shape is passed over."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / FEED
+        self.matches: dict[str, Playing] = {}
+        self._name, self._read = b"", 0
+
+    def refresh(self) -> None:
+        """Read on, from the beginning where the file is another one."""
+        with suppress(OSError), self._open() as file:
+            name = file.readline(64)
+            if name != self._name:
+                self.matches, self._name, self._read = {}, name, len(name)
+            file.seek(self._read)
+            *lines, _torn = file.read(2 * LARGEST).split(b"\n")
+            for line in lines:
+                self._take(line)
+                self._read += len(line) + 1
+            return
+        self.matches, self._name, self._read = {}, b"", 0
+
+    def row(self, id: str) -> dict[str, Any] | None:
+        """A match as the log has it, with the turns that were taken so far; None where the feed has none of this id."""
+        playing, turns = self.matches.get(id), list[dict[str, Any]]()
+        if playing is None:
+            return None
+        with suppress(OSError), self._open() as file:
+            if file.readline(64) != self._name:
+                return None
+            for begin, length in playing.places:
+                file.seek(begin)
+                line = _line(file.read(length))
+                if line and line.turn:
+                    turns.append(line.turn.model_dump())
+        outcome = {"status": PLAYING, "reason": "", "payoffs": {}, "report": {}, "rules": 0}
+        return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": _seconds(turns)}
+
+    def _open(self) -> Any:
+        """The file for reading; OSError for anything but a file of its own that a run could have written."""
+        file = os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size > 2 * LARGEST:
+            file.close()
+            raise OSError
+        return file
+
+    def _take(self, text: bytes) -> None:
+        line = _line(text)
+        if line is None:
+            return
+        if line.head and (line.match in self.matches or len(self.matches) < MOST):
+            self.matches[line.match] = Playing(line.head)  # one that is there already begins again
+        playing = self.matches.get(line.match)
+        if playing and line.turn and line.turn.index == len(playing.places):
+            playing.places.append((self._read, len(text)))
+            playing.seat = line.turn.seat
+            playing.said = (line.turn.public or line.turn.action or line.turn.raw)[:SHORT]
+        if playing and line.over:
+            playing.over = True
+
+
+def _line(text: bytes) -> _Line | None:
+    try:
+        return _Line.model_validate_json(text) if len(text) <= LINE else None
+    except ValidationError:
+        return None
+
+
+def _seconds(turns: list[dict[str, Any]]) -> float:
+    return float(sum(turn["seconds"] for turn in turns))

@@ -1,0 +1,82 @@
+"""Accessibility of each part of the page, light and dark: axe finds nothing serious."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import analysis
+from arena.store.feed import FeedWriter
+from tests.factories.browser import chromium
+from tests.factories.feed import lines
+from tests.factories.made_run import make_run
+from tests.factories.page import Page
+from tests.factories.view import served
+
+EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
+RUN = "#/run/negotiation"
+PARTS = {
+    "#/": ".card", RUN: ".chart canvas", f"{RUN}/matches": "table.matches tbody tr",
+    f"{RUN}/matches?text=walk": ".hits li", f"{RUN}/matches?where=nonsense": ".complaint",
+    f"{RUN}/league": "svg.graph .node", f"{RUN}/sql": "textarea", f"{RUN}/notes": "h1",
+    f"{RUN}/settings": "table.settings",
+    f"{RUN}/match/0012-0007": "article.turn", "#/pair/negotiation/0012-0003/bargain/0001-0000": ".two article.turn",
+    "#/compare/negotiation/bargain": "main h1", "#/play": "#begin", "#/run/live": ".flight li",
+}  # fmt: skip
+ACTS = {
+    "overlay": lambda view: (view.select_option("#overlay", "logprob"), view.wait_for_selector(".tokens .token")),
+    "estimator": lambda view: (
+        view.select_option("#estimator", "grpo"),
+        view.wait_for_selector("[data-estimator=grpo]"),
+    ),
+    "note": lambda view: (
+        view.focus("article.turn.at"),
+        view.keyboard.press("n"),
+        view.wait_for_selector(".note-form textarea"),
+    ),
+    "fork": lambda view: (view.keyboard.press("Escape"), view.keyboard.press("f"), view.wait_for_selector(".fork")),
+    "keys": lambda view: (view.focus("h1 >> xpath=.."), view.keyboard.press("Escape"), view.keyboard.press("?")),
+}
+"""What is opened on a match, one after the other."""
+
+
+@pytest.fixture(scope="module")
+def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("runs")
+    for name in ("negotiation", "bargain"):
+        shutil.copytree(EXAMPLE / name, folder / name)
+    run = make_run(folder / "live", iterations=2)
+    with run.lock(), served(folder) as address:
+        FeedWriter(run.path).write(lines("0001-0009", 2))
+        yield address
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python").Axe()
+    found: dict[str, str] = {}
+
+    def look(place: str, view: Any) -> None:
+        for one in axe.run(view, options={"resultTypes": ["violations"]}).response["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                at = "; ".join(
+                    f"{node['target']} {node['html'][:120]} {node['failureSummary'][-200:]}"
+                    for node in one["nodes"][:3]
+                )
+                found[f"{place} {one['id']}"] = at
+
+    with chromium() as browser:
+        page = Page(browser, link, scheme=scheme)
+        for route, selector in PARTS.items():
+            page.to(route, selector)
+            page.view.wait_for_timeout(100)
+            look(route, page.view)
+        page.to(f"{RUN}/match/0012-0007?turn=2", "article.turn.at")
+        for name, act in ACTS.items():
+            act(page.view)
+            look(name, page.view)
+        page.wrong = [line for line in page.wrong if "400" not in line]  # the browser notes the refused condition
+        page.close()
+    assert found == {}

@@ -1,0 +1,161 @@
+"""The turn feed: matches in flight with their turns while a run plays; it changes nothing and stops nothing."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from arena.play import feed as feeding
+from arena.play.feed import Feed
+from arena.play.match import MatchPlan
+from arena.play.watchers import Logged
+from arena.records import Turn
+from arena.store.feed import FEED, FeedReader
+from games.contracts import MatchId, Message
+from tests.factories.labs import Quiet, experiment, finished, log, weight_files
+from tests.factories.made_run import match
+
+RECORD = match(1, 0)
+TURN = RECORD.turns[0]
+
+
+@pytest.fixture
+def all_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed may take as much time as it likes."""
+    monkeypatch.setattr(feeding, "SHARE", 1e9)
+
+
+def plan(number: int = 0, iteration: int = 1) -> MatchPlan:
+    return MatchPlan(MatchId(iteration, number), "negotiation", {"talk": True}, 7, dict(RECORD.seats))
+
+
+def fed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
+    """The feed after these acts and a moment, and before its end."""
+
+    async def play() -> FeedReader:
+        feed, reader = Feed(tmp_path), FeedReader(tmp_path)
+        act(feed)
+        await asyncio.sleep(2 * feeding.EVERY)
+        reader.refresh()
+        reader.rows = {id: reader.row(id) for id in reader.matches}  # type: ignore[attr-defined]
+        feed.close()
+        return reader
+
+    return asyncio.run(play())
+
+
+class Looking(Quiet):
+    """Looks at the feed at every turn, as a page does now and then."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__()
+        self.reader, self.seen = FeedReader(run), dict[str, list[dict[str, Any]]]()
+
+    def turn(self, plan: MatchPlan, turn: Turn) -> None:
+        self.reader.refresh()
+        for id, one in self.reader.matches.items():
+            row = self.reader.row(id)
+            if not one.over and row and row["turns"]:
+                self.seen.setdefault(id, []).append(row)
+
+
+@pytest.mark.usefixtures("all_time")
+def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "EVERY", 0.0)
+    watcher, settings = Looking(tmp_path / "fed"), experiment("game.options.illegal=retry", "play.in_flight=3")
+    feed = Feed(tmp_path / "fed")
+    finished(tmp_path / "fed", settings, Logged(watcher, feed))  # type: ignore[arg-type]
+    feed.close()
+    finished(tmp_path / "bare", settings)
+    assert not (tmp_path / "fed" / FEED).exists()
+    assert log(tmp_path / "fed") == log(tmp_path / "bare")
+    assert weight_files(tmp_path / "fed", 2) == weight_files(tmp_path / "bare", 2)
+    rows = {row["id"]: row for row in log(tmp_path / "fed")}
+    assert len(watcher.seen) > 4
+    for id, looks in watcher.seen.items():
+        for look in looks:
+            logged = rows[id]["turns"][: len(look["turns"])]
+            assert [turn["raw"] for turn in look["turns"]] == [turn["raw"] for turn in logged]
+            assert look["seats"]["opener"]["policy"] == "shared" and look["seed"] == rows[id]["seed"]
+
+
+@pytest.mark.usefixtures("all_time")
+def test_a_match_leaves_when_it_ends_and_an_iteration_when_it_is_committed(tmp_path: Path) -> None:
+    def act(feed: Feed) -> None:
+        for number in range(3):
+            feed.turn(plan(number), TURN)
+        feed._write()
+        feed.turn(plan(0), TURN._replace(index=1))
+        feed.turn(plan(3, iteration=2), TURN)
+        feed.ended("0001-0001")
+        feed.turn(plan(9), TURN._replace(index=4))  # its beginning was not seen
+        feed.ended("0001-0009")
+
+    reader = fed(tmp_path, act)
+    assert {id: (len(one.places), one.over) for id, one in reader.matches.items()} == {
+        "0001-0000": (2, False), "0001-0001": (1, True), "0001-0002": (1, False), "0002-0003": (1, False)
+    }  # fmt: skip
+    reader = fed(tmp_path, lambda feed: (act(feed), feed.committed(1))[0])
+    assert [id for id, one in reader.matches.items() if not one.over] == ["0002-0003"]
+    assert not (tmp_path / FEED).exists()
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        TURN._replace(raw="\ud800 half", public="\ud83d"),
+        TURN._replace(raw="<script>\u2028\x1b[2J\u202e", messages=(Message.of("a\nb", '"}\n{"feed":1}'),)),
+        TURN._replace(raw="x" * 10**6, situation="y" * 10**6),
+        TURN._replace(messages=tuple(Message.of("referee", "z" * 3000) for _ in range(500))),
+    ],
+)
+def test_whatever_is_said_is_in_one_line_that_is_not_long(tmp_path: Path, turn: Turn) -> None:
+    reader = fed(tmp_path, lambda feed: feed.turn(plan(), turn))
+    (row,) = reader.rows.values()  # type: ignore[attr-defined]
+    assert len(row["turns"]) == 1 and len(row["turns"][0]["raw"]) < 3000
+
+
+@pytest.mark.parametrize("value", [object(), "much"])
+def test_a_match_that_no_line_has_room_for_is_left_out_alone(tmp_path: Path, value: Any) -> None:
+    def act(feed: Feed) -> None:
+        feed.turn(plan(0), TURN._replace(rewards={"deal": value}))
+        feed.turn(plan(1), TURN)
+        feed.turn(replace(plan(2), options={"x": object()}), TURN)
+
+    reader = fed(tmp_path, act)
+    assert len(reader.rows["0001-0001"]["turns"]) == 1  # type: ignore[attr-defined]
+    assert not any(reader.rows[id]["turns"] for id in reader.rows if id != "0001-0001")  # type: ignore[attr-defined]
+
+
+def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> tuple[float, int]:
+        feed = Feed(tmp_path)
+        monkeypatch.setattr(feeding, "EVERY", 0.01)
+        for number in range(20_000):
+            feed.turn(plan(number), TURN)
+            if number % 200 == 0:
+                await asyncio.sleep(0.01)
+        share = feed._spent / (perf_counter() - feed._begun)
+        feed.close()
+        return share, len(feed._followed)
+
+    share, followed = asyncio.run(play())
+    assert share < 3 * feeding.SHARE and 0 < followed < 20_000
+
+
+def test_a_disk_that_refuses_ends_the_feed_and_nothing_else(tmp_path: Path) -> None:
+    def act(feed: Feed) -> None:
+        (tmp_path / FEED).mkdir()
+        feed.turn(plan(), TURN)
+
+    assert fed(tmp_path, act).matches == {}
+    (tmp_path / FEED).rmdir()
+    (tmp_path / FEED).symlink_to(tmp_path / "elsewhere")
+    assert len(fed(tmp_path, lambda feed: feed.turn(plan(), TURN)).matches) == 1
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,47 @@
+"""A window of a real browser on the page of `arena view`, which fails at its end for anything that went wrong in it."""
+
+import time
+from typing import Any
+
+PATIENCE = 60_000
+"""Milliseconds: the machine may be busy."""
+
+
+class Page:
+    """A window on the page, with all that goes wrong in it."""
+
+    def __init__(self, browser: Any, link: str, width: int = 1280, scheme: str = "light") -> None:
+        self.base = link.partition("/#")[0]
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.view = self.context.new_page()
+        self.view.set_default_timeout(PATIENCE)
+        self.wrong: list[str] = []
+        self.view.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.view.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
+        self.view.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
+        self.view.on("request", self._asked)
+        self.view.goto(link)
+        self.view.wait_for_selector("h1")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.base, "blob:", "data:")):
+            self.wrong.append(request.url)
+
+    def to(self, route: str, selector: str) -> Any:
+        """Go to a route, and wait for something there."""
+        self.view.evaluate("route => { location.hash = route }", route)
+        return self.view.wait_for_selector(selector)
+
+    def text(self, selector: str) -> str:
+        return str(self.view.inner_text(selector))
+
+    def until(self, condition: str) -> None:
+        """Wait until a JavaScript condition holds; the page's own policy lets no other script do that."""
+        ends = time.monotonic() + PATIENCE / 1000
+        while not self.view.evaluate(condition):
+            assert time.monotonic() < ends, f"{condition}: {self.view.inner_text('body')[:500]} {self.wrong}"
+            self.view.wait_for_timeout(50)
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.wrong == []
