@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from arena.play.feed import Feed
 from arena.play.match import MatchPlan
 from arena.play.watchers import Logged
 from arena.records import Turn
-from arena.store.feed import FEED, FeedReader
+from arena.store.feed import FEED, FeedReader, FeedWriter
 from games.contracts import MatchId, Message
 from tests.factories.labs import Quiet, experiment, finished, log, weight_files
 from tests.factories.made_run import match
@@ -134,19 +133,26 @@ def test_a_match_that_no_line_has_room_for_is_left_out_alone(tmp_path: Path, val
 
 
 def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play() -> tuple[float, int]:
-        feed = Feed(tmp_path)
-        monkeypatch.setattr(feeding, "EVERY", 0.01)
-        for number in range(20_000):
-            feed.turn(plan(number), TURN)
-            if number % 200 == 0:
-                await asyncio.sleep(0.01)
-        share = feed._spent / (perf_counter() - feed._begun)
-        feed.close()
-        return share, len(feed._followed)
+    """By a clock of the test's: a turn each millisecond, and ten for each time that the feed writes."""
+    now, write = [0.0], FeedWriter.write
 
-    share, followed = asyncio.run(play())
-    assert share < 3 * feeding.SHARE and 0 < followed < 20_000
+    def slowly(writer: FeedWriter, *given: Any) -> None:
+        now[0] += 0.010
+        write(writer, *given)
+
+    monkeypatch.setattr(feeding, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(FeedWriter, "write", slowly)
+    feed, followed = Feed(tmp_path), 0
+    for number in range(10_000):
+        now[0] += 0.001
+        feed.turn(plan(number), TURN)
+        if number % 10 == 9 and feed._waiting:
+            followed += len({id for id, _ in feed._waiting})
+            feed._write()
+        feed.ended(f"0001-{number - 20:04d}")
+    feed.close()
+    assert feed._spent <= feeding.SHARE * now[0] + 0.011
+    assert 20 < followed < 200
 
 
 def test_a_disk_that_refuses_ends_the_feed_and_nothing_else(tmp_path: Path) -> None:
