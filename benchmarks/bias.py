@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def acts(self) -> tuple[bool, ...]:
-        """Which of the two acts each turn took: the one that its logit makes likelier, or the other."""
+        """The act of each turn: True for the one that its logit makes likelier."""
         return tuple(bool(self.slopes[k, k] > 0) for k in range(len(self.rewards)))
 
 
@@ -175,7 +175,7 @@ def units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
 
 
 def foreseen(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Outcome], np.ndarray]]:
-    """What a critic says of each turn of a trajectory: of its place (`values`), and of the act there."""
+    """A critic's words on each turn of a trajectory: on its place (`values`), and on the act there."""
 
     def expected(k: int, act: bool | None) -> float:
         there = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]

@@ -1,4 +1,4 @@
-"""How often do verdicts err? Made studies whose truth is known, through the whole procedure.
+"""Error rates of verdicts: made studies whose truth is known, through the whole procedure.
 
     python benchmarks/verdicts.py            # 100 families of 26 studies: some minutes of one core
 
@@ -114,7 +114,7 @@ def simulated(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By procedure: how often it errs on nulls, in a family at all, and among what it finds; and what it finds."""
+    """Error rates of each procedure on nulls, in a family at all, and among what it finds; and what it finds."""
     found = {}
     for name in (key for key in rows[0] if key not in ("family", "truth") and not key.endswith("seeds")):
         words = {truth: [row[name] for row in rows if row["truth"] == truth] for truth in FAMILY}

@@ -156,9 +156,7 @@ def about() -> dict[str, Any]:
 
 def commit(versions: Mapping[str, str]) -> str:
     """Return the commit of Arena's checkout, with a plus where files differ from it; else the version installed."""
-    import arena
-
-    root = Path(arena.__file__).parents[1]
+    root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
         told = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)

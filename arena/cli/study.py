@@ -108,7 +108,7 @@ def study(
 
 
 def _foreseen(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
-    """How large a difference the study could see, by a pilot; said, and kept in its record."""
+    """The smallest differences that the study could see, by a pilot; said, and kept in its record."""
     from arena.evaluate.study.family import POWER, foreseen
     from arena.evaluate.study.results import read
 
@@ -216,7 +216,7 @@ def _show(console: Console, planned: Plan, results: Results) -> None:
 
 
 def _show_work(console: Console, results: Results) -> None:
-    """What each arm had to learn from: arms are given as many matches, and may still take more steps."""
+    """Print the optimiser steps and tokens of each arm: with as many matches, one may still take more steps."""
     from statistics import fmean
 
     from arena.cli.tables import print_table

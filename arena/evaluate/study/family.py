@@ -87,7 +87,7 @@ def spreads(of: Results, arms: Sequence[str]) -> dict[str, float]:
 
 
 def foreseen(pilot: Results, spec: StudySpec, seeds: int) -> dict[str, float]:
-    """By compared arm, the smallest difference that a study of so many seeds would show with chance `POWER`.
+    """The smallest differences that a study of so many seeds would show with chance `POWER`, by compared arm.
 
     From a pilot: a study of the same figure and arms on other seeds. ConfigError for what is none.
     """

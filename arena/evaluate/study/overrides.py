@@ -45,7 +45,13 @@ def rehearsal(experiment: Experiment) -> Experiment:
     spec = study_of(experiment)
     arms = {arm: [*settings, f"iterations={REHEARSED}"] for arm, settings in spec.arms.items()}
     rule = spec.verdict.model_copy(update={"better_than": []})
-    sample = {"first_seed": spec.seed_for_tuning(1), "seeds": None, "tuned_on": [], "looks": 1, "gauges": []}
+    sample: dict[str, object] = {
+        "first_seed": spec.seed_for_tuning(1),
+        "seeds": None,
+        "tuned_on": [],
+        "looks": 1,
+        "gauges": [],
+    }
     changed = {"arms": arms, "verdict": rule, **sample, "last": 1, "minutes": None}
     return experiment.model_copy(update={"iterations": REHEARSED, "study": spec.model_copy(update=changed)})
 

@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the comparisons of a study say, as a test."""
+    """P-values of a study's comparisons."""
 
     better: float
     """P-value, two-sided, that the first arm is not better than all it is compared with by as much as is asked for."""

@@ -284,7 +284,8 @@ def test_an_iteration_without_pairs_teaches_nothing() -> None:
     before = weights(model)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2)
     told = updated(PolicyTrainer("p", model, rule), answers(model, [], 4), np.random.default_rng(0))
-    assert told == {"steps": 0, "tokens": 0, "skipped": 0} and all((p == before[n]).all() for n, p in model.named_parameters())
+    assert told == {"steps": 0, "tokens": 0, "skipped": 0}
+    assert all((p == before[n]).all() for n, p in model.named_parameters())
 
 
 # -- a run -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The verdict by a rule that holds its sample, its looks, its gauges and its room."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def said(of: StudySpec, values: dict[str, list[float]], gauges: Gauges | None = 
     return judged(of, last, SHARE, len(values["own"]), gauges)
 
 
-def gauge(figure: str, **arms: list[float | None]) -> Gauges:
+def gauge(figure: str, **arms: Sequence[float | None]) -> Gauges:
     return {figure: {arm: dict(enumerate(own)) for arm, own in arms.items()}}
 
 
