@@ -36,7 +36,7 @@ async def reflected(lineup: Lineup, instructions: Instructions, k: int, role: st
 
 
 def question(instructions: Instructions, role: str) -> str:
-    """What the writer reads: the best instructions and their scores, the best first, and the match that went worst."""
+    """The prompt of a writer: the best instructions and their scores, the best first, and the match that went worst."""
     ranked = sorted(instructions.tried[role], key=lambda one: -one.weight)[:SHOWN]
     scores = [f"{one.weight:+.2f}: {one.text}" for one in ranked]
     failed = instructions.failed.get(role, "")
