@@ -99,6 +99,8 @@ class Role(Part):
     def _strips_something(self) -> Self:
         if self.history == "strip" and self.reply.private is None:
             raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
+        if self.history == "strip" and self.memory.kind == "summary":
+            raise ValueError("memory summary leaves thoughts to the summary: set history to keep")
         return self
 
     def render_system(self, view: View) -> str:

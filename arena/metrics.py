@@ -46,7 +46,7 @@ def iteration_metrics(
         "tokens": tokens,
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
-        "valid_rate": _mean([turn.valid for record in whole for turn in record.turns]),
+        "valid_rate": _valid_rate(whole),
         "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
         "mean_payoff": _mean([p for r in whole for p in r.payoffs.values()]),
         "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
@@ -83,7 +83,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
     means: dict[str, float] = {}
     if several:
         means["matches"] = float(len(records))
-        means["valid_rate"] = _mean([turn.valid for record in records for turn in record.turns])
+        means["valid_rate"] = _valid_rate(records)
     for name in sorted({name for record in records for name in record.report}):
         values = [record.report[name] for record in records if name in record.report]
         if all(isinstance(value, bool | int | float) for value in values):
@@ -92,6 +92,11 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
             for kind in sorted({str(value) for value in values}):
                 means[f"{name}.{kind}"] = _mean([value == kind for value in values])
     return means
+
+
+def _valid_rate(records: Sequence[MatchRecord]) -> float:
+    """Share of legal acts among those that a game read."""
+    return _mean([turn.valid for record in records for turn in record.turns if turn.source != "summary"])
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:

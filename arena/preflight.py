@@ -15,6 +15,7 @@ from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
 from agents.player import PREFIXES
+from agents.memory import OF_SUMMARY
 from agents.players.model import ScriptedPlayer
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
@@ -137,7 +138,10 @@ def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, st
 
 def _words(role: Role) -> str:
     """All of a role; what came later to roles only where it is used, so that older runs know theirs again."""
-    return role.model_dump_json(exclude={"history"} if role.history == "keep" else None)
+    unused: dict[str, Any] = {"history": True} if role.history == "keep" else {}
+    if role.memory.kind != "summary":
+        unused["memory"] = set(OF_SUMMARY)
+    return role.model_dump_json(exclude=unused)
 
 
 async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:

@@ -123,8 +123,8 @@ class View(NamedTuple):
 
 TurnSource = Literal["policy", "patch", "demonstration", "summary", "tool"]
 """Writer of a turn: the policy that sits there; somebody who puts another act in its place (a fork); a player whose
-play is imitated. Reserved, as nothing writes them yet: `summary`, in which a policy sums up its past, and `tool`, for
-what acts in a policy's place. (A call of a tool is its policy's own turn, and the result is a message.)"""
+play is imitated. A `summary` is the policy's own, of its past: no game reads it. Reserved, as nothing writes it yet, is
+`tool`, for what acts in a policy's place. (A call of a tool is its policy's own turn, and the result is a message.)"""
 
 
 class Act(NamedTuple):
@@ -142,6 +142,10 @@ class Act(NamedTuple):
     """Why the writing ended: by itself, at the limit of tokens, or as it was not sampled."""
     tokens: int = 0
     source: TurnSource = "policy"
+
+
+CUT = ("context", "stopped")
+"""Ways in which a match is cut off from outside: the seat to move has no room left in its context; or a rule of play."""
 
 
 class Deal(NamedTuple):

@@ -191,7 +191,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
 
         with suppress(StoreError):
             deal = Deal(record.game, record.options, record.seed)
-            show_deal(console, dealt(deal, [(turn.seat, turn.action) for turn in record.turns]).lines())
+            show_deal(console, dealt(deal, [(t.seat, t.action) for t in record.turns if t.source != "summary"]).lines())
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:

@@ -165,7 +165,9 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     line.append(printable(turn["raw"].strip() or "(nothing)"), style="default" if turn["valid"] else "red")
     console.print(line, soft_wrap=True)
     notes = [] if turn["valid"] else ["not a legal act"]
-    if (source := turn.get("source", "policy")) != "policy":
+    if (source := turn.get("source", "policy")) == "summary":
+        notes.append("a summary, which the game does not read")
+    elif source != "policy":
         notes.append(f"a {source}, not the policy's own")
     if turn["private"]:
         notes.append(f"thought: {turn['private']}")

@@ -149,7 +149,7 @@ def _mean_payoff(row: Row) -> float | None:
 
 
 def _valid(row: Row) -> float | None:
-    turns = row["turns"]
+    turns = [turn for turn in row["turns"] if turn.get("source") != "summary"]
     return sum(bool(turn["valid"]) for turn in turns) / len(turns) if turns else None
 
 

@@ -15,7 +15,7 @@ from arena.records import Trajectory
 from games.contracts import TurnSource
 
 OWN: tuple[TurnSource, ...] = ("policy", "summary")
-IMITATED: tuple[TurnSource, ...] = ("demonstration",)
+IMITATED: tuple[TurnSource, ...] = ("demonstration", "summary")
 """Sources of turns from which a policy learns by imitation; those it wrote itself (`OWN`) it learns from by reward."""
 
 

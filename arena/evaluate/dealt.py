@@ -74,7 +74,7 @@ def _own(run: Path, game: str, trust: bool) -> str:
 
 
 def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    return [(turn["seat"], turn["action"]) for turn in turns]
+    return [(turn["seat"], turn["action"]) for turn in turns if turn.get("source") != "summary"]
 
 
 def _seen(game: Game, acts: Iterable[tuple[str, str]]) -> Dealt:

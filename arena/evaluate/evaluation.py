@@ -322,7 +322,7 @@ async def play(
 
 
 def _played(record: MatchRecord) -> Played:
-    acts = Counter(turn.seat for turn in record.turns)
+    acts = Counter(turn.seat for turn in record.turns if turn.source != "summary")
     invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
     last = record.turns[-1] if record.turns else None
     offender = last.seat if last and not last.valid and record.report["ended"] == "illegal" else ""

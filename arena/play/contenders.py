@@ -171,8 +171,12 @@ class EndpointContender:
     """By the game's name and the seat."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Accept every game: all can be put in words."""
-        self.role(name, seat)
+        """Accept every game: all can be put in words; but nobody knows how full a server's context is."""
+        if (role := self.role(name, seat)).memory.kind == "summary":
+            raise ConfigError(
+                f"{self.name} cannot play role {role.role}: memory summary goes by tokens, which an endpoint does not "
+                "tell: write a role with memory window or all for it"
+            )
 
     def seating(self, game: str, seat: str) -> Seating:
         """The role; nobody knows the version."""

@@ -18,6 +18,7 @@ from agents.players.human import Human
 from agents.players.model import ChatPlayer, recalled, spoken
 from agents.role import Role
 from agents.stream import Stream
+from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import MatchRecord, Seating, Turn, place_of
@@ -60,6 +61,8 @@ def strayed(parting: Parting, game: Game) -> str:
     which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
     game.reset(seed=record.seed)
     for turn in record.turns[: parting.turn + 1]:
+        if turn.source == "summary":
+            continue
         _skip_dead(game)
         if not game.agents:
             return f"the game now ends before turn {turn.index + 1}{which}"
@@ -94,6 +97,13 @@ class Joining:
         """Make its player, which has seen and said what the seat has."""
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
+        sums_up = isinstance(player, ChatPlayer) and player.role.memory.kind == "summary"
+        roles = {turn.role for turn in past} - ({player.role.role} if isinstance(player, ChatPlayer) else set())
+        if roles and (sums_up or any(turn.source == "summary" for turn in past)):
+            raise ConfigError(
+                f"{self.name} cannot go on at {seat} of {self.parting.match.id}: where a summary stands in the past, "
+                f"the role that wrote it, {sorted(roles)[0] or 'of the act that is put in'}, has to go on"
+            )
         if isinstance(player, ChatPlayer):
             said = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
             player.write = recalled(said, player.write)

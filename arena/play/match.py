@@ -7,14 +7,15 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
+from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
-from arena.play.steps import current, in_time
+from arena.play.steps import Steps, current, in_time
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
-from games.abilities import Blocks, Pictures, Situated
+from games.abilities import Blocks, Pictures, Situated, Stoppable
 from games.contracts import MOST_TURNS, Act, Game, MatchId, View
 
 
@@ -118,11 +119,13 @@ class _Turns:
         if self.on_turn:
             self.on_turn(self.plan, turn)
 
-    def reward(self, seat: str, parts: Mapping[str, float]) -> None:
-        """Add reward parts to the seat's latest turn."""
-        earning = self.earning[seat]
-        for name, value in parts.items():
-            earning[name] = earning.get(name, 0.0) + value
+    def earn(self, game: Game) -> None:
+        """Add what the game just paid each seat to the seat's latest turn."""
+        infos = game.infos
+        for seat in self.seats:
+            earning = self.earning[seat]
+            for name, value in infos[seat]["rewards"].items():
+                earning[name] = earning.get(name, 0.0) + value
 
 
 async def play_match(
@@ -209,26 +212,49 @@ async def _walk(
         _check(limits, count, tokens, begun - clock)
         view = View.of(game, seat, count)
         situation = situation_of(seat) if situation_of else ""
-        player = players[seat]
-        if getattr(player, "waits", True):
-            act = await in_time(player.act(view), seat, limits.turn_seconds)
-        else:
-            act = await player.act(view)
-        now.act = act.action
-        if steps:
-            await steps.take(partial(game.step, act.action), f"the step of {seat}", limits.turn_seconds)
-        else:
-            game.step(act.action)
-        now.act = None
-        now.versions[seat] = player.version
+        try:
+            act = await _answer(players[seat], view, limits)
+        except ContextFull as full:
+            return _cut_off(game, "context", str(full), turns)
+        summary = act.source == "summary"
+        if not summary:
+            await _step(game, act, now, steps, limits)
+        now.versions[seat] = players[seat].version
         count, tokens = count + 1, tokens + act.tokens
         if turns is None:
             continue
-        infos = game.infos
-        turns.open(view, act, player.version, bool(infos[seat].get("valid")), monotonic() - begun, situation)
-        for other in plan.seats:
-            if parts := infos[other]["rewards"]:
-                turns.reward(other, parts)
+        if summary:  # no game reads it: the same messages are shown once more, and nothing new was paid
+            turns.open(view._replace(messages=()), act, players[seat].version, True, monotonic() - begun, "")
+            continue
+        valid = bool(game.infos[seat].get("valid"))
+        turns.open(view, act, players[seat].version, valid, monotonic() - begun, situation)
+        turns.earn(game)
+
+
+async def _answer(player: SeatedPlayer, view: View, limits: Limits) -> Act:
+    """The player's act, in time; who never waits is not watched, which takes time too."""
+    if getattr(player, "waits", True):
+        return await in_time(player.act(view), view.seat, limits.turn_seconds)
+    return await player.act(view)
+
+
+async def _step(game: Game, act: Act, now: _Now, steps: Steps | None, limits: Limits) -> None:
+    """Give the act to the game; `now` has it while the game has not taken it."""
+    now.act = act.action
+    if steps:
+        await steps.take(partial(game.step, act.action), f"the step of {now.seat}", limits.turn_seconds)
+    else:
+        game.step(act.action)
+    now.act = None
+
+
+def _cut_off(game: Game, reason: str, why: str, turns: _Turns | None) -> None:
+    """End the match where it stands; LimitReached, so that it fails, where its game cannot be cut off."""
+    if not isinstance(game, Stoppable):
+        raise LimitReached(why)
+    game.stop(reason)
+    if turns:
+        turns.earn(game)
 
 
 def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
