@@ -89,6 +89,11 @@ class ChatFrame:
         return max(map(len, self._plain.get_vocab()))
 
     @property
+    def vocabulary(self) -> int:
+        """Number of tokens that content is made of."""
+        return int(self._plain.get_vocab_size())
+
+    @property
     def forgeable(self) -> bool:
         """True where plain text ends a user turn (Llama 2's [/INST]): that, any player can write as well."""
         return self.control_ids.isdisjoint(self._prompt)

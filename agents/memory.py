@@ -13,7 +13,7 @@ ASK = "Your context is full. Sum up what you need to go on: you will see nothing
 
 
 class Memory(BaseModel):
-    """A role's memory: `all`; `window` with the number of exchanges that it holds; `summary` with the context's size."""
+    """A role's memory: `all`, `window` with the number of exchanges that it holds, `summary` with a context's size."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

@@ -57,6 +57,7 @@ def iteration_metrics(
         "payoff_against": _merged({before: _payoffs_against(own) for before, own in games.items()}),
         "ratings": _ratings(records, ratings),
         "seconds": dict(seconds),
+        **({"branches": branches} if (branches := _branches(records)) else {}),
     } | ({"zero_sum": True} if zero_sum((record.payoffs, record.report) for record in whole) else {})
 
 
@@ -92,6 +93,33 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
             for kind in sorted({str(value) for value in values}):
                 means[f"{name}.{kind}"] = _mean([value == kind for value in values])
     return means
+
+
+def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """What branches were worth, of matches that share deals; {} where none do.
+
+    `count` of them, and the share that they are of the turns where one could have parted (`taken`); `turns` and
+    `tokens` of learners that were sampled, so without what branches repeat; and the `outcomes`, lines of acts that
+    differ, per sampled turn.
+    """
+    if all(record.group < 0 and record.identity.parent is None for record in records):
+        return {}
+    turns = tokens = chances = 0
+    for record in records:
+        parted = record.identity.turn or 0
+        own = [turn for turn in record.turns if record.seats[turn.seat].trained]
+        new = [turn for turn in own if turn.index >= parted]
+        turns, tokens = turns + len(new), tokens + sum(turn.tokens for turn in new)
+        chances += max(0, len(new) - 1)
+    count = sum(record.identity.parent is not None for record in records)
+    lines = {(record.game, record.seed, *(turn.action for turn in record.turns)) for record in records}
+    return {
+        "count": float(count),
+        "taken": count / max(1, chances),
+        "turns": float(turns),
+        "tokens": float(tokens),
+        "outcomes": len(lines) / max(1, turns),
+    }
 
 
 def _valid_rate(records: Sequence[MatchRecord]) -> float:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
+from typing import Any
 
 from agents.adapter_config import is_adapter
 from agents.chat import written
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
-from agents.player import PREFIXES
 from agents.memory import OF_SUMMARY
+from agents.player import PREFIXES
 from agents.players.model import ScriptedPlayer
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random

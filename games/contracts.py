@@ -145,7 +145,7 @@ class Act(NamedTuple):
 
 
 CUT = ("context", "stopped")
-"""Ways in which a match is cut off from outside: the seat to move has no room left in its context; or a rule of play."""
+"""Ways in which a match is cut off from outside: its mover's context is full for good; or by a rule of play."""
 
 
 class Deal(NamedTuple):

@@ -209,8 +209,8 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
             reply = spoken(frame, script.summary(view) if isinstance(script, SumsUp) else "")
-            fits = len(reply.ids) <= request.max_tokens
-            return reply if fits else Completion(reply.ids[: request.max_tokens], reply.logprobs[: request.max_tokens], "length", 0)
+            most = request.max_tokens
+            return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
         text = script.act(view)
         reply = spoken(frame, role.write(text))
         return reply if len(reply.ids) <= request.max_tokens else spoken(frame, role.write(text, talk=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from arena.cli.summary import Change, best_match, changes
 from arena.cli.tables import print_table, verdict
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
+from arena.rows import identity_of
 from arena.rows import message as read_message
 from arena.statistics import Interval
 from arena.store import checkpoints, warm_start
@@ -119,6 +120,30 @@ def show_match(console: Console, path: Path, match: str) -> None:
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
+    for line in tree_lines(reader, row):
+        console.print(_plain(line, "bold" if f" {row['id']} " in f"{line} " else "dim"), soft_wrap=True)
+
+
+def tree_lines(reader: RunReader, row: Mapping[str, Any]) -> list[str]:
+    """The matches that a match is a branch of, and theirs, one a line, each below what it parts from; none without."""
+    rows = reader.log.read(row["iteration"], streams=False)
+    alike = {r["id"]: r for r in rows if identity_of(r).line()[0] == identity_of(row).line()[0]}
+    if len(alike) < 2:
+        return []
+    below: dict[str, list[str]] = {}
+    for one in sorted(alike.values(), key=lambda r: r.get("parent_turn", -1)):
+        below.setdefault(one.get("parent") or "", []).append(one["id"])
+
+    def lines(match: str, depth: int) -> Iterator[str]:
+        one = alike[match]
+        paid = ", ".join(f"{seat} {value:g}" for seat, value in one["payoffs"].items()) or one["status"]
+        at = f"from turn {one['parent_turn'] + 1}: " if one.get("parent") else ""
+        yield f"{'  ' * depth}{at}{match} ({paid})"
+        for branch in below.get(match, []):
+            yield from lines(branch, depth + 1)
+
+    tops = [match for match, one in alike.items() if (one.get("parent") or "") not in alike]
+    return ["branches:", *(line for top in tops for line in lines(top, 1))]
 
 
 def match_json(path: Path, match: str) -> dict[str, Any]:

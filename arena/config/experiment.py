@@ -121,6 +121,17 @@ class Experiment(Spec):
     # -- what only the whole can tell -------------------------------------------------------------------------
 
     @model_validator(mode="after")
+    def _measures_entropy(self) -> Self:
+        """Check that the entropy is kept by which matches are branched."""
+        trees = self.play.trees
+        if trees and (trees.trigger == "entropy" or trees.first == "auto") and not self.engine.entropy:
+            raise ConfigError(
+                "play.trees: goes by entropy, which the engine does not keep: set engine.entropy to true, or "
+                "trigger to random and `first` to a number"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_tables(self) -> Self:
         """Check that there is one table or several, each with at least one match of an iteration."""
         for field in ("game", "seats"):

@@ -24,6 +24,8 @@ from arena.parts.chosen import Kind, RewardName, needs
 from games.contracts import CUT, TurnSource
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]
+CUT_OFF = list(CUT)
+SUMMARIES: list[TurnSource] = ["summary"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Spread = Annotated[float, Field(ge=0)]
 
@@ -112,7 +114,11 @@ def overlong(
 
 
 def ended(
-    batch: TurnBatch, rewards: Floats, selection: Selection, *, how: Annotated[list[str], Field(min_length=1)] = [*CUT]
+    batch: TurnBatch,
+    rewards: Floats,
+    selection: Selection,
+    *,
+    how: Annotated[list[str], Field(min_length=1)] = CUT_OFF,
 ) -> Selection:
     """Trajectories of matches that ended in one of these ways are out of the loss, and stay in the statistics.
 
@@ -128,7 +134,7 @@ def written_as(
     rewards: Floats,
     selection: Selection,
     *,
-    sources: Annotated[list[TurnSource], Field(min_length=1)] = ["summary"],
+    sources: Annotated[list[TurnSource], Field(min_length=1)] = SUMMARIES,
 ) -> Selection:
     """Turns of these sources are out of the loss; by itself summaries, so that acts alone are learned."""
     return selection.out_of_loss(batch.column(lambda turn: turn.source in sources) > 0)
@@ -291,7 +297,16 @@ _ROUNDING = 1e-9
 SELECTORS: dict[str, Selector] = {
     f.__name__: f
     for f in (
-        void_turns, overlong, ended, written_as, high_entropy, replayed, zero_variance, accuracy_band, std_band, random
+        void_turns,
+        overlong,
+        ended,
+        written_as,
+        high_entropy,
+        replayed,
+        zero_variance,
+        accuracy_band,
+        std_band,
+        random,
     )
 }
 SELECTOR = Kind("selector", SELECTORS)

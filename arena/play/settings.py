@@ -64,6 +64,23 @@ class AdaptiveSpec(Spec):
     what its longest success needed; null is no cap."""
 
 
+class TreesSpec(Spec):
+    """Trees: which of a deal's matches begin at the deal, and at which turns the others part from them."""
+
+    first: Matches | Literal["auto"] = "auto"
+    """Number of a deal's `group` that begin at the deal; `auto` goes by the entropy of a first one (AEPO)."""
+    trigger: Literal["entropy", "random"] = "entropy"
+    """Whether turns are branched where entropy is above that of the seat's first reply, or all alike, as a control."""
+    chance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Probability that a turn is branched whose entropy is that of the first."""
+    weight: Annotated[float, Field(ge=0, le=1e6)] = 0.2
+    """How much it grows with the reply's entropy, in units of the log of the vocabulary."""
+    chain: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Penalty for each turn just before that was branched, too; AEPO's is 0.05."""
+    tokens: Annotated[int, Field(ge=1, le=10**6)] = 20
+    """Number of a reply's first tokens whose entropies are added up."""
+
+
 class PlaySpec(Spec):
     """Settings of play: the matches of an iteration."""
 
@@ -80,6 +97,8 @@ class PlaySpec(Spec):
     """Number of further matches that part from each one, at turns of its learners drawn at random; they come on top."""
     branch_at: Literal["any", "last"] = "any"
     """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
+    trees: TreesSpec | None = None
+    """Some of a `group` as branches of others; null is all from the deal on."""
     adaptive: AdaptiveSpec | None = None
     """More attempts for deals whose outcomes differ, fewer for solved ones; null is `group` attempts for each."""
     ahead: Annotated[int, Field(ge=0, le=16)] = 0
@@ -131,6 +150,18 @@ class PlaySpec(Spec):
             )
         if self.enough < 1 and self.branch:
             raise ValueError("a match that goes on while others are learned has no branches: set enough to 1")
+        return self
+
+    @model_validator(mode="after")
+    def _can_grow(self) -> Self:
+        if self.trees is None:
+            return self
+        if self.branch or self.adaptive or self.enough < 1:
+            raise ValueError("`trees` plan a deal's matches themselves: set branch to 0, adaptive to null, enough to 1")
+        if self.group < 2 or (self.trees.first != "auto" and self.trees.first >= self.group):
+            raise ValueError(
+                f"`trees` have branches besides the first {self.trees.first}: raise `group`, which is {self.group}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -1,6 +1,7 @@
-"""Memory `summary`: what is trained on is what was sampled, no context is longer than it may be, and games read none."""
+"""Memory `summary`: trained ids are sampled ids, no context is longer than it may be, and no game reads a summary."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.factories.babble import POLICIES, untimed
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 KEEPER = load_role("nano_keeper")
+LIMITS = Limits()
 
 
 def keeper(**memory: Any) -> Role:
@@ -57,7 +59,9 @@ class Told:
         pass
 
 
-def play(role: Role, engine: Any, number: int = 0, branch: Branch | None = None, limits: Limits = Limits(), **options: Any) -> MatchRecord:
+def play(
+    role: Role, engine: Any, number: int = 0, branch: Branch | None = None, limits: Limits = LIMITS, **options: Any
+) -> MatchRecord:
     options = {"lines": 12, "facts": 4, **options}
     contender = ModelContender("p", engine, lambda game, seat: (POLICIES["p"], role))
     seats = {"keeper": Seating(role.role, "p", 3, True, "model")}
@@ -106,7 +110,7 @@ def test_a_new_stream_begins_with_the_summary_as_it_was_sampled() -> None:
     engine = Told()
     record = play(keeper(), engine)
     streams = record.streams["keeper"]
-    for before, after in zip(streams, streams[1:], strict=False):
+    for before, after in itertools.pairwise(streams):
         last = before.turns[-1]
         said = engine.said[last][1].ids
         assert record.turns[last].source == "summary" and tuple(before.ids[-len(said) :]) == said
@@ -153,7 +157,7 @@ def test_a_context_that_holds_no_turn_is_an_error_in_one_line() -> None:
 
 
 def test_what_is_new_may_be_too_long_for_any_context() -> None:
-    role = keeper(context=60).model_copy(update={"turn": "{% for m in messages %}{% for i in range(50) %}rest {% endfor %}{% endfor %}"})
+    role = keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
     record = play(role, Told())
     assert (record.status, record.report["ended"], record.turns) == ("finished", "context", ())
 
@@ -214,4 +218,3 @@ def test_a_log_keeps_summaries() -> None:
     again = MatchRecord.from_json(record.to_json())
     assert [turn.source for turn in again.turns] == [turn.source for turn in record.turns]
     assert replace(again, failure=None).to_json() == record.to_json()
-
