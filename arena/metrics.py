@@ -14,6 +14,7 @@ from arena.league.pool import version_of
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord, trained
 from arena.rows import zero_sum
+from games.contracts import CUT, UNREAD
 
 
 def iteration_metrics(
@@ -58,6 +59,7 @@ def iteration_metrics(
         "ratings": _ratings(records, ratings),
         "seconds": dict(seconds),
         **({"branches": branches} if (branches := _branches(records)) else {}),
+        **({"patches": patches} if (patches := patch_figures(whole)) else {}),
     } | ({"zero_sum": True} if zero_sum((record.payoffs, record.report) for record in whole) else {})
 
 
@@ -122,9 +124,39 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
     }
 
 
+def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """How learners do whose wrong acts are patched; {} where none were.
+
+    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance
+    (UI-S1, Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right till then;
+    `success`, whether all of it was; and their mean, `sop`. The whole way is what the game says is the `shortest`, or
+    the acts that it read.
+    """
+    learners = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
+    found = [[turn.source for turn in turns] for turns in learners]
+    if not any("replaced" in sources for sources in found):
+        return {}
+    progress, success = list[float](), list[float]()
+    for record, sources in zip(records, found, strict=True):
+        own = [source for source in sources if source in ("policy", "replaced")]
+        right = own.index("replaced") if "replaced" in own else len(own)
+        whole = float(record.report.get("shortest", 0)) or max(1, len(sources) - sources.count("replaced"))
+        progress.append(min(1.0, right / whole))
+        success.append(float("replaced" not in own and record.report.get("ended") not in CUT))
+    acts = [source for sources in found for source in sources]
+    wrong, agreed = acts.count("replaced"), acts.count("policy")
+    return {
+        "count": acts.count("patch") / len(records),
+        "agreed": agreed / max(1, agreed + wrong),
+        "progress": _mean(progress),
+        "success": _mean(success),
+        "sop": (_mean(progress) + _mean(success)) / 2,
+    }
+
+
 def _valid_rate(records: Sequence[MatchRecord]) -> float:
     """Share of legal acts among those that a game read."""
-    return _mean([turn.valid for record in records for turn in record.turns if turn.source != "summary"])
+    return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:

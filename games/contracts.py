@@ -121,10 +121,13 @@ class View(NamedTuple):
         )
 
 
-TurnSource = Literal["policy", "patch", "demonstration", "summary", "tool"]
-"""Writer of a turn: the policy that sits there; somebody who puts another act in its place (a fork); a player whose
-play is imitated. A `summary` is the policy's own, of its past: no game reads it. Reserved, as nothing writes it yet, is
-`tool`, for what acts in a policy's place. (A call of a tool is its policy's own turn, and the result is a message.)"""
+TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "tool"]
+"""Writer of a turn: the policy that sits there; somebody who puts another act in its place, a `patch`; a player whose
+play is imitated. A `summary` of its past is the policy's own, and so is an act that was `replaced` by a patch: no game
+reads these (`UNREAD`). Reserved, as nothing writes it yet, is `tool`, for what acts in a policy's place. (A call of a
+tool is its policy's own turn, and the result is a message.)"""
+UNREAD: tuple[TurnSource, ...] = ("summary", "replaced")
+"""Sources of turns that no game reads."""
 
 
 class Act(NamedTuple):

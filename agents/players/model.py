@@ -1,7 +1,7 @@
 """Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
@@ -28,7 +28,7 @@ class Exchange:
     said: tuple[int, ...]
     finish: Literal["stop", "length"]
     stripped: bool = False
-    """Whether it is not what was sampled, for the private part is gone."""
+    """Whether it is not what was sampled: the private part is gone, or another act stands there."""
 
 
 class ChatPlayer:
@@ -130,13 +130,25 @@ class ChatPlayer:
         self._first = first
         return stream, is_new
 
+    def put(self, view: View, act: str) -> Act:
+        """Put an act in place of the last reply: all that follows goes on as if it had been that.
+
+        It is context in the next stream, and nobody's own.
+        """
+        raw = self.role.write(act)
+        said = spoken(self.frame, raw).ids
+        self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
+        public = act.partition("|")[2].strip()
+        return Act(act, raw, public, "", "script", 0, "patch")
+
     # -- memory `summary`: no stream is longer than `memory.context` ----------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
         """Have the past summed up at the end of its stream; the game reads nothing of that."""
-        memory, stream = self.role.memory, self.streams[-1]
+        memory = self.role.memory
+        stream, _ = self._stream_for(view)
         asked = tuple(self.frame.ask(memory.ask))
-        stream.observe((*self.frame.close(self._history[-1].finish), *asked))
+        stream.observe(asked)
         completion = await self.write(view, self._request(view, stream, memory.tokens), summary=True)
         raw = self._wrote(view, stream, completion)
         self._history.append(Exchange(asked, completion.ids, completion.finish))
@@ -148,7 +160,9 @@ class ChatPlayer:
         memory = self.role.memory
         if memory.kind != "summary" or not self.streams or self._summed_up:
             return False
-        closed = len(self.streams[-1]) + len(self.frame.close(self._history[-1].finish))
+        last = self._history[-1]
+        grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
+        closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
         if self._missing(closed, self.frame.ask(self.role.render_turn(view, first=False))) <= 0:
             return False
         if self._summaries == memory.summaries:

@@ -192,6 +192,8 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     notes = [] if turn["valid"] else ["not a legal act"]
     if (source := turn.get("source", "policy")) == "summary":
         notes.append("a summary, which the game does not read")
+    elif source == "replaced":
+        notes.append("not read by the game: another act was put in its place")
     elif source != "policy":
         notes.append(f"a {source}, not the policy's own")
     if turn["private"]:

@@ -173,6 +173,18 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
+    def _has_a_horizon(self) -> Self:
+        """Check that the option by which matches grow is the games' own, so that a plan is still its table's."""
+        option = self.play.horizon.option if self.play.horizon else None
+        for table in self.all_tables() if option else ():
+            if not isinstance(table.game.options.get(option or ""), int):
+                raise ConfigError(
+                    f"play.horizon.option: {option} is set in place of what the game's options say: set {option} there, "
+                    f"to the number of evaluations, for {table.game.name}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
         """Check that there is a critic for the parts of credit that need values."""
         rule, by_critic = self.credit, given_by_critics()

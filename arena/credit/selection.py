@@ -21,7 +21,7 @@ from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.tokens import gathered
 from arena.parts.chosen import Kind, RewardName, needs
-from games.contracts import CUT, TurnSource
+from games.contracts import CUT, UNREAD, TurnSource
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]
 CUT_OFF = list(CUT)
@@ -89,7 +89,7 @@ def void_turns(
     episode; here ending it is the game's business (`illegal: end`), and it is out of the loss either way.
     """
     column = batch.column(
-        lambda turn: turn.source != "summary" and not (turn.valid if void == "invalid" else turn.action.strip())
+        lambda turn: turn.source not in UNREAD and not (turn.valid if void == "invalid" else turn.action.strip())
     )
     return selection.out_of_loss(batch.totals(column)[batch.owner] > 0)
 

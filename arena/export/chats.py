@@ -110,6 +110,8 @@ class Chats:
                     yield Said(row, turn, talking[seat].ask_summary(), worth[turn["index"]])
                     talking[seat].said(turn["raw"])
                 continue
+            if turn.get("source") == "replaced":
+                continue
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
             view = View.of(game, seat, turn["index"])

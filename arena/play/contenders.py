@@ -19,7 +19,7 @@ from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
 from arena.play.failures import log_failure
-from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
+from arena.play.match import Limits, MatchPlan, OnTurn, Rules, SeatedPlayer, play_match
 from arena.records import Failure, MatchRecord, Seating
 from games.abilities import Tells
 from games.contracts import Game
@@ -72,15 +72,17 @@ async def play_one(
     keep_turns: bool = True,
     on_turn: OnTurn | None = None,
     game: Game | None = None,
+    ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None,
 ) -> MatchRecord:
     """One match between the contenders, by seat, of `game` or else of one made for it; see `play_match`.
 
-    A branch that turns out to be another match than the one that it parts from has failed.
+    `ruled` makes the match's rules of patches and stops. A branch that turns out to be another match than the one that
+    it parts from has failed.
     """
     game = games.make(plan.game, **plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
     try:
-        record = await play_match(plan, game, players, limits, keep_turns, on_turn)
+        record = await play_match(plan, game, players, limits, keep_turns, on_turn, ruled(plan, game))
     finally:
         for seat, player in players.items():
             contenders[seat].leave(player)

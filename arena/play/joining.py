@@ -22,7 +22,7 @@ from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import MatchRecord, Seating, Turn, place_of
-from games.contracts import Act, Game, Message, View
+from games.contracts import UNREAD, Act, Game, Message, View
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def strayed(parting: Parting, game: Game) -> str:
     which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
     game.reset(seed=record.seed)
     for turn in record.turns[: parting.turn + 1]:
-        if turn.source == "summary":
+        if turn.source in UNREAD:
             continue
         _skip_dead(game)
         if not game.agents:

@@ -1,6 +1,6 @@
 """Contenders of a run by name: its policies, their past versions, scripted policies, endpoints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
@@ -9,10 +9,11 @@ from agents.players.servers import Endpoints
 from agents.policy import Policy
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
-from arena.play.match import Limits, MatchPlan, OnTurn
+from arena.play.match import Limits, MatchPlan, OnTurn, Rules
 from arena.play.tables import Table
 from arena.policies import PastVersions
 from arena.records import MatchRecord, Seating
+from games.contracts import Game
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Lineup:
     limits: Limits
     endpoints: Endpoints
     """The same for all matches: they hold the account of what was spent."""
+    ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None
+    """Makes the rules of patches and stops of a match."""
 
     def contender(self, name: str, seat: str, table: Table) -> Contender:
         """The contender of this name, in the role of this seat at this table."""
@@ -44,7 +47,7 @@ class Lineup:
         table = self.table(plan)
         async with past.seated({seating.policy for seating in plan.seats.values()}):
             contenders = {seat: self.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()}
-            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn)
+            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, ruled=self.ruled)
 
     def table(self, plan: MatchPlan) -> Table:
         """The table that a plan is of; ConfigError where a match that goes on is of none any more."""

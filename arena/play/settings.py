@@ -5,7 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder, GameName, OptionValue, PolicyName, RoleName
+from arena.parts.schedules import SCHEDULE, Clock
 from arena.parts.spec import Matches, Name, Positive, Spec
 
 
@@ -81,6 +83,37 @@ class TreesSpec(Spec):
     """Number of a reply's first tokens whose entropies are added up."""
 
 
+class PatchSpec(Spec):
+    """Acts of an expert in place of a learner's wrong ones, so that it plays on from right ones (UI-S1)."""
+
+    expert: PolicyName
+    """A scripted policy, such as `oracle`, or path/to/file.py:function; an act that is not its own is wrong."""
+    most: Annotated[int, Field(ge=0, le=10**4)] | None = None
+    """Patches of one match at most; at the next wrong act it stops. Null is no limit, 0 stops at the first."""
+
+
+class StopSpec(Spec):
+    """Rules by which a match is cut off from which nothing more is to be expected; 0 is never."""
+
+    repeated: Annotated[int, Field(ge=0, le=10**4)] = 0
+    """Number of times in a row that a learner does the same."""
+    illegal: Annotated[int, Field(ge=0, le=10**4)] = 0
+    """Number of a learner's illegal acts in a row."""
+
+
+class HorizonSpec(Spec):
+    """How long matches are, by a schedule over the iterations (ScalingInter-RL)."""
+
+    turns: Annotated[Chosen, SCHEDULE]
+    """A number or a schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, 1 at least."""
+    option: Name | None = None
+    """Option of the game, such as `max_turns`, that is set to it; null cuts off after so many acts of a learner."""
+
+    def length(self, clock: Clock) -> int:
+        """The number of turns in an iteration."""
+        return max(1, round(self.turns(clock)))
+
+
 class PlaySpec(Spec):
     """Settings of play: the matches of an iteration."""
 
@@ -99,6 +132,12 @@ class PlaySpec(Spec):
     """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
     trees: TreesSpec | None = None
     """Some of a `group` as branches of others; null is all from the deal on."""
+    patch: PatchSpec | None = None
+    """An expert's acts in place of learners' wrong ones; null is none."""
+    stop: StopSpec | None = None
+    """When matches are cut off; null is never."""
+    horizon: HorizonSpec | None = None
+    """How long matches are in an iteration; null is as long as the game has it."""
     adaptive: AdaptiveSpec | None = None
     """More attempts for deals whose outcomes differ, fewer for solved ones; null is `group` attempts for each."""
     ahead: Annotated[int, Field(ge=0, le=16)] = 0
@@ -170,6 +209,8 @@ class PlaySpec(Spec):
             return self
         if not self.pool:
             raise ValueError("`adaptive` goes by how a deal went before: set `pool`, so that deals come again")
+        if self.horizon and self.horizon.option and self.adaptive.cap:
+            raise ValueError("`horizon.option` and `adaptive.cap` both set how long matches are: set one to null")
         if self.adaptive.least > self.group:
             raise ValueError(f"adaptive.least is {self.adaptive.least}, more than the {self.group} of a `group`")
         if self.resample or self.branch:

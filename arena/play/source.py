@@ -96,7 +96,7 @@ class Play:
     def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
         tables, seed = self.lineup.tables, self.lineup.seed
         return iteration_plans(
-            self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, history=self.history
+            self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, self.history, self.iterations
         )
 
     async def played(self, plans: list[MatchPlan]) -> Played:
