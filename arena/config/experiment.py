@@ -179,8 +179,8 @@ class Experiment(Spec):
         for table in self.all_tables() if option else ():
             if not isinstance(table.game.options.get(option or ""), int):
                 raise ConfigError(
-                    f"play.horizon.option: {option} is set in place of what the game's options say: set {option} there, "
-                    f"to the number of evaluations, for {table.game.name}"
+                    f"play.horizon.option: {option} goes by the schedule in place of the game's options: set "
+                    f"{option} there, too, to what evaluations are to have, for {table.game.name}"
                 )
         return self
 
