@@ -11,6 +11,7 @@ import numpy as np
 import games
 from agents.engines.base import Engine
 from agents.errors import ScriptedPolicyError
+from agents.players.cautious import MARKS, cautious
 from agents.players.endpoint import Answer, Endpoint
 from agents.players.model import ChatPlayer, ScriptedPlayer, model_writer, recalled
 from agents.players.scripted import check_scripted, make_scripted
@@ -152,6 +153,8 @@ class ModelContender:
         """A player that speaks through the policy's chat frame."""
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
+        if rule := role.sampling.cautious:
+            write = cautious(write, rule, policy.frame.holding(MARKS))
         if plan.branch:
             write = recalled(plan.branch.replies(seat), write)
         return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write)
@@ -178,6 +181,11 @@ class EndpointContender:
             raise ConfigError(
                 f"{self.name} cannot play role {role.role}: memory summary goes by tokens, which an endpoint does not "
                 "tell: write a role with memory window or all for it"
+            )
+        if role.sampling.cautious:
+            raise ConfigError(
+                f"{self.name} cannot play role {role.role}: sampling.cautious goes by entropies, which no "
+                "endpoint tells: leave it out"
             )
 
     def seating(self, game: str, seat: str) -> Seating:
