@@ -98,7 +98,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
 
 
 def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """What branches were worth, of matches that share deals; {} where none do.
+    """Figures of branches, where matches share deals; else {}.
 
     `count` of them, and the share that they are of the turns where one could have parted (`taken`); `turns` and
     `tokens` of learners that were sampled, so without what branches repeat; and the `outcomes`, lines of acts that
@@ -125,7 +125,7 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """How learners do whose wrong acts are patched; {} where none were.
+    """Figures of learners whose wrong acts are patched; {} where none were.
 
     `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance
     (UI-S1, Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right till then;

@@ -282,7 +282,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             self._accumulate_rewards()
 
     def stop(self, reason: str) -> None:
-        """Cut the match off with a one-word reason; nobody is told.
+        """Cut the match off with a one-word reason; no seat gets a message.
 
         The seat to move loses its stake, as with an illegal act, so that giving up never pays.
         """

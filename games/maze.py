@@ -121,7 +121,7 @@ class Maze(Solitaire):
         return [direction for direction in STEPS if direction in self.doors[self.position]]
 
 
-def _oracle(game: Any, seed: int) -> Callable[[View], str]:
+def _oracle(game: Maze, seed: int) -> Callable[[View], str]:
     """Walk straight to the goal."""
     return lambda view: game.nearer()
 

@@ -1,4 +1,4 @@
-"""Recall: facts are told one by one, among filler, and in the end one of them is asked for."""
+"""Recall: facts come one by one, among filler, and in the end one of them is asked for."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ GOAL = "goal"
 
 
 class Recall(TextGame):
-    """Acts: PASS while lines are told, then the digit that was asked for.
+    """Acts: PASS while lines come, then the digit that was asked for.
 
     Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
-    likely to be asked for, so whoever has kept c of f facts and guesses among v values otherwise gets (c + (f - c) / v)
+    likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)
     / f right. Options: lines 1 to 1,000; facts 1 to 10, no more than lines; values 2 to 10, digits from 0 on.
     """
 
@@ -60,7 +60,7 @@ class Recall(TextGame):
         return {"lines_left": self.lines - self.told}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing: what is to be recalled is told once."""
+        """Nothing: what is to be recalled comes once, in a message."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
@@ -69,7 +69,7 @@ class Recall(TextGame):
 
     @property
     def asking(self) -> bool:
-        """Whether the question has been put."""
+        """Return True once the question was put."""
         return self.told > self.lines
 
     def play(self, seat: str, act: str) -> str:
@@ -87,7 +87,7 @@ class Recall(TextGame):
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether the answer was right, and how many lines before the question the fact was told."""
+        """Report if the answer was right, and how many lines before the question the fact came."""
         place = next(i for i, line in enumerate(self.script) if line.split()[0] == self.asked)
         return {"right": self.ended == "right", "distance": self.lines - place}
 
@@ -116,7 +116,7 @@ class _Oracle:
         return " ".join(f"{thing} {value}" for thing, value in self.known.items())
 
 
-def _oracle(game: Any, seed: int) -> Callable[[View], str]:
+def _oracle(game: Recall, seed: int) -> Callable[[View], str]:
     return _Oracle()
 
 

@@ -81,7 +81,7 @@ def _entropies(completion: Completion, request: Request) -> Sequence[float]:
 
 
 def _joined(done: Completion, more: Completion, count: int) -> Completion:
-    """What is done, and the first tokens of what follows."""
+    """Join what is done and the first tokens of what follows."""
     entropy = (*(done.entropy or ()), *(more.entropy or ())[:count])
     ids, logprobs = (*done.ids, *more.ids[:count]), (*done.logprobs, *more.logprobs[:count])
     return Completion(ids, logprobs, more.finish, more.version, entropy)

@@ -165,14 +165,12 @@ async def play_match(
 ) -> MatchRecord:
     """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
 
-    `game` is not yet reset. Model trouble, limits and
-    faults of the game itself end this match alone; they never raise into the caller. Without `keep_turns`
-    the record holds the outcome alone, no turns and no streams. `on_turn` is called with each turn as it is taken.
-    `rules` patch learners' acts and stop the match.
+    `game` is not yet reset. Model trouble, limits and faults of the game itself end this match alone; they never raise
+    into the caller. Without `keep_turns` the record holds the outcome alone, no turns and no streams. `on_turn` is
+    called with each turn as it is taken. `rules` patch learners' acts and stop the match.
     """
-    started, clock = datetime.now(UTC), monotonic()
-    turns, now = _Turns(plan, on_turn) if keep_turns or on_turn else None, _Now({})
-    reason, failure = "", None
+    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
+    turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     pictures: dict[str, bytes] = {}
     try:

@@ -102,7 +102,7 @@ class StopSpec(Spec):
 
 
 class HorizonSpec(Spec):
-    """How long matches are, by a schedule over the iterations (ScalingInter-RL)."""
+    """Lengths of matches, by a schedule over the iterations (ScalingInter-RL)."""
 
     turns: Annotated[Chosen, SCHEDULE]
     """A number or a schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, 1 at least."""

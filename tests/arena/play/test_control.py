@@ -66,7 +66,8 @@ def walk(
     number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
 ) -> MatchRecord:
     rule = PlaySpec.model_validate(rules)
-    contender = ModelContender("p", engine or Wanderer(), lambda game, seat: (POLICIES["p"], WALKER))
+    served: Any = engine or Wanderer()
+    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
     identity = branch.identity if branch else MatchId(k, number)
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
     plan = MatchPlan(identity, "maze", {"size": 3, **(options or {})}, number, seats, branch=branch)
@@ -74,7 +75,7 @@ def walk(
     return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits(), ruled=ruled))
 
 
-PATCHED = {"patch": {"expert": "oracle"}}
+PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
 
 
 def test_a_patched_match_goes_the_experts_way() -> None:
@@ -122,7 +123,7 @@ def test_patched_turns_are_never_learned() -> None:
     assert sum(turn.source == "patch" for record in records for turn in record.turns) > 20
     for sources in (OWN, (*OWN, "patch")):
         credited = assign(TurnBatch(trained(records)), CreditSpec.model_validate({"estimator": "step_episode"}))
-        samples = samples_of(credited, {"nano_player": 1.0}, sources)  # type: ignore[arg-type]
+        samples = samples_of(credited, {"nano_player": 1.0}, sources)
         learned = sum(int(sample.learned.sum()) for sample in samples)
         own = sum(t.tokens for record in records for t in record.turns if t.source in ("policy", "replaced"))
         assert learned == own and all(t.tokens == 0 for r in records for t in r.turns if t.source == "patch")

@@ -153,7 +153,7 @@ def test_the_policys_entropy_decides_where() -> None:
     """Turns that are branched were less sure than those that are not, and with a random trigger no more than others."""
     gaps = {}
     for trigger in ("entropy", "random"):
-        rule = TreesSpec(first=4, trigger=trigger, weight=1.0)  # type: ignore[arg-type]
+        rule = TreesSpec(first=4, trigger=trigger, weight=1.0)
         records = grow(table(), rule, plans(table(), 40, 8))
         by_id = {record.id: record for record in records}
         tree = Tree([], rule, SIZES, 5)
