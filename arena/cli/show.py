@@ -120,30 +120,32 @@ def show_match(console: Console, path: Path, match: str) -> None:
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
-    for line in tree_lines(reader, row):
-        console.print(_plain(line, "bold" if f" {row['id']} " in f"{line} " else "dim"), soft_wrap=True)
+    for depth, line in tree_lines(reader.log.read(row["iteration"], streams=False), row):
+        console.print(_plain(line, "bold" if f" {row['id']} " in f" {line}" else "dim", 2 * depth), soft_wrap=True)
 
 
-def tree_lines(reader: RunReader, row: Mapping[str, Any]) -> list[str]:
-    """The matches that a match is a branch of, and theirs, one a line, each below what it parts from; none without."""
-    rows = reader.log.read(row["iteration"], streams=False)
-    alike = {r["id"]: r for r in rows if identity_of(r).line()[0] == identity_of(row).line()[0]}
+def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """The match that a match stems from and all its branches: a line for each, with its depth; none without any.
+
+    `rows` are those of the match's iteration.
+    """
+    root = identity_of(row).line()[0]
+    alike = {str(identity): one for one in rows if (identity := identity_of(one)).line()[0] == root}
     if len(alike) < 2:
         return []
     below: dict[str, list[str]] = {}
-    for one in sorted(alike.values(), key=lambda r: r.get("parent_turn", -1)):
-        below.setdefault(one.get("parent") or "", []).append(one["id"])
+    for match, one in sorted(alike.items(), key=lambda item: item[1].get("parent_turn", -1)):
+        parent = str(one.get("parent") or "")
+        below.setdefault(parent if parent in alike else "", []).append(match)
 
-    def lines(match: str, depth: int) -> Iterator[str]:
+    def lines(match: str, depth: int) -> Iterator[tuple[int, str]]:
         one = alike[match]
         paid = ", ".join(f"{seat} {value:g}" for seat, value in one["payoffs"].items()) or one["status"]
-        at = f"from turn {one['parent_turn'] + 1}: " if one.get("parent") else ""
-        yield f"{'  ' * depth}{at}{match} ({paid})"
+        yield depth, f"{match} ({paid})" + (f" from turn {one['parent_turn'] + 1} on" if one.get("parent") else "")
         for branch in below.get(match, []):
             yield from lines(branch, depth + 1)
 
-    tops = [match for match, one in alike.items() if (one.get("parent") or "") not in alike]
-    return ["branches:", *(line for top in tops for line in lines(top, 1))]
+    return [(0, "branches:"), *(line for top in below[""] for line in lines(top, 1))]
 
 
 def match_json(path: Path, match: str) -> dict[str, Any]:

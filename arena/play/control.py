@@ -14,6 +14,7 @@ what the game's own option for that is in an iteration.
 
 from dataclasses import dataclass
 
+from agents.errors import ScriptedPolicyError
 from agents.player import ScriptedPolicy
 from agents.players.scripted import make_scripted
 from arena.parts.schedules import Clock
@@ -62,7 +63,13 @@ class Control:  # the Rules of arena.play.match
     def expected(self, view: View) -> str | None:
         """The expert's act for a learner that is to move, asked once a turn; None for other seats."""
         seat = self.seats.get(view.seat)
-        return seat.expert.act(view) if seat and seat.expert else None
+        if not (seat and seat.expert):
+            return None
+        act = seat.expert.act(view)
+        if not isinstance(act, str):
+            expert = self.rule.patch.expert if self.rule.patch else ""
+            raise ScriptedPolicyError(f"{expert} has to answer with a text, not with {type(act).__name__}")
+        return act
 
     def agree(self, act: str, expected: str) -> bool:
         """Return True if two acts are the same but for talk, case and blanks."""
@@ -80,8 +87,9 @@ class Control:  # the Rules of arena.play.match
             return ""
         said, stop = same(act.action), self.rule.stop or StopSpec()
         own.acts += 1
-        own.repeated = own.repeated + 1 if said == own.last else 1
-        own.illegal, own.last = 0 if valid else own.illegal + 1, said
+        if act.source != "patch":
+            own.repeated = own.repeated + 1 if said == own.last else 1
+            own.illegal, own.last = 0 if valid else own.illegal + 1, said
         if stop.repeated and own.repeated >= stop.repeated:
             return f"{seat} did the same {own.repeated} times"
         if stop.illegal and own.illegal >= stop.illegal:

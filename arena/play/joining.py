@@ -98,11 +98,12 @@ class Joining:
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
         sums_up = isinstance(player, ChatPlayer) and player.role.memory.kind == "summary"
-        roles = {turn.role for turn in past} - ({player.role.role} if isinstance(player, ChatPlayer) else set())
+        roles = {turn.role for turn in past if turn.role}
+        roles -= {player.role.role} if isinstance(player, ChatPlayer) else set()
         if roles and (sums_up or any(turn.source == "summary" for turn in past)):
             raise ConfigError(
                 f"{self.name} cannot go on at {seat} of {self.parting.match.id}: where a summary stands in the past, "
-                f"the role that wrote it, {sorted(roles)[0] or 'of the act that is put in'}, has to go on"
+                f"the role that wrote it, {min(roles)}, has to go on"
             )
         if isinstance(player, ChatPlayer):
             said = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
@@ -154,8 +155,8 @@ class _Joined:
             self._unread, self.version = (), self.player.version
             return act
         if isinstance(self.player, Human):
-            self._unread += view.messages
-        else:
+            self._unread += view.messages if turn.source not in UNREAD else ()
+        elif turn.source != "replaced":  # as if the player had written what was put in its place
             await self.player.act(view)
         self.version = turn.version
         return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from arena.play.steps import Steps, current, in_time
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated, Stoppable
-from games.contracts import MOST_TURNS, Act, Game, MatchId, View
+from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class _Walk:
             act = await self._answer(player, view)
         except ContextFull as full:
             return self._cut_off("context", str(full))
-        if act.source == "summary":  # the same messages are shown once more
+        if act.source in UNREAD:  # the same messages are shown once more
             return self._taken(view._replace(messages=()), act, True, begun, "")
         expected = self.rules.expected(view) if self.rules else None
         if self.rules and expected is not None and not self.rules.agree(act.action, expected):
