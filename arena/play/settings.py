@@ -111,7 +111,7 @@ class HorizonSpec(Spec):
 
     def length(self, clock: Clock) -> int:
         """The number of turns in an iteration."""
-        return max(1, round(self.turns(clock)))
+        return max(1, round(float(self.turns(clock))))
 
 
 class PlaySpec(Spec):
