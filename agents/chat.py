@@ -88,7 +88,7 @@ class ChatFrame:
         """Largest number of characters that a token stands for."""
         return max(map(len, self._plain.get_vocab()))
 
-    def holding(self, letters: str) -> frozenset[int]:
+    def with_letters(self, letters: str) -> frozenset[int]:
         """Ids of the tokens of content in whose text one of these letters stands."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)

@@ -154,7 +154,7 @@ class ModelContender:
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
         if rule := role.sampling.cautious:
-            write = cautious(write, rule, policy.frame.holding(MARKS))
+            write = cautious(write, rule, policy.frame.with_letters(MARKS))
         if plan.branch:
             write = recalled(plan.branch.replies(seat), write)
         return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write)

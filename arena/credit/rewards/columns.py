@@ -36,7 +36,7 @@ def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
     return rewards[part] if part in rewards else np.zeros(len(batch.owner))
 
 
-def holding(batch: TurnBatch, pattern: str, text: Text) -> Bools:
+def with_letters(batch: TurnBatch, pattern: str, text: Text) -> Bools:
     """[T] whether this text of the turn holds the pattern."""
     search = re.compile(pattern).search
     return batch.column(lambda turn: search(text_of(turn, text)) is not None) > 0

@@ -119,7 +119,7 @@ def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
     model = load_model(resolve("nano"))
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))
-    writer = cautious(model_writer(engine), Cautious(most=3), FRAME.holding(MARKS))
+    writer = cautious(model_writer(engine), Cautious(most=3), FRAME.with_letters(MARKS))
     ids = tuple([*FRAME.open("you"), *FRAME.ask("offer")])
     request = Request("p", ids, "k", 6, 1.0, 1.0, 0, FRAME.stop_ids, (1, 2))
     reply = wait(writer(VIEW, request))
@@ -139,7 +139,7 @@ def test_an_engine_that_tells_no_entropy_is_refused() -> None:
 
 
 def test_marks_are_the_tokens_that_hold_one() -> None:
-    marks = FRAME.holding(MARKS)
+    marks = FRAME.with_letters(MARKS)
     assert set(FRAME.encode(".")) <= marks and marks.isdisjoint(FRAME.encode("offer 1")) and not marks & FRAME.stop_ids
 
 
