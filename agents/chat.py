@@ -88,6 +88,19 @@ class ChatFrame:
         """Largest number of characters that a token stands for."""
         return max(map(len, self._plain.get_vocab()))
 
+    def with_letters(self, letters: str) -> frozenset[int]:
+        """Ids of the tokens of content in whose text one of these letters stands."""
+        ids = range(self._plain.get_vocab_size())
+        texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
+        wanted = set(letters)
+        found = (token for token, text in zip(ids, texts, strict=True) if not wanted.isdisjoint(text))
+        return frozenset(found) - self.control_ids
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens that content is made of."""
+        return int(self._plain.get_vocab_size())
+
     @property
     def forgeable(self) -> bool:
         """True where plain text ends a user turn (Llama 2's [/INST]): that, any player can write as well."""

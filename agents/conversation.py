@@ -11,7 +11,10 @@ Chat = list[dict[str, str]]
 
 
 class Conversation:
-    """Grows turn by turn as the role's memory and history have it; examples are exchanges like any others."""
+    """Grows turn by turn as the role's memory and history have it; examples are exchanges like any others.
+
+    When a summary is written is not decided here: it is asked for, said, and the conversation begins again from it.
+    """
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -21,16 +24,24 @@ class Conversation:
         self._begun = 0
         """The exchange that the chat begins with: memory `window` drops those before it."""
         self._see = ""
+        self._summed_up = False
+        """Whether the last exchange is a summary."""
 
     def ask(self, view: View) -> Chat:
         """All that stands before the reply to this view; `said` comes next. RoleError as the role raises it."""
         taken = len(self._history) // 2
-        kept = plan(self.role.memory, taken)
+        kept = 1 if self._summed_up else plan(self.role.memory, taken)
+        self._summed_up = False
         fresh = self._opening is None or kept is not None
         if self._opening is None or kept is not None:
             self._opening, self._begun = self._opened(view), taken - (kept or 0)
         self._see = self.role.render_turn(view, first=fresh)
         return [*self._opening, *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
+
+    def ask_summary(self) -> Chat:
+        """All that stands before a summary of what was said so far; `said` comes next."""
+        self._see, self._summed_up = self.role.memory.ask, True
+        return [*(self._opening or []), *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
 
     def said(self, text: str) -> None:
         """Add the reply, as later turns are to see it."""

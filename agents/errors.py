@@ -9,6 +9,10 @@ class RoleError(Exception):
     """A role that cannot be used; its text is one line that says which, where and why."""
 
 
+class ContextFull(Exception):
+    """A context that holds no further turn, though all was summed up that may be: its text says so in one line."""
+
+
 class WeightsError(Exception):
     """Weights that cannot be had: one line which says what is wrong and how to fix it."""
 

@@ -1,29 +1,45 @@
-"""Memory of a seat: all of the past, or a window of its last exchanges.
+"""Memory of a seat: all of the past, a window of its last exchanges, or the seat's own summary.
 
 An exchange is what the seat was shown and what it answered. A stream is append-only, so forgetting means to
-start a new one from the system text, the examples and the exchanges that are kept.
+start a new one from the system text, the examples and the exchanges that are kept. A summary is an exchange, too: the
+seat is asked for it when its context is full, and goes on from that alone. Source: SUPO (Lu et al. 2025).
 """
 
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+ASK = "Your context is full. Sum up what you need to go on: you will see nothing else of the past."
+
 
 class Memory(BaseModel):
-    """A role's memory: `all`, or `window` with the number of exchanges that it holds."""
+    """A role's memory: `all`, `window` with the number of exchanges that it holds, `summary` with a context's size."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    kind: Literal["all", "window"] = "all"
+    kind: Literal["all", "window", "summary"] = "all"
     turns: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    context: Annotated[int, Field(ge=16, le=10**8)] | None = None
+    tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
+    summaries: Annotated[int, Field(ge=1, le=10_000)] = 8
+    ask: Annotated[str, Field(max_length=4_000)] = ASK
 
     @model_validator(mode="after")
     def _sized(self) -> Self:
         if self.kind == "window" and self.turns is None:
             raise ValueError("window needs a size: add `turns: 4`")
-        if self.kind == "all" and self.turns is not None:
-            raise ValueError("memory all has no size: remove turns, or write `kind: window`")
+        if self.kind == "summary" and self.context is None:
+            raise ValueError("summary needs the tokens of a context: add `context: 2048`")
+        if self.kind != "window" and self.turns is not None:
+            raise ValueError(f"memory {self.kind} has no size in turns: remove turns, or write `kind: window`")
+        if self.kind != "summary" and (given := self.model_fields_set & OF_SUMMARY):
+            raise ValueError(f"{', '.join(sorted(given))} belong to summaries: remove them, or write `kind: summary`")
         return self
+
+
+OF_SUMMARY = frozenset({"context", "tokens", "summaries", "ask"})
+"""Fields of memory `summary` alone: the most tokens of a context, reply and next summary included; the most tokens of
+one summary; the most summaries of a match; and what asks for one."""
 
 
 def plan(memory: Memory, taken: int) -> int | None:

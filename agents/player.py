@@ -28,6 +28,15 @@ class Chances(Protocol):
         ...
 
 
+@runtime_checkable
+class SumsUp(Protocol):
+    """A scripted policy that can sum up its past, for seats with memory `summary`."""
+
+    def summary(self, view: View) -> str:
+        """Everything worth keeping of what was seen before this view."""
+        ...
+
+
 class Player(Protocol):
     """A player at a seat, for one match."""
 

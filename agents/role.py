@@ -45,6 +45,23 @@ class Example(Part):
     say: Text
 
 
+class Cautious(Part):
+    """Cautious next tokens (`agents.players.cautious`): several trials where the policy is unsure."""
+
+    most: Annotated[int, Field(ge=2, le=1_000)] = 40
+    """Trials where it is least sure."""
+    low: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
+    """Entropy in nats up to which there is one trial alone,"""
+    high: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.5
+    """and from which there are `most`."""
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low, {self.low:g}, has to be less than high, {self.high:g}")
+        return self
+
+
 class Sampling(Part):
     """Settings of how replies are sampled."""
 
@@ -55,6 +72,8 @@ class Sampling(Part):
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
     stop: list[Annotated[str, Field(min_length=1)]] = []
     """A reply is read up to the first of these texts."""
+    cautious: Cautious | None = None
+    """For policies that do not learn: of several trials the one of least perplexity is kept."""
 
 
 class Role(Part):
@@ -99,6 +118,8 @@ class Role(Part):
     def _strips_something(self) -> Self:
         if self.history == "strip" and self.reply.private is None:
             raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
+        if self.history == "strip" and self.memory.kind == "summary":
+            raise ValueError("memory summary leaves thoughts to the summary: set history to keep")
         return self
 
     def render_system(self, view: View) -> str:

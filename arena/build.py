@@ -36,6 +36,7 @@ from arena.learn.base import MakeTrainer
 from arena.learn.make import local_trainer
 from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.play.ahead import Ahead
+from arena.play.control import Control
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
@@ -171,7 +172,8 @@ async def build(
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
     limits = Limits(**experiment.play.limits.model_dump())
-    lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()))
+    ruled = partial(Control.of, experiment.play, experiment.iterations)
+    lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()), ruled)
     demonstrations = Demonstrations(experiment.learn.demonstrations, lineup, policies.trainers)
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):

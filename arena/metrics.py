@@ -14,6 +14,7 @@ from arena.league.pool import version_of
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord, trained
 from arena.rows import zero_sum
+from games.contracts import CUT, UNREAD
 
 
 def iteration_metrics(
@@ -46,7 +47,7 @@ def iteration_metrics(
         "tokens": tokens,
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
-        "valid_rate": _mean([turn.valid for record in whole for turn in record.turns]),
+        "valid_rate": _valid_rate(whole),
         "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
         "mean_payoff": _mean([p for r in whole for p in r.payoffs.values()]),
         "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
@@ -57,6 +58,8 @@ def iteration_metrics(
         "payoff_against": _merged({before: _payoffs_against(own) for before, own in games.items()}),
         "ratings": _ratings(records, ratings),
         "seconds": dict(seconds),
+        **({"branches": branches} if (branches := _branches(records)) else {}),
+        **({"patches": patches} if (patches := patch_figures(whole)) else {}),
     } | ({"zero_sum": True} if zero_sum((record.payoffs, record.report) for record in whole) else {})
 
 
@@ -83,7 +86,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
     means: dict[str, float] = {}
     if several:
         means["matches"] = float(len(records))
-        means["valid_rate"] = _mean([turn.valid for record in records for turn in record.turns])
+        means["valid_rate"] = _valid_rate(records)
     for name in sorted({name for record in records for name in record.report}):
         values = [record.report[name] for record in records if name in record.report]
         if all(isinstance(value, bool | int | float) for value in values):
@@ -92,6 +95,68 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
             for kind in sorted({str(value) for value in values}):
                 means[f"{name}.{kind}"] = _mean([value == kind for value in values])
     return means
+
+
+def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """Figures of branches, where matches share deals; else {}.
+
+    `count` of them, and the share that they are of the turns where one could have parted (`taken`); `turns` and
+    `tokens` of learners that were sampled, so without what branches repeat; and the `outcomes`, lines of acts that
+    differ, per sampled turn.
+    """
+    if all(record.group < 0 and record.identity.parent is None for record in records):
+        return {}
+    turns = tokens = chances = 0
+    for record in records:
+        parted = record.identity.turn or 0
+        own = [turn for turn in record.turns if record.seats[turn.seat].trained]
+        new = [turn for turn in own if turn.index >= parted]
+        turns, tokens = turns + len(new), tokens + sum(turn.tokens for turn in new)
+        chances += max(0, len(new) - 1)
+    count = sum(record.identity.parent is not None for record in records)
+    lines = {(record.game, record.seed, *(turn.action for turn in record.turns)) for record in records}
+    return {
+        "count": float(count),
+        "taken": count / max(1, chances),
+        "turns": float(turns),
+        "tokens": float(tokens),
+        "outcomes": len(lines) / max(1, turns),
+    }
+
+
+def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """Figures of learners whose wrong acts are patched; {} where none were.
+
+    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance
+    (UI-S1, Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right till then;
+    `success`, whether all of it was; and their mean, `sop`. The whole way is what the game says is the `shortest`, or
+    the acts that it read.
+    """
+    learners = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
+    found = [[turn.source for turn in turns] for turns in learners]
+    if not any("replaced" in sources for sources in found):
+        return {}
+    progress, success = list[float](), list[float]()
+    for record, sources in zip(records, found, strict=True):
+        own = [source for source in sources if source in ("policy", "replaced")]
+        right = own.index("replaced") if "replaced" in own else len(own)
+        whole = float(record.report.get("shortest", 0)) or max(1, len(sources) - sources.count("replaced"))
+        progress.append(min(1.0, right / whole))
+        success.append(float("replaced" not in own and record.report.get("ended") not in CUT))
+    acts = [source for sources in found for source in sources]
+    wrong, agreed = acts.count("replaced"), acts.count("policy")
+    return {
+        "count": acts.count("patch") / len(records),
+        "agreed": agreed / max(1, agreed + wrong),
+        "progress": _mean(progress),
+        "success": _mean(success),
+        "sop": (_mean(progress) + _mean(success)) / 2,
+    }
+
+
+def _valid_rate(records: Sequence[MatchRecord]) -> float:
+    """Share of legal acts among those that a game read."""
+    return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:

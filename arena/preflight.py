@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
+from typing import Any
 
 from agents.adapter_config import is_adapter
 from agents.chat import written
 from agents.computing import compute
 from agents.engines.make import check_engine
-from agents.errors import EndpointError
+from agents.errors import EndpointError, ScriptedPolicyError
+from agents.memory import OF_SUMMARY
 from agents.player import PREFIXES
 from agents.players.model import ScriptedPlayer
+from agents.players.scripted import check_scripted
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
@@ -38,7 +41,7 @@ from arena.learn.machine import fastest_precision, fastest_threads
 from arena.panels.settings import RUN_WEIGHTS
 from arena.parts.paths import anchored
 from arena.play.demonstrations import check_demonstrations
-from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.match import MATCH, Limits, MatchPlan, play_match
 from arena.play.settings import SeatSpec
 from arena.play.tables import Table
 from arena.records import Seating
@@ -79,7 +82,9 @@ async def preflight(
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
-    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables])
+    check_expert(played, tables)
+    marks = [MATCH] if played.play.patch else []
+    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], marks)
     check_spec(played)
     check_demonstrations(
         played.learn.demonstrations, tables, [name for name, policy in played.policies.items() if policy.train]
@@ -137,7 +142,12 @@ def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, st
 
 def _words(role: Role) -> str:
     """All of a role; what came later to roles only where it is used, so that older runs know theirs again."""
-    return role.model_dump_json(exclude={"history"} if role.history == "keep" else None)
+    unused: dict[str, Any] = {"history": True} if role.history == "keep" else {}
+    if role.memory.kind != "summary":
+        unused["memory"] = set(OF_SUMMARY)
+    if role.sampling.cautious is None:
+        unused["sampling"] = {"cautious"}
+    return role.model_dump_json(exclude=unused)
 
 
 async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
@@ -168,6 +178,19 @@ def _endpoints_in(experiment: Experiment) -> list[str]:
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
     return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]
+
+
+def check_expert(experiment: Experiment, tables: Sequence[Table]) -> None:
+    """ConfigError where the expert that patches learners' acts cannot play their seats."""
+    if experiment.play.patch is None:
+        return
+    for spec, table in zip(experiment.all_tables(), tables, strict=True):
+        for seat, held in spec.seats.items():
+            if experiment.trained(held.policy):
+                try:
+                    check_scripted(experiment.play.patch.expert, table.make_game(), seat)
+                except ScriptedPolicyError as error:
+                    raise ConfigError(f"play.patch.expert: {error}") from None
 
 
 def check_log(experiment: Experiment, trusted: bool = False) -> None:

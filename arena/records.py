@@ -276,7 +276,10 @@ _USUAL = {"group": -1, "stage": "", "source": "played"}
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
-    """One trajectory per seat that took a turn or has a stream, in seat order; none for a failed match."""
+    """One trajectory per seat that took a turn or has a stream, in seat order; none for a failed match.
+
+    An act that was put in a seat's place, and what it earned, is in none: nobody is to learn from it.
+    """
     if record.status != "finished":
         return []
     candidates = [
@@ -288,7 +291,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             policy=seating.policy,
             version=seating.version,
             trained=seating.trained,
-            turns=tuple(turn for turn in record.turns if turn.seat == seat),
+            turns=tuple(turn for turn in record.turns if turn.seat == seat and not is_patch(turn)),
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
@@ -299,6 +302,11 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
         for seat, seating in record.seats.items()
     ]
     return [trajectory for trajectory in candidates if trajectory.turns or trajectory.streams]
+
+
+def is_patch(turn: Turn) -> bool:
+    """Return True for an act that no policy wrote, put in place of a policy's."""
+    return turn.source == "patch" and turn.finish == "script"
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:

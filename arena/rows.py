@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 
 from agents.stream import Stream
-from games.contracts import Image, MatchId, Message
+from games.contracts import CUT, Image, MatchId, Message
 
 
 def identity_row(match: MatchId) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _float32(values: Sequence[float], what: str) -> list[float]:
 
 
 def zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
-    """Return True if payoffs, each with its match's report, cancel out in every match that no illegal act ended.
+    """Return True if payoffs, each with its match's report, cancel out in every match that went to its own end.
 
     And some payoff is not 0.
     """
-    paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") != "illegal"]
+    paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") not in ("illegal", *CUT)]
     return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)

@@ -42,7 +42,7 @@ class Counting:
         self.read = self.new = 0
         self._kept: tuple[int, ...] = ()
 
-    async def __call__(self, view: View, request: Request) -> Completion:
+    async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion:
         common = 0
         while common < min(len(self._kept), len(request.ids)) and self._kept[common] == request.ids[common]:
             common += 1

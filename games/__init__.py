@@ -44,6 +44,7 @@ CLASSES = {
     "guess_city": "games.guess_city:GuessCity",
     "wordle": "games.wordle:Wordle",
     "maze": "games.maze:Maze",
+    "recall": "games.recall:Recall",
     "text_navigation": "games.text_navigation:TextNavigation",
 }
 

@@ -45,6 +45,14 @@ class Blocks(Ability, Protocol):
 
 
 @runtime_checkable
+class Stoppable(Ability, Protocol):
+    """A game that can be cut off before its end."""
+
+    def stop(self, reason: str) -> None:
+        """End the match where it stands; what was paid stays, and the seat to move loses its stake."""
+
+
+@runtime_checkable
 class Situated(Ability, Protocol):
     """A game that names situations: credit compares turns of equal ones (GiGPO)."""
 

@@ -284,6 +284,19 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         if self._paid:
             self._accumulate_rewards()
 
+    def stop(self, reason: str) -> None:
+        """Cut the match off with a one-word reason; no seat gets a message.
+
+        The seat to move loses its stake, as with an illegal act, so that giving up never pays.
+        """
+        self._parts = {name: {} for name in self.seats}
+        self._paid = False
+        if self.stake:
+            self.pay(self.agent_selection, STAKE, -self.stake)
+        self.ended = reason
+        self.truncations = dict.fromkeys(self.seats, True)
+        self._publish()
+
     def messages(self, seat: str) -> tuple[Message, ...]:
         """Messages that are new for this seat since it last acted, oldest first."""
         return tuple(self._inboxes[seat])

@@ -121,10 +121,13 @@ class View(NamedTuple):
         )
 
 
-TurnSource = Literal["policy", "patch", "demonstration", "summary", "tool"]
-"""Writer of a turn: the policy that sits there; somebody who puts another act in its place (a fork); a player whose
-play is imitated. Reserved, as nothing writes them yet: `summary`, in which a policy sums up its past, and `tool`, for
-what acts in a policy's place. (A call of a tool is its policy's own turn, and the result is a message.)"""
+TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "tool"]
+"""Writer of a turn: the policy that sits there; somebody who puts another act in its place, a `patch`; a player whose
+play is imitated. A `summary` of its past is the policy's own, and so is an act that was `replaced` by a patch: no game
+reads these (`UNREAD`). Reserved, as nothing writes it yet, is `tool`, for what acts in a policy's place. (A call of a
+tool is its policy's own turn, and the result is a message.)"""
+UNREAD: tuple[TurnSource, ...] = ("summary", "replaced")
+"""Sources of turns that no game reads."""
 
 
 class Act(NamedTuple):
@@ -142,6 +145,10 @@ class Act(NamedTuple):
     """Why the writing ended: by itself, at the limit of tokens, or as it was not sampled."""
     tokens: int = 0
     source: TurnSource = "policy"
+
+
+CUT = ("context", "stopped")
+"""Ways in which a match is cut off from outside: its mover's context is full for good; or by a rule of play."""
 
 
 class Deal(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
+from games.contracts import View
 from games.families.grid import STEPS, carve, distances
 from games.families.solitaire import Solitaire
 
@@ -90,6 +91,11 @@ class Maze(Solitaire):
         """As of every game; an expert's marks are none."""
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
+    def nearer(self) -> str:
+        """The direction of the step that brings the goal nearer."""
+        ways = self.doors[self.position].items()
+        return next(way for way, there in ways if self.away[there] < self.away[self.position])
+
     def map(self) -> str:
         """The maze from above: rows of # and blanks, W the walker, G the goal; cell (x, y) is column 2x+1, row 2y+1."""
         rows = [["#"] * (2 * self.size + 1) for _ in range(2 * self.size + 1)]
@@ -113,3 +119,11 @@ class Maze(Solitaire):
 
     def _exits(self) -> list[str]:
         return [direction for direction in STEPS if direction in self.doors[self.position]]
+
+
+def _oracle(game: Maze, seed: int) -> Callable[[View], str]:
+    """Walk straight to the goal."""
+    return lambda view: game.nearer()
+
+
+Maze.players = {"oracle": _oracle}

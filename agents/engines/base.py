@@ -25,6 +25,8 @@ class Request:
     stop_ids: frozenset[int]
     seed: tuple[int, ...]
     """Entropy of this reply's own random generator: the same seed draws the same numbers in any batch."""
+    entropy: bool = False
+    """Whether the completion is to tell entropies, whatever the engine does otherwise."""
 
 
 @dataclass(frozen=True)

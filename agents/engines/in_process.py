@@ -318,7 +318,7 @@ class InProcessEngine:
                 own,
                 past,
                 np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens),
-                entropy=[] if self.entropy else None,
+                entropy=[] if self.entropy or r.entropy else None,
             )
             for r, own, past in zip(requests, served, pasts, strict=True)
             if past is not None
@@ -429,7 +429,7 @@ def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
     )
     tokens = _inverse_cdf(logprobs.exp(), draws)
     chosen = logprobs.gather(-1, tokens[:, None]).squeeze(-1)
-    if rows[0].entropy is not None:
+    if any(row.entropy is not None for row in rows):
         _note_entropy(logprobs, rows)
     for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
         if not row.finish:

@@ -1,22 +1,23 @@
 """Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
+from agents.errors import ContextFull, RoleError
 from agents.memory import plan
-from agents.player import ScriptedPolicy
+from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
 from agents.stream import Stream
 from games.contracts import Act, TurnSource, View
 
 
 class Writer(Protocol):
-    """Source of a reply's tokens."""
+    """Source of a reply's tokens, or of those of a `summary` of all that the seat was shown before this view."""
 
-    async def __call__(self, view: View, request: Request) -> Completion: ...
+    async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,15 @@ class Exchange:
     said: tuple[int, ...]
     finish: Literal["stop", "length"]
     stripped: bool = False
-    """Whether it is not what was sampled, for the private part is gone."""
+    """Whether it is not what was sampled: the private part is gone, or another act stands there."""
 
 
 class ChatPlayer:
     """One seat's side of one match: renders what it sees, has a reply written, reads the act from it.
 
     `streams` holds the token record, one append-only stream for memory `all`; memory `window` starts a new
-    one whenever old exchanges leave the window, history `strip` after a reply with something private. The context of
-    every sampled token is thus what it was sampled from.
+    one whenever old exchanges leave the window, `summary` after each summary, history `strip` after a reply with
+    something private. The context of every sampled token is thus what it was sampled from.
     """
 
     def __init__(
@@ -56,35 +57,49 @@ class ChatPlayer:
         self._history: list[Exchange] = []
         self._first = 0
         """The exchange that the present stream begins with."""
+        self._summaries = 0
+        self._summed_up = False
+        """Whether the last exchange is a summary, so that a new stream begins with it."""
         self.version = 0
 
     async def act(self, view: View) -> Act:
-        """Take one turn. Only sampled ids are marked as the policy's own."""
+        """Take one turn, or sum up first where the context is full: then the same view is to be shown once more.
+
+        Only sampled ids are marked as the policy's own. ContextFull where no further turn fits memory `summary`.
+        """
+        if self._is_full(view):
+            return await self._sum_up(view)
         stream, fresh = self._stream_for(view)
         prompt = tuple(self.frame.ask(self.role.render_turn(view, first=fresh)))
+        if fresh:
+            self._check_room(stream, prompt)
         stream.observe(prompt)
-        sampling = self.role.sampling
-        completion = await self.write(
-            view,
-            Request(
-                policy=self.policy,
-                ids=tuple(stream.ids),
-                key=self.stream_keys[-1],
-                max_tokens=sampling.max_tokens,
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                top_k=sampling.top_k,
-                stop_ids=self.frame.stop_ids,
-                seed=(*self.seed, view.turn),
-            ),
-        )
-        stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
-        self.version = completion.version
-        raw = self.frame.decode(completion.ids)
+        completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
+        raw = self._wrote(view, stream, completion)
         self._history.append(self._exchange(prompt, completion, raw))
         reply = self.role.parse(raw)
         count = len(completion.ids)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source)
+
+    def _request(self, view: View, stream: Stream, max_tokens: int) -> Request:
+        sampling = self.role.sampling
+        return Request(
+            policy=self.policy,
+            ids=tuple(stream.ids),
+            key=self.stream_keys[-1],
+            max_tokens=max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            stop_ids=self.frame.stop_ids,
+            seed=(*self.seed, view.turn),
+        )
+
+    def _wrote(self, view: View, stream: Stream, completion: Completion) -> str:
+        """Add a reply to its stream; its text."""
+        stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
+        self.version = completion.version
+        return self.frame.decode(completion.ids)
 
     def _exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """The exchange as later turns are to see it."""
@@ -98,7 +113,8 @@ class ChatPlayer:
         A stream that begins with all of the past but its private parts has the key of the one before: an engine may
         go on from what the two have in common.
         """
-        kept = plan(self.role.memory, len(self._history))
+        kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
+        self._summed_up = False
         if self.streams and kept is None and not self._history[-1].stripped:
             self.streams[-1].observe(self.frame.close(self._history[-1].finish))
             return self.streams[-1], False
@@ -114,11 +130,70 @@ class ChatPlayer:
         self._first = first
         return stream, is_new
 
+    def put(self, view: View, act: str) -> Act:
+        """Put an act in place of the last reply: all that follows goes on as if it had been that.
+
+        It is context in the next stream, and nobody's own.
+        """
+        raw = self.role.write(act)
+        said = spoken(self.frame, raw).ids
+        self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
+        public = act.partition("|")[2].strip()
+        return Act(act, raw, public, "", "script", 0, "patch")
+
+    # -- memory `summary`: no stream is longer than `memory.context` ----------------------------------------------
+
+    async def _sum_up(self, view: View) -> Act:
+        """Have the past summed up at the end of its stream; the game reads nothing of that."""
+        memory = self.role.memory
+        stream, _ = self._stream_for(view)
+        asked = tuple(self.frame.ask(memory.ask))
+        stream.observe(asked)
+        completion = await self.write(view, self._request(view, stream, memory.tokens), summary=True)
+        raw = self._wrote(view, stream, completion)
+        self._history.append(Exchange(asked, completion.ids, completion.finish))
+        self._summaries, self._summed_up = self._summaries + 1, True
+        return Act("", raw, "", "", completion.finish, len(completion.ids), "summary")
+
+    def _is_full(self, view: View) -> bool:
+        """Return True if the present stream cannot hold this turn; ContextFull where no summary is left to write."""
+        memory = self.role.memory
+        if memory.kind != "summary" or not self.streams or self._summed_up:
+            return False
+        last = self._history[-1]
+        grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
+        closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
+        if self._missing(closed, self.frame.ask(self.role.render_turn(view, first=False))) <= 0:
+            return False
+        if self._summaries == memory.summaries:
+            raise ContextFull(f"the context is full, and {self._summaries} summaries were written already")
+        return True
+
+    def _check_room(self, stream: Stream, prompt: Sequence[int]) -> None:
+        """RoleError where a new stream holds no turn at all; ContextFull where it does not hold this one."""
+        if self._missing(len(stream), prompt) <= 0:
+            return
+        if (missing := self._missing(len(stream), ())) > 0:
+            raise RoleError(
+                f"role {self.role.role}: memory.context: {self.role.memory.context} tokens have no room for what a "
+                f"match begins with, a reply and a summary: raise it by more than {missing}"
+            )
+        raise ContextFull("the context is full with what is new alone")
+
+    def _missing(self, used: int, prompt: Sequence[int]) -> int:
+        """Tokens by which a context is too small for this prompt, its reply, and the summary of both."""
+        memory, asking = self.role.memory, 0
+        if memory.context is None:
+            return 0
+        if self._summaries < memory.summaries:
+            asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
+        return used + len(prompt) + self.role.sampling.max_tokens + asking - memory.context
+
 
 def model_writer(engine: Engine) -> Writer:
     """Replies sampled by an engine."""
 
-    async def write(view: View, request: Request) -> Completion:
+    async def write(view: View, request: Request, summary: bool = False) -> Completion:
         (completion,) = await engine.generate([request])
         return completion
 
@@ -128,12 +203,12 @@ def model_writer(engine: Engine) -> Writer:
 def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Writer:
     """Earlier replies, by turn, as they were; further ones are written by `write`."""
 
-    async def replaying(view: View, request: Request) -> Completion:
+    async def replaying(view: View, request: Request, summary: bool = False) -> Completion:
         if view.turn in said:
             return said[view.turn]
         if write is None:
             raise LookupError(f"{view.seat} said nothing in turn {view.turn}")
-        return await write(view, request)
+        return await write(view, request, summary)
 
     return replaying
 
@@ -141,10 +216,15 @@ def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Wri
 def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
     """Replies written by a scripted policy, as if the model had sampled them: what imitation learns from.
 
-    Its talk is left out where the role has no tokens for it, for the policy's own would be cut there.
+    Its talk is left out where the role has no tokens for it, for the policy's own would be cut there. A summary by a
+    script that writes none is empty.
     """
 
-    async def write(view: View, request: Request) -> Completion:
+    async def write(view: View, request: Request, summary: bool = False) -> Completion:
+        if summary:
+            reply = spoken(frame, script.summary(view) if isinstance(script, SumsUp) else "")
+            most = request.max_tokens
+            return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
         text = script.act(view)
         reply = spoken(frame, role.write(text))
         return reply if len(reply.ids) <= request.max_tokens else spoken(frame, role.write(text, talk=False))

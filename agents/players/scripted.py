@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import ScriptedPolicyError
 from agents.names import nearest
-from agents.player import Chances, ScriptedPolicy
+from agents.player import Chances, ScriptedPolicy, SumsUp
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import fresh_copy, titled
 from agents.players.simple import FirstLegal, Random
@@ -80,6 +80,23 @@ class Stated(Scripted):
         self.chances = answer.chances
 
 
+class Summing(Scripted):
+    """One of them that can sum up what it has seen."""
+
+    def __init__(self, answer: SummingAnswer) -> None:
+        super().__init__(answer)
+        self.summary = answer.summary
+
+
+@runtime_checkable
+class SummingAnswer(SumsUp, Protocol):
+    """A game's own player that also sums up its past."""
+
+    def __call__(self, view: View) -> str:
+        """The act."""
+        ...
+
+
 @runtime_checkable
 class StatedAnswer(Chances, Protocol):
     """A game's own player that also gives the probabilities of its acts."""
@@ -116,6 +133,8 @@ def _of_file(spec: str, file: Path) -> Kind:
 
 
 def _answering(answer: Callable[[View], str]) -> Scripted:
+    if isinstance(answer, SummingAnswer):
+        return Summing(answer)
     return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
 
 

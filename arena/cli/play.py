@@ -17,6 +17,7 @@ from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Endpoint, Trust, servers
 from arena.errors import ConfigError, StoreError
 from arena.store.outputs import RECORDS, append_output, require_output
+from games.contracts import UNREAD
 
 if TYPE_CHECKING:
     from arena.evaluate.specs import Contenders
@@ -191,7 +192,8 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
 
         with suppress(StoreError):
             deal = Deal(record.game, record.options, record.seed)
-            show_deal(console, dealt(deal, [(turn.seat, turn.action) for turn in record.turns]).lines())
+            acts = [(turn.seat, turn.action) for turn in record.turns if turn.source not in UNREAD]
+            show_deal(console, dealt(deal, acts).lines())
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from arena.cli.summary import Change, best_match, changes
 from arena.cli.tables import print_table, verdict
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
+from arena.rows import identity_of
 from arena.rows import message as read_message
 from arena.statistics import Interval
 from arena.store import checkpoints, warm_start
@@ -125,6 +126,32 @@ def show_match(console: Console, path: Path, match: str) -> None:
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
+    for depth, line in tree_lines(reader.log.read(row["iteration"], streams=False), row):
+        console.print(_plain(line, "bold" if f" {row['id']} " in f" {line}" else "dim", 2 * depth), soft_wrap=True)
+
+
+def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """The match that a match stems from and all its branches: a line for each, with its depth; none without any.
+
+    `rows` are those of the match's iteration.
+    """
+    root = identity_of(row).line()[0]
+    alike = {str(identity): one for one in rows if (identity := identity_of(one)).line()[0] == root}
+    if len(alike) < 2:
+        return []
+    below: dict[str, list[str]] = {}
+    for match, one in sorted(alike.items(), key=lambda item: item[1].get("parent_turn", -1)):
+        parent = str(one.get("parent") or "")
+        below.setdefault(parent if parent in alike else "", []).append(match)
+
+    def lines(match: str, depth: int) -> Iterator[tuple[int, str]]:
+        one = alike[match]
+        paid = ", ".join(f"{seat} {value:g}" for seat, value in one["payoffs"].items()) or one["status"]
+        yield depth, f"{match} ({paid})" + (f" from turn {one['parent_turn'] + 1} on" if one.get("parent") else "")
+        for branch in below.get(match, []):
+            yield from lines(branch, depth + 1)
+
+    return [(0, "branches:"), *(line for top in below[""] for line in lines(top, 1))]
 
 
 def match_json(path: Path, match: str) -> dict[str, Any]:
@@ -171,7 +198,11 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     line.append(printable(turn["raw"].strip() or "(nothing)"), style="default" if turn["valid"] else "red")
     console.print(line, soft_wrap=True)
     notes = [] if turn["valid"] else ["not a legal act"]
-    if (source := turn.get("source", "policy")) != "policy":
+    if (source := turn.get("source", "policy")) == "summary":
+        notes.append("a summary, which the game does not read")
+    elif source == "replaced":
+        notes.append("not read by the game: another act was put in its place")
+    elif source != "policy":
         notes.append(f"a {source}, not the policy's own")
     if turn["private"]:
         notes.append(f"thought: {turn['private']}")

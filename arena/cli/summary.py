@@ -11,6 +11,7 @@ from arena.league.pool import version_of
 from arena.rows import zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.reader import RunReader
+from games.contracts import UNREAD
 
 Row = dict[str, Any]
 MEAN = "mean payoff"
@@ -159,7 +160,7 @@ def _mean_payoff(row: Row) -> float | None:
 
 
 def _valid(row: Row) -> float | None:
-    turns = row["turns"]
+    turns = [turn for turn in row["turns"] if turn.get("source") not in UNREAD]
     return sum(bool(turn["valid"]) for turn in turns) / len(turns) if turns else None
 
 

@@ -121,6 +121,17 @@ class Experiment(Spec):
     # -- what only the whole can tell -------------------------------------------------------------------------
 
     @model_validator(mode="after")
+    def _measures_entropy(self) -> Self:
+        """Check that the entropy is kept by which matches are branched."""
+        trees = self.play.trees
+        if trees and (trees.trigger == "entropy" or trees.first == "auto") and not self.engine.entropy:
+            raise ConfigError(
+                "play.trees: goes by entropy, which the engine does not keep: set engine.entropy to true, or "
+                "trigger to random and `first` to a number"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_tables(self) -> Self:
         """Check that there is one table or several, each with at least one match of an iteration."""
         for field in ("game", "seats"):
@@ -158,6 +169,18 @@ class Experiment(Spec):
                 raise ConfigError(
                     f"play.adaptive.cap: {cap} is lowered from what the game's options say: set {cap} there, "
                     f"to a number, for {table.game.name}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_horizon(self) -> Self:
+        """Check that the option by which matches grow is the games' own, so that a plan is still its table's."""
+        option = self.play.horizon.option if self.play.horizon else None
+        for table in self.all_tables() if option else ():
+            if not isinstance(table.game.options.get(option or ""), int):
+                raise ConfigError(
+                    f"play.horizon.option: {option} goes by the schedule in place of the game's options: set "
+                    f"{option} there, too, to what evaluations are to have, for {table.game.name}"
                 )
         return self
 

@@ -1,9 +1,14 @@
-"""Pairs of answers where a match and its branch part: two answers of one seat to the same words."""
+"""Matches and their branches: pairs of answers where two part, and what the branches of a tree have in common."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
+import numpy as np
+
+from arena.credit.batch import Floats, Ints, TurnBatch
 from arena.records import Trajectory, place_of
+from games.contracts import MOST_TURNS, MatchId
 
 
 class Pair(NamedTuple):
@@ -34,6 +39,41 @@ def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
         if taken.isdisjoint(both := {(first, turn), (second, turn)}):
             taken |= both
             yield Pair(first, second, places[0])
+
+
+def parting(one: MatchId, other: MatchId) -> int:
+    """The first turn, of all seats', that two matches do not share; 0 for two that have no match in common."""
+    lines = one.line(), other.line()
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))))
+    if not shared:
+        return 0
+    turns = [line[shared].turn for line in lines if len(line) > shared]
+    return min([turn for turn in turns if turn is not None], default=MOST_TURNS)
+
+
+def copies(batch: TurnBatch) -> Ints:
+    """[T] a number for each turn, the same for the copies of one turn in a match and in its branches."""
+    lines = [MatchId.parse(t.match).line() for t in batch.trajectories]
+
+    def taken(line: Sequence[MatchId], turn: int) -> str:
+        """The match of the line that took a turn; the others repeat it."""
+        return str(next(match for match in reversed(line) if match.turn is None or match.turn <= turn))
+
+    owners = batch.owner.tolist()
+    seats = [t.seat for t in batch.trajectories]
+    turns = zip(owners, batch.turns, strict=True)
+    return batch.numbered([(seats[m], turn.index, taken(lines[m], turn.index)) for m, turn in turns])
+
+
+def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
+    """[N] -> [N]: each token's value, averaged over the copies of the token in a match and its branches."""
+    first = np.concatenate([[0], np.cumsum(batch.turn_tokens)])
+    order = np.argsort(batch.token_turns, kind="stable")
+    place = np.empty(len(tokens), np.int64)
+    place[order] = np.arange(len(tokens)) - first[batch.token_turns[order]]
+    copy = copies(batch)[batch.token_turns]
+    numbers = np.unique(copy * (int(place.max(initial=0)) + 1) + place, return_inverse=True)[1]
+    return np.asarray((np.bincount(numbers, tokens) / np.bincount(numbers))[numbers])
 
 
 def _said(trajectory: Trajectory, turn: int) -> list[int]:

@@ -16,8 +16,11 @@ from games.base import ILLEGAL, STAKE
 from games.contracts import Game
 
 
-def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game]) -> None:
-    """ConfigError for a reward that credit names and neither game nor stage pays, where all games say what they pay."""
+def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game], marks: Collection[str] = ()) -> None:
+    """ConfigError for a reward that credit names and no game, stage or rule of play (`marks`) pays.
+
+    Nothing is checked where some game does not say what it pays.
+    """
     if not declared(games):
         return
     stages = rule.stages
@@ -26,7 +29,7 @@ def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game
         made = made_by(stages, nothing)
     except ConfigError:  # in a stage of the user's own, which wants to see a turn
         return
-    check_names(rule, replay, made.union(*(game.reward_parts for game in games)))
+    check_names(rule, replay, made.union(marks, *(game.reward_parts for game in games)))
 
 
 def declared(games: Sequence[Game]) -> bool:

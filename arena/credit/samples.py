@@ -14,8 +14,8 @@ from arena.learn.samples import Sample, Source
 from arena.records import Trajectory
 from games.contracts import TurnSource
 
-OWN: tuple[TurnSource, ...] = ("policy", "summary")
-IMITATED: tuple[TurnSource, ...] = ("demonstration",)
+OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary")
+IMITATED: tuple[TurnSource, ...] = ("demonstration", "summary")
 """Sources of turns from which a policy learns by imitation; those it wrote itself (`OWN`) it learns from by reward."""
 
 

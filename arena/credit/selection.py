@@ -21,8 +21,11 @@ from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.tokens import gathered
 from arena.parts.chosen import Kind, RewardName, needs
+from games.contracts import CUT, UNREAD, TurnSource
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]
+CUT_OFF = list(CUT)
+SUMMARIES: list[TurnSource] = ["summary"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Spread = Annotated[float, Field(ge=0)]
 
@@ -85,7 +88,9 @@ def void_turns(
     SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer, prose alone, is void and ends the
     episode; here ending it is the game's business (`illegal: end`), and it is out of the loss either way.
     """
-    column = batch.column(lambda turn: not (turn.valid if void == "invalid" else turn.action.strip()))
+    column = batch.column(
+        lambda turn: turn.source not in UNREAD and not (turn.valid if void == "invalid" else turn.action.strip())
+    )
     return selection.out_of_loss(batch.totals(column)[batch.owner] > 0)
 
 
@@ -106,6 +111,33 @@ def overlong(
     trajectories = batch.totals(cut.astype(np.float64)) > 0
     selection = selection.out_of_loss(cut if unit == "turn" else trajectories[batch.owner])
     return selection if counted else selection.out_of_statistics(trajectories)
+
+
+def ended(
+    batch: TurnBatch,
+    rewards: Floats,
+    selection: Selection,
+    *,
+    how: Annotated[list[str], Field(min_length=1)] = CUT_OFF,
+) -> Selection:
+    """Trajectories of matches that ended in one of these ways are out of the loss, and stay in the statistics.
+
+    The ways are those of a game's report; by itself those in which a match is cut off: `context`, full with no summary
+    left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by `play.stop`.
+    """
+    cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
+    return selection.out_of_loss(cut[batch.owner])
+
+
+def written_as(
+    batch: TurnBatch,
+    rewards: Floats,
+    selection: Selection,
+    *,
+    sources: Annotated[list[TurnSource], Field(min_length=1)] = SUMMARIES,
+) -> Selection:
+    """Turns of these sources are out of the loss; by itself summaries, so that acts alone are learned."""
+    return selection.out_of_loss(batch.column(lambda turn: turn.source in sources) > 0)
 
 
 @needs("entropy")
@@ -264,6 +296,17 @@ _ROUNDING = 1e-9
 
 SELECTORS: dict[str, Selector] = {
     f.__name__: f
-    for f in (void_turns, overlong, high_entropy, replayed, zero_variance, accuracy_band, std_band, random)
+    for f in (
+        void_turns,
+        overlong,
+        ended,
+        written_as,
+        high_entropy,
+        replayed,
+        zero_variance,
+        accuracy_band,
+        std_band,
+        random,
+    )
 }
 SELECTOR = Kind("selector", SELECTORS)

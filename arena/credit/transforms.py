@@ -6,6 +6,7 @@ A transform is `transform(batch, advantages, *, settings) -> [N] float64`, both 
 from collections.abc import Callable
 
 from arena.credit.batch import Floats, Key, TurnBatch
+from arena.credit.branches import over_copies
 from arena.credit.tokens import z_scores
 from arena.parts.chosen import Kind, needs
 
@@ -34,5 +35,14 @@ def entropy_scale(batch: TurnBatch, advantages: Floats, *, alpha: float = 0.2, b
     return advantages * (1.0 + alpha * z_scores(batch, batch.measure("entropy"), by))
 
 
-TRANSFORMS: dict[str, Transform] = {f.__name__: f for f in (whiten, entropy_scale)}
+def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
+    """ARPO: what a match and its branches share has the mean of their advantages; nothing else changes.
+
+    Over the copies of a token the sum stays as it was, so that the gradient does, too, as long as no ratio is clipped.
+    Source: ARPO (Dong et al. 2025), "hard" attribution; its release leaves to each copy its own ("soft").
+    """
+    return over_copies(batch, advantages)
+
+
+TRANSFORMS: dict[str, Transform] = {f.__name__: f for f in (whiten, entropy_scale, shared_prefix)}
 TRANSFORM = Kind("transform", TRANSFORMS)

@@ -14,7 +14,7 @@ import games
 from agents.errors import RoleError
 from agents.facts import fact_lines, literal
 from arena.errors import ConfigError, StoreError
-from games.contracts import Deal, Game, View
+from games.contracts import UNREAD, Deal, Game, View
 
 _WITHOUT = "what was dealt cannot be shown"
 _EMPTY = ('""', "[]", "{}")
@@ -74,7 +74,7 @@ def _own(run: Path, game: str, trust: bool) -> str:
 
 
 def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    return [(turn["seat"], turn["action"]) for turn in turns]
+    return [(turn["seat"], turn["action"]) for turn in turns if turn.get("source") not in UNREAD]
 
 
 def _seen(game: Game, acts: Iterable[tuple[str, str]]) -> Dealt:

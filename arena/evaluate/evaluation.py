@@ -30,7 +30,7 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
 from games.abilities import Split
-from games.contracts import Game, MatchId
+from games.contracts import UNREAD, Game, MatchId
 
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
@@ -324,7 +324,7 @@ async def play(
 
 
 def _played(record: MatchRecord) -> Played:
-    acts = Counter(turn.seat for turn in record.turns)
+    acts = Counter(turn.seat for turn in record.turns if turn.source not in UNREAD)
     invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
     last = record.turns[-1] if record.turns else None
     offender = last.seat if last and not last.valid and record.report["ended"] == "illegal" else ""

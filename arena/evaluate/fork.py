@@ -33,7 +33,7 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import ANY, Bounds, Interval, mean_ci, paired_ci, range_of
 from arena.store.reader import RunReader
-from games.contracts import MatchId
+from games.contracts import UNREAD, MatchId
 
 Figures = dict[str, list[float]]
 """A value for each fork: `payoff SEAT`, and what the game reports."""
@@ -136,6 +136,8 @@ def checked(parting: Parting, others: Mapping[str, str]) -> Parting:
             raise ConfigError(f"{record.id} has no seat '{seat}'{nearest(seat, record.seats)} (its seats: {known})")
     if not (others or parting.act):
         raise ConfigError("a fork needs something that is another: somebody at a seat, or an act")
+    if parting.act and record.turns[turn].source in UNREAD:
+        raise ConfigError(f"no game read turn {turn + 1} of {record.id}: fork it at another turn")
     if why := strayed(parting, make_game(GameSpec(name=record.game, options=record.options))):
         raise ConfigError(f"{record.id} cannot be forked: {why}")
     return parting

@@ -105,6 +105,13 @@ class Chats:
             while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
                 game.step(None)
             seat = turn["seat"]
+            if turn.get("source") == "summary":
+                if seat in talking:
+                    yield Said(row, turn, talking[seat].ask_summary(), worth[turn["index"]])
+                    talking[seat].said(turn["raw"])
+                continue
+            if turn.get("source") == "replaced":
+                continue
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
             view = View.of(game, seat, turn["index"])

@@ -11,6 +11,7 @@ import numpy as np
 import games
 from agents.engines.base import Engine
 from agents.errors import ScriptedPolicyError
+from agents.players.cautious import MARKS, cautious
 from agents.players.endpoint import Answer, Endpoint
 from agents.players.model import ChatPlayer, ScriptedPlayer, model_writer, recalled
 from agents.players.scripted import check_scripted, make_scripted
@@ -19,7 +20,7 @@ from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
 from arena.play.failures import log_failure
-from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
+from arena.play.match import Limits, MatchPlan, OnTurn, Rules, SeatedPlayer, play_match
 from arena.records import Failure, MatchRecord, Seating
 from games.abilities import Tells
 from games.contracts import Game
@@ -72,15 +73,17 @@ async def play_one(
     keep_turns: bool = True,
     on_turn: OnTurn | None = None,
     game: Game | None = None,
+    ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None,
 ) -> MatchRecord:
     """One match between the contenders, by seat, of `game` or else of one made for it; see `play_match`.
 
-    A branch that turns out to be another match than the one that it parts from has failed.
+    `ruled` makes the match's rules of patches and stops. A branch that turns out to be another match than the one that
+    it parts from has failed.
     """
     game = games.make(plan.game, **plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
     try:
-        record = await play_match(plan, game, players, limits, keep_turns, on_turn)
+        record = await play_match(plan, game, players, limits, keep_turns, on_turn, ruled(plan, game))
     finally:
         for seat, player in players.items():
             contenders[seat].leave(player)
@@ -150,6 +153,8 @@ class ModelContender:
         """A player that speaks through the policy's chat frame."""
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
+        if rule := role.sampling.cautious:
+            write = cautious(write, rule, policy.frame.with_letters(MARKS))
         if plan.branch:
             write = recalled(plan.branch.replies(seat), write)
         return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write)
@@ -171,8 +176,17 @@ class EndpointContender:
     """By the game's name and the seat."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Accept every game: all can be put in words."""
-        self.role(name, seat)
+        """Accept every game: all can be put in words; but nobody knows how full a server's context is."""
+        if (role := self.role(name, seat)).memory.kind == "summary":
+            raise ConfigError(
+                f"{self.name} cannot play role {role.role}: memory summary goes by tokens, which an endpoint does not "
+                "tell: write a role with memory window or all for it"
+            )
+        if role.sampling.cautious:
+            raise ConfigError(
+                f"{self.name} cannot play role {role.role}: sampling.cautious goes by entropies, which no "
+                "endpoint tells: leave it out"
+            )
 
     def seating(self, game: str, seat: str) -> Seating:
         """The role; nobody knows the version."""

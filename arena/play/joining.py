@@ -18,10 +18,11 @@ from agents.players.human import Human
 from agents.players.model import ChatPlayer, recalled, spoken
 from agents.role import Role
 from agents.stream import Stream
+from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import MatchRecord, Seating, Turn, place_of
-from games.contracts import Act, Game, Message, View
+from games.contracts import UNREAD, Act, Game, Message, View
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def strayed(parting: Parting, game: Game) -> str:
     which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
     game.reset(seed=record.seed)
     for turn in record.turns[: parting.turn + 1]:
+        if turn.source in UNREAD:
+            continue
         _skip_dead(game)
         if not game.agents:
             return f"the game now ends before turn {turn.index + 1}{which}"
@@ -94,6 +97,14 @@ class Joining:
         """Make its player, which has seen and said what the seat has."""
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
+        sums_up = isinstance(player, ChatPlayer) and player.role.memory.kind == "summary"
+        roles = {turn.role for turn in past if turn.role}
+        roles -= {player.role.role} if isinstance(player, ChatPlayer) else set()
+        if roles and (sums_up or any(turn.source == "summary" for turn in past)):
+            raise ConfigError(
+                f"{self.name} cannot go on at {seat} of {self.parting.match.id}: where a summary stands in the past, "
+                f"the role that wrote it, {min(roles)}, has to go on"
+            )
         if isinstance(player, ChatPlayer):
             said = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
             player.write = recalled(said, player.write)
@@ -144,8 +155,8 @@ class _Joined:
             self._unread, self.version = (), self.player.version
             return act
         if isinstance(self.player, Human):
-            self._unread += view.messages
-        else:
+            self._unread += view.messages if turn.source not in UNREAD else ()
+        elif turn.source != "replaced":  # as if the player had written what was put in its place
             await self.player.act(view)
         self.version = turn.version
         return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]

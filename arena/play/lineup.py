@@ -1,6 +1,6 @@
 """Contenders of a run by name: its policies, their past versions, scripted policies, endpoints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
@@ -10,10 +10,11 @@ from agents.policy import Policy
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
 from arena.play.instructions import instructed
-from arena.play.match import Limits, MatchPlan, OnTurn
+from arena.play.match import Limits, MatchPlan, OnTurn, Rules
 from arena.play.tables import Table
 from arena.policies import PastVersions
 from arena.records import MatchRecord, Seating
+from games.contracts import Game
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Lineup:
     limits: Limits
     endpoints: Endpoints
     """The same for all matches: they hold the account of what was spent."""
+    ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None
+    """Makes the rules of patches and stops of a match."""
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
         """The contender of this name, in the role of this seat at this table, with an instruction of its own if any."""
@@ -47,7 +50,7 @@ class Lineup:
             contenders = {
                 seat: self.contender(held.policy, seat, table, held.instruction) for seat, held in plan.seats.items()
             }
-            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn)
+            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, ruled=self.ruled)
 
     def table(self, plan: MatchPlan) -> Table:
         """The table that a plan is of; ConfigError where a match that goes on is of none any more."""

@@ -7,15 +7,16 @@ from functools import cached_property, partial
 from time import monotonic
 from typing import Any, Protocol
 
+from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
-from arena.play.steps import current, in_time
+from arena.play.steps import Steps, current, in_time
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
-from games.abilities import Blocks, Pictures, Situated
-from games.contracts import MOST_TURNS, Act, Game, MatchId, View
+from games.abilities import Blocks, Pictures, Situated, Stoppable
+from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,26 @@ class MatchPlan:
         return self.identity.attempt
 
 
+MATCH = "match"
+"""Reward of 1 for an act that is the expert's, where acts are patched."""
+
+
+class Rules(Protocol):
+    """Rules of play for one match; see `arena.play.control`."""
+
+    def expected(self, view: View) -> str | None:
+        """The expert's act for a learner that is to move; None where nothing is patched."""
+
+    def agree(self, act: str, expected: str) -> bool:
+        """Return True if an act is the expert's."""
+
+    def may_patch(self) -> bool:
+        """Count a patch; False where no further one is allowed."""
+
+    def why_stop(self, act: Act, seat: str, valid: bool) -> str:
+        """Why the match stops after this act, in words; "" where it goes on."""
+
+
 OnTurn = Callable[[MatchPlan, Turn], None]
 """Called with a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""
 
@@ -92,6 +113,8 @@ class _Now:
     """Whose move it is."""
     act: str | None = None
     """Act that the game was just given, and has not taken yet."""
+    cut: bool = False
+    """Whether the match was cut off."""
 
 
 class _Turns:
@@ -118,11 +141,17 @@ class _Turns:
         if self.on_turn:
             self.on_turn(self.plan, turn)
 
-    def reward(self, seat: str, parts: Mapping[str, float]) -> None:
-        """Add reward parts to the seat's latest turn."""
-        earning = self.earning[seat]
-        for name, value in parts.items():
-            earning[name] = earning.get(name, 0.0) + value
+    def earn(self, game: Game) -> None:
+        """Add what the game just paid each seat to the seat's latest turn."""
+        infos = game.infos
+        for seat in self.seats:
+            earning = self.earning[seat]
+            for name, value in infos[seat]["rewards"].items():
+                earning[name] = earning.get(name, 0.0) + value
+
+    def mark(self, seat: str) -> None:
+        """Add that the seat's latest act was the expert's, unless its game has said so."""
+        self.earning[seat].setdefault(MATCH, 1.0)
 
 
 async def play_match(
@@ -132,20 +161,20 @@ async def play_match(
     limits: Limits,
     keep_turns: bool = True,
     on_turn: OnTurn | None = None,
+    rules: Rules | None = None,
 ) -> MatchRecord:
     """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
 
-    `game` is not yet reset. Model trouble, limits and
-    faults of the game itself end this match alone; they never raise into the caller. Without `keep_turns`
-    the record holds the outcome alone, no turns and no streams. `on_turn` is called with each turn as it is taken.
+    `game` is not yet reset. Model trouble, limits and faults of the game itself end this match alone; they never raise
+    into the caller. Without `keep_turns` the record holds the outcome alone, no turns and no streams. `on_turn` is
+    called with each turn as it is taken. `rules` patch learners' acts and stop the match.
     """
-    started, clock = datetime.now(UTC), monotonic()
-    turns, now = _Turns(plan, on_turn) if keep_turns or on_turn else None, _Now({})
-    reason, failure = "", None
+    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
+    turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     pictures: dict[str, bytes] = {}
     try:
-        await _walk(plan, game, players, limits, clock, now, turns)
+        await _Walk(plan, game, players, limits, clock, now, turns, rules).play()
         if turns and isinstance(game, Pictures):
             pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
         outcome = dict(game.payoffs()), dict(game.report())
@@ -183,52 +212,102 @@ def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[s
     return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
 
 
-async def _walk(
-    plan: MatchPlan,
-    game: Game,
-    players: Mapping[str, SeatedPlayer],
-    limits: Limits,
-    clock: float,
-    now: _Now,
-    turns: _Turns | None,
-) -> None:
-    """Play the match to its end; `now` and `turns` are updated as it goes."""
-    count = tokens = 0
-    steps = current() if isinstance(game, Blocks) and game.blocks else None
-    situation_of = game.situation if turns and isinstance(game, Situated) else None
-    deal = partial(game.reset, seed=plan.seed)
-    await steps.take(deal, "the deal", limits.turn_seconds) if steps else deal()
-    while game.agents:
-        seat = now.seat = game.agent_selection
-        if game.terminations[seat] or game.truncations[seat]:
-            if all(game.terminations.values()):
+@dataclass
+class _Walk:
+    """A match on its way to its end."""
+
+    plan: MatchPlan
+    game: Game
+    players: Mapping[str, SeatedPlayer]
+    limits: Limits
+    clock: float
+    """When the match began."""
+    now: _Now
+    turns: _Turns | None
+    rules: Rules | None
+    steps: Steps | None = None
+    """How the game steps, where that may take long."""
+    count: int = 0
+    tokens: int = 0
+
+    async def play(self) -> None:
+        """Play to the end; `now` and `turns` are updated on the way."""
+        game = self.game
+        self.steps = current() if isinstance(game, Blocks) and game.blocks else None
+        deal = partial(game.reset, seed=self.plan.seed)
+        await self.steps.take(deal, "the deal", self.limits.turn_seconds) if self.steps else deal()
+        while game.agents:
+            seat = self.now.seat = game.agent_selection
+            if not (game.terminations[seat] or game.truncations[seat]):
+                await self._turn(seat)
+            elif all(game.terminations.values()) or self.now.cut:
                 return  # all that is left are the steps that AEC asks of the dead, which change nothing
-            game.step(None)
-            continue
-        begun = monotonic()
-        _check(limits, count, tokens, begun - clock)
-        view = View.of(game, seat, count)
-        situation = situation_of(seat) if situation_of else ""
-        player = players[seat]
+            else:
+                game.step(None)
+
+    async def _turn(self, seat: str) -> None:
+        """Have a seat act; a summary, and an act that is patched, are turns that the game does not read."""
+        begun, player, game = monotonic(), self.players[seat], self.game
+        _check(self.limits, self.count, self.tokens, begun - self.clock)
+        view = View.of(game, seat, self.count)
+        situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
+        try:
+            act = await self._answer(player, view)
+        except ContextFull as full:
+            return self._cut_off("context", str(full))
+        if act.source in UNREAD:  # the same messages are shown once more
+            return self._taken(view._replace(messages=()), act, True, begun, "")
+        expected = self.rules.expected(view) if self.rules else None
+        if self.rules and expected is not None and not self.rules.agree(act.action, expected):
+            self._taken(view, act._replace(source="replaced"), True, begun, situation)
+            if not self.rules.may_patch():
+                return self._cut_off("stopped", f"{seat} departs from the expert")
+            view, situation = view._replace(turn=self.count, messages=()), ""
+            act = player.put(view, expected)  # type: ignore[attr-defined]  # learners are ChatPlayers
+        await self._step(act)
+        valid = bool(game.infos[seat].get("valid"))
+        self._taken(view, act, valid, begun, situation)
+        if self.turns:
+            self.turns.earn(game)
+            if expected is not None and act.source != "patch":
+                self.turns.mark(seat)
+        if self.rules and not _over(game) and (why := self.rules.why_stop(act, seat, valid)):
+            self._cut_off("stopped", why)
+
+    async def _answer(self, player: SeatedPlayer, view: View) -> Act:
+        """The player's act, in time; who never waits is not watched, which takes time too."""
         if getattr(player, "waits", True):
-            act = await in_time(player.act(view), seat, limits.turn_seconds)
-        else:
-            act = await player.act(view)
+            return await in_time(player.act(view), view.seat, self.limits.turn_seconds)
+        return await player.act(view)
+
+    async def _step(self, act: Act) -> None:
+        """Give the act to the game; `now` has it while the game has not taken it."""
+        now, seconds = self.now, self.limits.turn_seconds
         now.act = act.action
-        if steps:
-            await steps.take(partial(game.step, act.action), f"the step of {seat}", limits.turn_seconds)
+        if self.steps:
+            await self.steps.take(partial(self.game.step, act.action), f"the step of {now.seat}", seconds)
         else:
-            game.step(act.action)
+            self.game.step(act.action)
         now.act = None
-        now.versions[seat] = player.version
-        count, tokens = count + 1, tokens + act.tokens
-        if turns is None:
-            continue
-        infos = game.infos
-        turns.open(view, act, player.version, bool(infos[seat].get("valid")), monotonic() - begun, situation)
-        for other in plan.seats:
-            if parts := infos[other]["rewards"]:
-                turns.reward(other, parts)
+
+    def _taken(self, view: View, act: Act, valid: bool, begun: float, situation: str) -> None:
+        version = self.now.versions[view.seat] = self.players[view.seat].version
+        self.count, self.tokens = self.count + 1, self.tokens + act.tokens
+        if self.turns:
+            self.turns.open(view, act, version, valid, monotonic() - begun, situation)
+
+    def _cut_off(self, reason: str, why: str) -> None:
+        """End the match where it stands; LimitReached, so that it fails, where its game cannot be cut off."""
+        if not isinstance(self.game, Stoppable):
+            raise LimitReached(why)
+        self.game.stop(reason)
+        self.now.cut = True
+        if self.turns:
+            self.turns.earn(self.game)
+
+
+def _over(game: Game) -> bool:
+    return not game.agents or all(game.terminations.values())
 
 
 def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from agents.policy import Policy
 from arena.league.matchmaking import Matchmaker
 from arena.parts.chance import generator, number
+from arena.parts.schedules import Clock
 from arena.play.adaptive import History
 from arena.play.branches import Branch
 from arena.play.lineup import seatings
@@ -29,6 +30,7 @@ def iteration_plans(
     deals: int | None = None,
     before: int = 0,
     history: History | None = None,
+    iterations: int = 1,
 ) -> list[MatchPlan]:
     """The matches of iteration `k`, table by table, each table's by its share; the league's opponents among them.
 
@@ -46,7 +48,12 @@ def iteration_plans(
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
     dealt = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
     seeds = _from_pool(rule, seed, k, before, len(dealt)) if rule.pool else None
-    return _plans(seed, k, dealt, rule.group, before, seeds, history=history)
+    plans = _plans(seed, k, dealt, rule.group, before, seeds, history=history)
+    horizon = rule.horizon
+    if horizon is None or horizon.option is None:
+        return plans
+    set_to = {horizon.option: horizon.length(Clock(k, iterations))}
+    return [replace(plan, options={**plan.options, **set_to}, capped=horizon.option) for plan in plans]
 
 
 def branch_plans(
@@ -56,6 +63,8 @@ def branch_plans(
 
     The turns are drawn uniformly; a match with fewer of them is branched at each, with `branch_at: last` at its last.
     """
+    if not rule.branch:
+        return []
     planned = {plan.identity: plan for plan in plans}
     rng = generator(seed, k, "branch", *map(str, list(planned)[:1]))
     branches = []

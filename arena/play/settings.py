@@ -5,7 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder, GameName, OptionValue, PolicyName, RoleName
+from arena.parts.schedules import SCHEDULE, Clock
 from arena.parts.spec import Matches, Name, Positive, Spec
 
 
@@ -95,6 +97,54 @@ class InstructionsSpec(Spec):
         return self
 
 
+class TreesSpec(Spec):
+    """Trees: which of a deal's matches begin at the deal, and at which turns the others part from them."""
+
+    first: Matches | Literal["auto"] = "auto"
+    """Number of a deal's `group` that begin at the deal; `auto` goes by the entropy of a first one (AEPO)."""
+    trigger: Literal["entropy", "random"] = "entropy"
+    """Whether turns are branched where entropy is above that of the seat's first reply, or all alike, as a control."""
+    chance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Probability that a turn is branched whose entropy is that of the first."""
+    weight: Annotated[float, Field(ge=0, le=1e6)] = 0.2
+    """How much it grows with the reply's entropy, in units of the log of the vocabulary."""
+    chain: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Penalty for each turn just before that was branched, too; AEPO's is 0.05."""
+    tokens: Annotated[int, Field(ge=1, le=10**6)] = 20
+    """Number of a reply's first tokens whose entropies are added up."""
+
+
+class PatchSpec(Spec):
+    """Acts of an expert in place of a learner's wrong ones, so that it plays on from right ones (UI-S1)."""
+
+    expert: PolicyName
+    """A scripted policy, such as `oracle`, or path/to/file.py:function; an act that is not its own is wrong."""
+    most: Annotated[int, Field(ge=0, le=10**4)] | None = None
+    """Patches of one match at most; at the next wrong act it stops. Null is no limit, 0 stops at the first."""
+
+
+class StopSpec(Spec):
+    """Rules by which a match is cut off from which nothing more is to be expected; 0 is never."""
+
+    repeated: Annotated[int, Field(ge=0, le=10**4)] = 0
+    """Number of times in a row that a learner does the same."""
+    illegal: Annotated[int, Field(ge=0, le=10**4)] = 0
+    """Number of a learner's illegal acts in a row."""
+
+
+class HorizonSpec(Spec):
+    """Lengths of matches, by a schedule over the iterations (ScalingInter-RL)."""
+
+    turns: Annotated[Chosen, SCHEDULE]
+    """A number or a schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, 1 at least."""
+    option: Name | None = None
+    """Option of the game, such as `max_turns`, that is set to it; null cuts off after so many acts of a learner."""
+
+    def length(self, clock: Clock) -> int:
+        """The number of turns in an iteration."""
+        return max(1, round(float(self.turns(clock))))
+
+
 class PlaySpec(Spec):
     """Settings of play: the matches of an iteration."""
 
@@ -111,6 +161,14 @@ class PlaySpec(Spec):
     """Number of further matches that part from each one, at turns of its learners drawn at random; they come on top."""
     branch_at: Literal["any", "last"] = "any"
     """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
+    trees: TreesSpec | None = None
+    """Some of a `group` as branches of others; null is all from the deal on."""
+    patch: PatchSpec | None = None
+    """An expert's acts in place of learners' wrong ones; null is none."""
+    stop: StopSpec | None = None
+    """When matches are cut off; null is never."""
+    horizon: HorizonSpec | None = None
+    """How long matches are in an iteration; null is as long as the game has it."""
     adaptive: AdaptiveSpec | None = None
     """More attempts for deals whose outcomes differ, fewer for solved ones; null is `group` attempts for each."""
     instructions: dict[Name, InstructionsSpec] = {}
@@ -171,11 +229,25 @@ class PlaySpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _can_grow(self) -> Self:
+        if self.trees is None:
+            return self
+        if self.branch or self.adaptive or self.enough < 1:
+            raise ValueError("`trees` plan a deal's matches themselves: set branch to 0, adaptive to null, enough to 1")
+        if self.group < 2 or (self.trees.first != "auto" and self.trees.first >= self.group):
+            raise ValueError(
+                f"`trees` have branches besides the first {self.trees.first}: raise `group`, which is {self.group}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _can_adapt(self) -> Self:
         if self.adaptive is None:
             return self
         if not self.pool:
             raise ValueError("`adaptive` goes by how a deal went before: set `pool`, so that deals come again")
+        if self.horizon and self.horizon.option and self.adaptive.cap:
+            raise ValueError("`horizon.option` and `adaptive.cap` both set how long matches are: set one to null")
         if self.adaptive.least > self.group:
             raise ValueError(f"adaptive.least is {self.adaptive.least}, more than the {self.group} of a `group`")
         if self.resample or self.branch:

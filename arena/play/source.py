@@ -18,6 +18,7 @@ from arena.play.reflection import reflected
 from arena.play.room import Room, past_versions
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import Logged, Stragglers, over, plan_of, plan_row
+from arena.play.trees import Tree, grown
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -81,16 +82,26 @@ class Play:
             if not self.rule.overlaps:
                 self.watcher.phase(k, "play")
             plans = self._plans(k, due, deals)
-            played, failed = await self.played(plans)
+            played, failed = await (self._grown(plans) if self.rule.trees else self.played(plans))
             branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, played))
             records, deals = [*records, *played, *branched], deals + due
             failures += [*failed, *failed_too]
         return Played(records, failures)
 
+    async def _grown(self, plans: list[MatchPlan]) -> Played:
+        """The matches of these plans, those of each deal as a tree."""
+        assert self.rule.trees is not None
+        deals: dict[int, list[MatchPlan]] = {}
+        for plan in plans:
+            deals.setdefault(plan.group, []).append(plan)
+        vocabulary = {name: policy.frame.vocabulary for name, policy in self.policies.items()}
+        trees = [Tree(deal, self.rule.trees, vocabulary, self.lineup.seed) for deal in deals.values()]
+        return Played(*await grown(trees, self.played))
+
     def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
         tables, seed = self.lineup.tables, self.lineup.seed
         plans = iteration_plans(
-            self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, history=self.history
+            self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, self.history, self.iterations
         )
         return self.instructions.dealt(k, plans) if self.instructions else plans
 

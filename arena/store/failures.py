@@ -11,6 +11,7 @@ from arena.plain import bounded, plain, without_secrets
 from arena.records import Failure, MatchRecord
 from arena.store.files import remove, require_own, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines, to_line
+from games.contracts import UNREAD
 
 FAILURES = "failures.jsonl"
 FIRST = 20
@@ -166,10 +167,11 @@ def _mended(error: LogError) -> LogError:
 
 
 def _replay_call(run: Path, record: MatchRecord, act: str | None) -> str:
-    acts = [turn.action for turn in record.turns] + ([act] if act is not None else [])
+    acts = [turn.action for turn in record.turns if turn.source not in UNREAD] + ([act] if act is not None else [])
     told = repr(acts)
     if len(told) > ACTS:
-        told = f"[turn['action'] for turn in RunReader({str(run.absolute())!r}).match({record.id!r})['turns']]"
+        turns = f"RunReader({str(run.absolute())!r}).match({record.id!r})['turns']"
+        told = f"[turn['action'] for turn in {turns} if turn.get('source') not in ('summary', 'replaced')]"
     reader = "from arena.store.reader import RunReader\n" if len(repr(acts)) > ACTS else ""
     call = f"replay_failed({record.game!r}, {record.options!r}, seed={record.seed}, acts={told})"
     return f"from arena.play.failures import replay_failed\n{reader}{call}"

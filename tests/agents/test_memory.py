@@ -34,7 +34,11 @@ def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> No
         ({"kind": "all", "turns": 3}, "memory all has no size"),
         ({"kind": "window", "turns": -1}, "greater than or equal to 0"),
         ({"kind": "window", "turns": True}, "valid integer"),
-        ({"kind": "summary"}, "'all' or 'window'"),
+        ({"kind": "summary"}, "add `context: 2048`"),
+        ({"kind": "summary", "context": 100, "turns": 2}, "memory summary has no size in turns"),
+        ({"kind": "window", "turns": 2, "context": 100}, "context belong to summaries"),
+        ({"kind": "summary", "context": 100, "tokens": 0}, "greater than or equal to 1"),
+        ({"kind": "recall"}, "'all', 'window' or 'summary'"),
     ],
 )
 def test_memories_that_make_no_sense_are_refused(fields: dict[str, object], told: str) -> None:

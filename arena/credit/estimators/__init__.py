@@ -17,13 +17,14 @@ from arena.credit.estimators.reinforce import reinforce
 from arena.credit.estimators.role_baseline import rae
 from arena.credit.estimators.steps import gigpo, step_episode
 from arena.credit.estimators.table import ESTIMATOR, ESTIMATORS, Estimator
+from arena.credit.estimators.tree import tree
 from arena.credit.tokens import TokenAdvantages
 
 ESTIMATORS |= {
     f.__name__: f
     for f in (
         *(mars, mars_released, rae, reinforce),
-        *(grpo, dr_grpo, rloo, reinforce_pp, at_grpo),
+        *(grpo, dr_grpo, rloo, reinforce_pp, at_grpo, tree),
         *(gigpo, step_episode, epo_weighted, refuel),
         *(gae_turn, gae_token, gae_bilevel, archer),
         *(weighted_sum, shuffled, zero),

@@ -53,7 +53,7 @@ class Thinker:
         self.asked: list[Request] = []
         self.said: list[Completion] = []
 
-    async def __call__(self, view: View, request: Request) -> Completion:
+    async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion:
         thought = "".join(self.rng.choice(list("abc de"), self.rng.integers(1, 8))) if self.rng.random() < 0.6 else ""
         text = self.role.reply.write(f"OFFER {view.turn}", private=thought)
         ids, finish = [*self.frame.encode(text)], "length" if self.rng.random() < 0.2 else "stop"

@@ -42,7 +42,7 @@ class Spy:
     def writer(self, seat: str) -> Any:
         rng = np.random.default_rng(len(seat))
 
-        async def write(view: View, request: Request) -> Completion:
+        async def write(view: View, request: Request, summary: bool = False) -> Completion:
             if view.turn < self.legal_turns:
                 offers = [act for act in view.legal or () if act.startswith("OFFER")]
                 text = f"{offers[rng.integers(len(offers))]} | {seat} says please"
@@ -175,7 +175,7 @@ VIEW = View(
 
 
 def saying(ids: Sequence[int], finish: Any = "stop") -> ChatPlayer:
-    async def write(view: View, request: Request) -> Completion:
+    async def write(view: View, request: Request, summary: bool = False) -> Completion:
         return Completion(tuple(ids), (-1.0,) * len(ids), finish, 7)
 
     return ChatPlayer(load_role("nano_opener"), FRAME, "p", "m/opener", (1, 2), write)

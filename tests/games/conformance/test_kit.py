@@ -25,7 +25,7 @@ MANY_SEATS: dict[str, dict[str, Any]] = {
     "hanabi": {"size": "full", "players": 5}, "word_clue": {"players": 4},
 }  # fmt: skip
 # Games of ours whose secrets come out in play, or are dealt anew with the facts: no two deals can be played alike.
-NO_TWINS = {"hanabi", "word_clue", "twenty_questions", "guess_city", "wordle", "maze", "text_navigation"}
+NO_TWINS = {"hanabi", "word_clue", "twenty_questions", "guess_city", "wordle", "maze", "text_navigation", "recall"}
 
 
 def failed(make, **sizes):

@@ -1,0 +1,123 @@
+"""Recall: facts come one by one, among filler, and in the end one of them is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.base import IllegalAct, TextGame, whole_number
+from games.contracts import View
+
+THINGS = ("ball", "board", "book", "card", "game", "hat", "jack", "king", "pool", "queen")
+FILLER = ("rest", "move", "round", "turn", "share", "hello", "thanks", "good")
+DIGITS = 10
+GOAL = "goal"
+
+
+class Recall(TextGame):
+    """Acts: PASS while lines come, then the digit that was asked for.
+
+    Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
+    likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)
+    / f right. Options: lines 1 to 1,000; facts 1 to 10, no more than lines; values 2 to 10, digits from 0 on.
+    """
+
+    name = "recall"
+    seats: tuple[str, ...] = ("keeper",)
+    metadata: ClassVar[dict[str, Any]] = {"name": "recall_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {GOAL: "1 for the right digit"}
+    theory: ClassVar[Mapping[str, float]] = {"forgetful": 0.1}  # a guess among ten digits
+
+    def __init__(self, *, lines: int = 8, facts: int = 4, values: int = DIGITS, **options: Any) -> None:
+        self.lines = whole_number("lines", lines, least=1, most=1000)
+        self.facts = whole_number("facts", facts, least=1, most=min(len(THINGS), lines))
+        self.values = whole_number("values", values, least=2, most=DIGITS)
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the facts, their places among the lines, and which is asked for; tells the first line."""
+        things = rng.choice(THINGS, size=self.facts, replace=False).tolist()
+        self.truth = {thing: int(rng.integers(self.values)) for thing in things}
+        self.script = rng.choice(FILLER, size=self.lines).tolist()
+        places = sorted(rng.choice(self.lines, size=self.facts, replace=False).tolist())
+        for place, (thing, value) in zip(places, self.truth.items(), strict=True):
+            self.script[place] = f"{thing} {value}"
+        self.asked = things[rng.integers(self.facts)]
+        self.told = 0
+        self._next_line()
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            f"You are told {self.lines} lines, one by one: answer each with PASS. Some are facts, a thing and a digit. "
+            "In the end you are asked for one thing: answer with its digit."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The lines that are still to come."""
+        return {"lines_left": self.lines - self.told}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing: what is to be recalled comes once, in a message."""
+        return {}
+
+    def legal(self, seat: str) -> list[str]:
+        """PASS, or the digits."""
+        return ["PASS"] if not self.asking else [str(value) for value in range(self.values)]
+
+    @property
+    def asking(self) -> bool:
+        """Return True once the question was put."""
+        return self.told > self.lines
+
+    def play(self, seat: str, act: str) -> str:
+        """Hear the next line, or answer."""
+        word = act.strip().upper()
+        if word not in self.legal(seat):
+            raise IllegalAct("answer with the digit" if self.asking else "write PASS")
+        if not self.asking:
+            self._next_line()
+            return word
+        right = word == str(self.truth[self.asked])
+        if right:
+            self.pay(seat, GOAL, 1.0)
+        self.end("right" if right else "wrong", f"{self.asked} {self.truth[self.asked]}.")
+        return word
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Report if the answer was right, and how many lines before the question the fact came."""
+        place = next(i for i, line in enumerate(self.script) if line.split()[0] == self.asked)
+        return {"right": self.ended == "right", "distance": self.lines - place}
+
+    def _next_line(self) -> None:
+        line = self.script[self.told] if self.told < self.lines else f"ask {self.asked}"
+        self.told += 1
+        self.tell(line)
+
+
+class _Oracle:
+    """Recalls everything, and sums up as a list of the facts."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def __call__(self, view: View) -> str:
+        word, _, value = view.messages[-1].text.rpartition(" ") if view.messages else ("", "", "")
+        if word == "ask":
+            return self.known.get(value, "0")
+        if word:
+            self.known[word] = value
+        return "PASS"
+
+    def summary(self, view: View) -> str:
+        """The facts so far."""
+        return " ".join(f"{thing} {value}" for thing, value in self.known.items())
+
+
+def _oracle(game: Recall, seed: int) -> Callable[[View], str]:
+    return _Oracle()
+
+
+Recall.players = {"oracle": _oracle}

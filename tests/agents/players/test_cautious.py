@@ -1,0 +1,159 @@
+"""Cautious next tokens: it wins where the right way is the confident one, loses where the wrong one is, and says so."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.errors import RoleError
+from agents.players.cautious import MARKS, cautious, trials
+from agents.players.model import model_writer
+from agents.published import ModuleWeights
+from agents.role import Cautious, Role
+from agents.scoring import StreamScorer, score_streams
+from agents.stream import Stream
+from agents.weights import load_model, load_tokenizer, resolve
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.seating import set_tables
+from arena.config.sources import text_layer
+from arena.errors import ConfigError
+
+FRAME = ChatFrame(load_tokenizer(resolve("nano")))
+RULE = Cautious()
+VIEW: Any = None
+STOP, DOT, RIGHT, WRONG = 0, 1, 2, 3
+
+
+def chain(rows: Mapping[int, list[float]]) -> Any:
+    """A writer that samples from a Markov chain: the last token decides what comes next; it counts its tokens."""
+    told = {"tokens": 0}
+
+    async def write(view: Any, request: Request, summary: bool = False) -> Completion:
+        rng, ids, logprobs, entropies = np.random.default_rng(request.seed), list[int](), [], []
+        while len(ids) < request.max_tokens and not (ids and ids[-1] in request.stop_ids):
+            p = np.array(rows[(*request.ids, *ids)[-1]])
+            ids.append(int(rng.choice(len(p), p=p)))
+            logprobs.append(float(np.log(p[ids[-1]])))
+            entropies.append(float(-(p[p > 0] * np.log(p[p > 0])).sum()))
+        told["tokens"] += len(ids)
+        stopped = ids[-1] in request.stop_ids
+        return Completion(tuple(ids), tuple(logprobs), "stop" if stopped else "length", 4, tuple(entropies))
+
+    return write, told
+
+
+def fork(sure: int) -> Mapping[int, list[float]]:
+    """From 9 to RIGHT or WRONG alike, of which one knows how to go on and the other guesses among five; then a dot."""
+    knows = [0.0] * 4 + [1.0] + [0.0] * 5
+    guesses = [0.0] * 4 + [0.2] * 5 + [0.0]
+    dot, stop = [0.0, 1.0] + [0.0] * 8, [1.0] + [0.0] * 9
+    rows = {9: [0.0, 0.0, 0.5, 0.5] + [0.0] * 6, DOT: stop, RIGHT: guesses, WRONG: guesses, sure: knows}
+    return rows | dict.fromkeys(range(4, 9), dot)
+
+
+def ask(seed: int, max_tokens: int = 10, ids: tuple[int, ...] = (9,)) -> Request:
+    return Request("p", ids, "k", max_tokens, 1.0, 1.0, 0, frozenset({STOP}), (seed,))
+
+
+def replies(rows: Mapping[int, list[float]], careful: bool, count: int = 60) -> list[Completion]:
+    write, _ = chain(rows)
+    writer = cautious(write, RULE, frozenset({DOT})) if careful else write
+
+    async def all_of() -> list[Completion]:
+        return [await writer(VIEW, ask(seed)) for seed in range(count)]
+
+    return asyncio.run(all_of())
+
+
+def share(rows: Mapping[int, list[float]], careful: bool) -> float:
+    return float(np.mean([reply.ids[0] == RIGHT for reply in replies(rows, careful)]))
+
+
+def test_it_wins_where_the_right_way_is_the_confident_one() -> None:
+    assert share(fork(sure=RIGHT), careful=True) == 1.0
+    assert 0.3 < share(fork(sure=RIGHT), careful=False) < 0.7
+
+
+def test_it_loses_where_the_wrong_way_is() -> None:
+    assert share(fork(sure=WRONG), careful=True) == 0.0
+
+
+def test_a_policy_that_is_sure_is_sampled_as_ever() -> None:
+    rows = {9: [0.0, 0.0, 1.0] + [0.0] * 7, RIGHT: [0.0, 1.0] + [0.0] * 8, DOT: [1.0] + [0.0] * 9}
+    write, told = chain(rows)
+    reply = asyncio.run(cautious(write, RULE, frozenset({DOT}))(VIEW, ask(1)))
+    assert (reply.ids, reply.finish, reply.version, told["tokens"]) == ((RIGHT, DOT, STOP), "stop", 4, 3)
+
+
+NUMBERS = [(0.0, 1), (0.01, 1), (0.03, 1), (0.05, 2), (0.755, 20), (1.5, 40), (9.0, 40)]
+
+
+@pytest.mark.parametrize(("entropy", "number"), NUMBERS)
+def test_the_number_of_trials_is_the_published_one(entropy: float, number: int) -> None:
+    assert trials(entropy, RULE) == number
+
+
+def test_replies_are_as_long_as_they_may_be_and_end_as_they_do() -> None:
+    for reply in replies(fork(RIGHT), careful=True, count=10):
+        assert reply.finish == "stop" and reply.ids[-1] == STOP and reply.ids.count(DOT) == 1
+        assert len(reply.ids) == len(reply.logprobs) == len(reply.entropy or ())
+    write, _ = chain(fork(RIGHT))
+    for most in (1, 2, 3):
+        cut = asyncio.run(cautious(write, RULE, frozenset({DOT}))(VIEW, ask(1, most)))
+        assert (len(cut.ids), cut.finish) == (most, "length")
+
+
+def test_the_same_seed_writes_the_same_and_another_seed_may_not() -> None:
+    one, two = (replies(fork(WRONG), careful=True) for _ in range(2))
+    assert one == two and len({reply.ids for reply in replies(fork(RIGHT), careful=False)}) > 1
+
+
+def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
+    model = load_model(resolve("nano"))
+    engine = InProcessEngine()
+    wait(engine.publish("p", 1, ModuleWeights(model)))
+    writer = cautious(model_writer(engine), Cautious(most=3), FRAME.with_letters(MARKS))
+    ids = tuple([*FRAME.open("you"), *FRAME.ask("offer")])
+    request = Request("p", ids, "k", 6, 1.0, 1.0, 0, FRAME.stop_ids, (1, 2))
+    reply = wait(writer(VIEW, request))
+    stream = Stream()
+    stream.observe(ids)
+    stream.wrote(reply.ids, reply.logprobs, 0, reply.entropy)
+    (scores,) = score_streams(StreamScorer(model, False), [stream], [1.0])
+    assert np.abs(scores - np.array(reply.logprobs)).max() < 1e-4 and 0 < len(reply.ids) <= 6
+
+
+def test_an_engine_that_tells_no_entropy_is_refused() -> None:
+    async def silent(view: Any, request: Request, summary: bool = False) -> Completion:
+        return Completion((STOP,), (0.0,), "stop", 1)
+
+    with pytest.raises(RoleError, match=r"sampling\.cautious goes by entropies.*in_process"):
+        asyncio.run(cautious(silent, RULE, frozenset())(VIEW, ask(0)))
+
+
+def test_marks_are_the_tokens_that_hold_one() -> None:
+    marks = FRAME.with_letters(MARKS)
+    assert set(FRAME.encode(".")) <= marks and marks.isdisjoint(FRAME.encode("offer 1")) and not marks & FRAME.stop_ids
+
+
+def test_trained_policies_are_not_cautious(tmp_path: Any) -> None:
+    (tmp_path / "wary.yaml").write_text("role: wary\nreply: {format: free}\nsampling: {cautious: {}}\n")
+    text = (
+        f"name: here\ngame: {{name: kuhn_poker}}\nroles: {tmp_path}\nseats: {{first: {{role: wary, policy: p}}, "
+        "second: {role: nano_kuhn, policy: random}}\npolicies: {p: {model: nano}}\niterations: 1\n"
+    )
+    with pytest.raises(ConfigError, match=r"role wary: sampling\.cautious keeps one of several"):
+        set_tables(compose([text_layer("here", text)]))
+
+
+@pytest.mark.parametrize("wrong", [{"most": 1}, {"low": 2.0}, {"high": 0.0}, {"mots": 3}])
+def test_rules_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Role.model_validate({"role": "r", "sampling": {"cautious": wrong}})

@@ -1,0 +1,301 @@
+"""Control of a match: an expert's acts in place of wrong ones, stops by a rule, and horizons that follow a schedule."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import games
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.memory import Memory
+from agents.role import load_role
+from agents.weights import load_tokenizer, resolve
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import text_layer
+from arena.credit.assign import assign
+from arena.credit.batch import TurnBatch
+from arena.credit.estimators.steps import broken_returns
+from arena.credit.samples import OWN, samples_of
+from arena.credit.settings import CreditSpec
+from arena.errors import ConfigError
+from arena.metrics import patch_figures
+from arena.play.branches import Branch
+from arena.play.contenders import ModelContender, play_one
+from arena.play.control import Control, same
+from arena.play.joining import Parting, strayed
+from arena.play.match import Limits, MatchPlan
+from arena.play.plans import iteration_plans
+from arena.play.settings import GameSpec, PlaySpec
+from arena.play.tables import lay_table
+from arena.records import MatchRecord, Seating, trained, trajectories
+from games.base import TextGame
+from games.contracts import MatchId
+from games.maze import Maze
+from tests.factories.babble import POLICIES, untimed
+
+FRAME = ChatFrame(load_tokenizer(resolve("nano")))
+WALKER = load_role("nano_player").model_copy(update={"memory": Memory()})
+STEPS = ("NORTH", "EAST", "SOUTH", "WEST")
+
+
+class Wanderer:
+    """An engine that steps at random, by the request's seed."""
+
+    def __init__(self, acts: tuple[str, ...] = STEPS) -> None:
+        self.acts, self.asked = acts, list[Request]()
+
+    async def generate(self, requests: Any) -> list[Completion]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: Request) -> Completion:
+        self.asked.append(request)
+        rng = np.random.default_rng(request.seed)
+        ids = (*FRAME.encode(str(rng.choice(self.acts))), FRAME.stop_id)
+        return Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), "stop", 3)
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+def walk(
+    number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
+) -> MatchRecord:
+    rule = PlaySpec.model_validate(rules)
+    served: Any = engine or Wanderer()
+    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
+    identity = branch.identity if branch else MatchId(k, number)
+    seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
+    plan = MatchPlan(identity, "maze", {"size": 3, **(options or {})}, number, seats, branch=branch)
+    ruled = partial(Control.of, rule, 10)
+    return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits(), ruled=ruled))
+
+
+PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
+
+
+def test_a_patched_match_goes_the_experts_way() -> None:
+    records = [walk(number, **PATCHED) for number in range(10)]
+    for number, record in enumerate(records):
+        _follows(record, number)
+    sources = {turn.source for record in records for turn in record.turns}
+    assert sources == {"policy", "replaced", "patch"}
+    marks = [turn.rewards.get("match") for r in records for turn in r.turns if turn.source == "policy"]
+    assert set(marks) == {1.0}
+
+
+def _follows(record: MatchRecord, number: int) -> None:
+    assert record.status == "finished" and record.report["efficiency"] == 1.0
+    game = Maze(size=3)
+    game.reset(seed=number)
+    read = [turn for turn in record.turns if turn.source != "replaced"]
+    for turn in read:
+        assert same(turn.action) == same(game.nearer())
+        game.step(turn.action)
+    for turn, after in zip(record.turns, record.turns[1:], strict=False):
+        if turn.source == "replaced":
+            assert (after.source, after.index, after.messages) == ("patch", turn.index + 1, ())
+            assert same(turn.action) != same(after.action) and turn.rewards == {} and turn.tokens > 0
+
+
+def test_a_patch_is_context_as_if_the_policy_had_written_it() -> None:
+    engine, seen = Wanderer(), 0
+    record = walk(1, engine, **PATCHED)
+    asked = {request.seed[-1]: request.ids for request in engine.asked}
+    for turn, later in zip(record.turns, record.turns[2:], strict=False):
+        if turn.source != "replaced" or later.index not in asked:
+            continue
+        wrong, right = FRAME.encode(turn.raw), FRAME.encode(record.turns[turn.index + 1].raw)
+        before = asked[turn.index]
+        assert asked[later.index][: len(before) + len(right)] == (*before, *right)
+        assert asked[later.index][: len(before) + len(wrong)] != (*before, *wrong)
+        seen += 1
+    assert seen
+
+
+def test_patched_turns_are_never_learned() -> None:
+    """The mutation: with patches among the sources that are the policy's own it would still not learn from them."""
+    records = [walk(number, **PATCHED) for number in range(20)]
+    assert sum(turn.source == "patch" for record in records for turn in record.turns) > 20
+    for sources in (OWN, (*OWN, "patch")):
+        credited = assign(TurnBatch(trained(records)), CreditSpec.model_validate({"estimator": "step_episode"}))
+        samples = samples_of(credited, {"nano_player": 1.0}, sources)
+        learned = sum(int(sample.learned.sum()) for sample in samples)
+        own = sum(t.tokens for record in records for t in record.turns if t.source in ("policy", "replaced"))
+        assert learned == own and all(t.tokens == 0 for r in records for t in r.turns if t.source == "patch")
+    said = {(r.id, t.index): t.raw for r in records for t in r.turns if t.source in ("policy", "replaced")}
+    for record in records:
+        for stream in record.streams["walker"]:
+            for turn in {t for t in stream.turns if t >= 0}:
+                ids = [token for token, own in zip(stream.ids, stream.turns, strict=True) if own == turn]
+                assert FRAME.decode(ids) == said[record.id, turn], "trained ids are sampled ids"
+
+
+def test_what_a_patch_earns_is_nobodys() -> None:
+    record = walk(2, options={"reward": "goal", "cost": 0.0}, **PATCHED)
+    (trajectory,) = trajectories(record)
+    assert record.payoffs == {"walker": 1.0}
+    last = record.turns[-1]
+    earned = sum(turn.rewards.get("goal", 0.0) for turn in trajectory.turns)
+    assert earned == (0.0 if last.source == "patch" else 1.0)
+    assert [t.index for t in trajectory.turns] == [t.index for t in record.turns if t.source != "patch"]
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_a_match_stops_at_the_wrong_act_after_so_many_patches(most: int) -> None:
+    for number in range(5):
+        record = walk(number, patch={"expert": "oracle", "most": most}, options={"stake": 0.25})
+        wrong = [turn for turn in record.turns if turn.source == "replaced"]
+        patches = [turn for turn in record.turns if turn.source == "patch"]
+        if record.report["ended"] == "stopped":
+            assert (len(wrong), len(patches)) == (most + 1, most) and record.turns[-1] is wrong[-1]
+            assert wrong[-1].rewards == {"stake": -0.25}, "giving up does not pay"
+        else:
+            assert len(wrong) == len(patches) <= most
+
+
+def test_nothing_flows_back_over_a_patch() -> None:
+    records = [walk(number, **PATCHED) for number in range(10)]
+    batch = TurnBatch(trained(records))
+    rewards = np.arange(1.0, len(batch.owner) + 1)
+    matched = batch.column(lambda turn: turn.rewards.get("match", 0.0)) > 0
+    returns = broken_returns(batch, rewards, matched, 0.5)
+    for row, turn in enumerate(batch.turns):
+        if turn.source == "replaced":
+            assert returns[row] == rewards[row]
+            if row and not batch.last[row - 1]:
+                assert returns[row - 1] == rewards[row - 1]
+
+
+def test_semi_online_performance_counts_up_to_the_first_wrong_act() -> None:
+    records = [walk(number, **PATCHED) for number in range(30)]
+    figures = patch_figures(records)
+    progress, success, agreed, acts = [], [], 0, 0
+    for record in records:
+        sources = [turn.source for turn in record.turns if turn.source != "patch"]
+        first = sources.index("replaced") if "replaced" in sources else len(sources)
+        progress.append(first / record.report["shortest"])  # type: ignore[operator]
+        success.append("replaced" not in sources)
+        agreed, acts = agreed + sources.count("policy"), acts + len(sources)
+    assert figures["progress"] == pytest.approx(np.mean(progress))
+    assert figures["success"] == pytest.approx(np.mean(success))
+    assert figures["sop"] == pytest.approx((np.mean(progress) + np.mean(success)) / 2)
+    assert figures["agreed"] == pytest.approx(agreed / acts) and patch_figures([walk(1)]) == {}
+
+
+def test_a_branch_repeats_patches() -> None:
+    record = walk(3, **PATCHED)
+    for turn in range(1, len(record.turns)):
+        if record.turns[turn].source == "patch":
+            continue
+        again = walk(3, branch=Branch(record, turn), **PATCHED)
+        assert again.status == "finished", again.reason
+        mine, theirs = untimed(record)["turns"][:turn], untimed(again)["turns"][:turn]
+        assert [{**t, "rewards": {}} for t in mine] == [{**t, "rewards": {}} for t in theirs]
+
+
+def test_walkers_of_the_log_skip_what_no_game_read() -> None:
+    record = walk(4, **PATCHED)
+    assert strayed(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
+    assert MatchRecord.from_json(record.to_json()).turns == record.turns
+
+
+# -- stops -------------------------------------------------------------------------------------------------
+
+
+def test_a_learner_that_does_the_same_again_and_again_is_stopped() -> None:
+    record = walk(0, Wanderer(("NORTH",)), stop={"repeated": 3}, options={"stake": 0.5})
+    acts = [turn.action for turn in record.turns]
+    assert record.report["ended"] == "stopped" and acts == ["NORTH"] * 3
+    assert record.turns[-1].rewards["stake"] == -0.5 and record.report["solved"] is False
+
+
+def test_illegal_acts_in_a_row_stop_a_match() -> None:
+    record = walk(0, Wanderer(("hm",)), stop={"illegal": 1})
+    assert (record.report["ended"], len(record.turns)) == ("stopped", 1)
+
+
+def test_a_match_that_ends_by_itself_is_not_stopped() -> None:
+    for number in range(20):
+        record = walk(number, stop={"repeated": 1000}, **PATCHED)
+        assert record.report["ended"] == "solved"
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 9])
+def test_a_horizon_grows_with_the_iterations(k: int) -> None:
+    horizon = {"turns": {"steps": {"values": [2, 4], "every": 2}}}
+    for number in range(5):
+        record = walk(number, k=k, horizon=horizon, options={"max_turns": 50, "size": 5})
+        most = 2 if k <= 2 else 4
+        assert len(record.turns) <= most
+        assert record.report["ended"] == ("stopped" if len(record.turns) == most else "solved")
+
+
+def test_a_horizon_sets_a_games_option() -> None:
+    rule = PlaySpec.model_validate(
+        {"matches": 4, "horizon": {"option": "max_turns", "turns": {"steps": {"values": [2, 4], "every": 1}}}}
+    )
+    table = lay_table(GameSpec(name="maze", options={"size": 3, "max_turns": 9}), {"walker": "nano_player"})
+    table = replace(table, holders={"walker": "p"})
+    for k, length in ((1, 2), (2, 4), (7, 4)):
+        plans = iteration_plans(rule, 0, k, [table], POLICIES, None, iterations=9)
+        assert {plan.options["max_turns"] for plan in plans} == {length}
+        assert all(table.fits(plan) for plan in plans)
+
+
+STOPPABLE = ("kuhn_poker", "negotiation", "tic_tac_toe", "hanabi", "recall", "text_navigation", "wordle", "sheriff")
+
+
+def test_every_game_can_be_cut_off() -> None:
+    for name in STOPPABLE:
+        game: TextGame = games.make(name)
+        for acts in range(4):
+            game.reset(seed=acts)
+            for _ in range(acts):
+                legal = game.legal(game.agent_selection)
+                if game.ended or not legal:
+                    break
+                game.step(legal[0])
+            if not game.ended:
+                mover = game.agent_selection
+                paid = game.payoffs()
+                game.stop("stopped")
+                assert game.payoffs() == {**paid, mover: paid[mover] - game.stake}, name
+                assert game.report()["ended"] == "stopped" and all(game.truncations.values())
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+MAZE = """\
+name: here
+game: {name: maze, options: {size: 3, max_turns: 9}}
+seats: {walker: {role: nano_player, policy: p}}
+policies: {p: {model: nano}}
+iterations: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("play", "said"),
+    [
+        ("{patch: {}}", "expert"),
+        ("{patch: {expert: oracle, most: -1}}", "greater than or equal to 0"),
+        ("{stop: {repeated: -1}}", "greater than or equal to 0"),
+        ("{horizon: {turns: {stairs: 3}}}", "stairs"),
+        ("{horizon: {turns: 3, option: max_turn}}", "max_turn"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused_in_a_line(play: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        compose([text_layer("here", MAZE + f"play: {play}\n")])
+    assert "\n" not in str(error.value)
+
+
+def test_rules_are_taken_from_the_experiment() -> None:
+    rules = "play: {patch: {expert: oracle}, stop: {repeated: 4}, horizon: {turns: 3, option: max_turns}}\n"
+    experiment: Any = compose([text_layer("here", MAZE + rules)])
+    assert isinstance(experiment, Experiment) and experiment.play.patch and experiment.play.horizon

@@ -1,0 +1,304 @@
+"""Trees: which turns are branched, that a branch is its match until it parts, and what credit makes of the copies."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.engines.base import Completion, Request
+from arena.cli.show import tree_lines
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import text_layer
+from arena.credit.assign import assign
+from arena.credit.batch import TurnBatch
+from arena.credit.branches import copies, parting
+from arena.credit.settings import CreditSpec
+from arena.errors import ConfigError
+from arena.play.branches import Branch
+from arena.play.lineup import Lineup
+from arena.play.match import Limits, MatchPlan
+from arena.play.orchestrator import play_all
+from arena.play.settings import TreesSpec
+from arena.play.trees import Tree, grown
+from arena.records import MatchRecord, trained
+from games.contracts import MatchId
+from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
+
+BOTH = {"opener": "p", "responder": "p"}
+SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary)
+
+
+class Unsure(Babbler):
+    """A babbler that tells entropies, drawn with what it says."""
+
+    def _one(self, request: Request) -> Completion:
+        said = super()._one(request)
+        rng = np.random.default_rng([*request.seed, 7])
+        return replace(said, entropy=tuple(rng.uniform(0.0, 9.0, len(said.ids)).tolist()))
+
+
+def table() -> Lineup:
+    return replace(lineup("negotiation", BOTH, illegal="retry", max_turns=6), engine=Unsure())  # type: ignore[arg-type]
+
+
+def plans(on: Lineup, deals: int = 3, group: int = 6) -> list[list[MatchPlan]]:
+    made = [
+        [replace(plan(on, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d) for i in range(group)]
+        for d in range(deals)
+    ]
+    return made
+
+
+def grow(on: Lineup, rule: TreesSpec, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
+    async def play(chosen: list[MatchPlan]) -> tuple[list[MatchRecord], list[MatchRecord]]:
+        failed: list[MatchRecord] = []
+        done = await play_all(chosen, lambda p: on.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
+        return done, failed
+
+    return asyncio.run(grown([Tree(deal, rule, SIZES, 5) for deal in dealt], play))[0]
+
+
+def told(records: Sequence[MatchRecord]) -> list[tuple[str, list[str]]]:
+    return [(record.id, [turn.raw for turn in record.turns]) for record in records]
+
+
+ALWAYS = TreesSpec(first=2, trigger="random", chance=1.0)
+
+
+@pytest.mark.parametrize("rule", [ALWAYS, TreesSpec(first=2), TreesSpec(), TreesSpec(first=1, chain=0.05)])
+def test_a_tree_has_as_many_matches_as_its_group(rule: TreesSpec) -> None:
+    records = grow(table(), rule, plans(table()))
+    assert Counter(record.group for record in records) == {0: 6, 1: 6, 2: 6}
+    assert len({record.id for record in records}) == len(records)
+    by_id = {record.id: record for record in records}
+    for record in records:
+        if (parent := record.identity.parent) is None:
+            continue
+        begun, at = by_id[str(parent)], record.identity.turn
+        assert at is not None and (parent.turn is None or at > parent.turn), "no branch parts at a branch's first turn"
+        mover = record.turns[at].seat
+        assert any(turn.seat == mover for turn in record.turns[:at]), "nor at a seat's first turn"
+        assert [t.raw for t in begun.turns[:at]] == [t.raw for t in record.turns[:at]]
+        for seat in record.streams:
+            for one, two in zip(begun.streams[seat], record.streams[seat], strict=False):
+                cut = max([i + 1 for i, turn in enumerate(two.turns) if 0 <= turn < at], default=0)
+                for name in ("ids", "mask", "logprobs", "turns", "entropy"):
+                    assert getattr(one, name)[:cut] == getattr(two, name)[:cut]
+
+
+def test_branches_lie_within_branches() -> None:
+    records = grow(table(), ALWAYS, plans(table(), group=12))
+    assert max(len(record.identity.line()) for record in records) >= 3
+
+
+def test_a_tree_is_the_same_however_its_matches_are_played() -> None:
+    rule = TreesSpec(first=2)
+    assert told(grow(table(), rule, plans(table()), 1)) == told(grow(table(), rule, plans(table()), 18))
+    alone = [record for deal in plans(table()) for record in grow(table(), rule, [deal])]
+    together = grow(table(), rule, plans(table()))
+    assert sorted(told(alone)) == sorted(told(together))
+
+
+def test_without_branches_all_begin_at_the_deal() -> None:
+    records = grow(table(), TreesSpec(first=2, trigger="random", chance=0.0), plans(table()))
+    assert [record.identity.parent for record in records] == [None] * 18
+
+
+@pytest.mark.parametrize(("rise", "p"), [(-1.0, 0.3), (0.0, 0.5), (1.0, 0.7), (9.0, 1.0), (-9.0, 0.0)])
+def test_the_chance_of_a_branch_is_that_of_arpo(rise: float, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, record = one_path(TreesSpec(first=2))
+    first = record.turns[0]
+    monkeypatch.setattr(tree, "entropy", lambda record, turn: 1.0 + (rise if turn is not first else 0.0))
+    assert tree.chance(record, record.turns[2], 0) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(("chain", "p"), [(0, 0.5), (3, 0.4118), (6, 0.2857), (10, 0.0), (20, 0.0), (25, 0.0)])
+def test_chains_are_penalised_as_in_aepo(chain: int, p: float) -> None:
+    tree, record = one_path(TreesSpec(first=2, trigger="random", chain=0.05))
+    assert tree.chance(record, record.turns[2], chain) == pytest.approx(p, abs=1e-4)
+
+
+@pytest.mark.parametrize(("gap", "count"), [(-2.0, 5), (0.0, 9), (2.0, 12)])
+def test_how_many_begin_at_the_deal_is_as_in_aepo(gap: float, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, record = one_path(TreesSpec(), group=16)
+    firsts = {next(t for t in record.turns if t.seat == seat).index for seat in {t.seat for t in record.turns}}
+    monkeypatch.setattr(tree, "entropy", lambda record, turn: 3.0 + (gap if turn.index in firsts else 0.0))
+    assert tree._from_the_deal(record) == count
+
+
+def one_path(rule: TreesSpec, group: int = 6) -> tuple[Tree, MatchRecord]:
+    on = table()
+    (deal,) = plans(on, 1, group)
+    for one in deal:
+        record = asyncio.run(on.play(one, Nobody()))  # type: ignore[arg-type]
+        if len(record.turns) > 2 and record.turns[2].seat == record.turns[0].seat:
+            return Tree(deal, rule, SIZES, 5), record
+    raise AssertionError("all matches are short")
+
+
+def test_entropy_is_that_of_a_replys_first_tokens_by_the_log_of_the_vocabulary() -> None:
+    tree, record = one_path(TreesSpec(first=2, tokens=2))
+    turn = record.turns[2]
+    stream = record.streams[turn.seat][0]
+    begin = stream.turns.index(2)
+    nats = sum(stream.entropy[begin : begin + 2])
+    assert tree.entropy(record, turn) == pytest.approx(nats / np.log(FRAME.vocabulary))
+
+
+def test_the_policys_entropy_decides_where() -> None:
+    """Turns that are branched were less sure than those that are not, and with a random trigger no more than others."""
+    gaps = {}
+    for trigger in ("entropy", "random"):
+        rule = TreesSpec(first=4, trigger=trigger, weight=1.0)
+        records = grow(table(), rule, plans(table(), 40, 8))
+        by_id = {record.id: record for record in records}
+        tree = Tree([], rule, SIZES, 5)
+        branched = {(str(r.identity.parent), r.identity.turn) for r in records if r.identity.parent}
+        rises: dict[bool, list[float]] = {True: [], False: []}
+        for one in by_id.values():
+            for turn in one.turns:
+                first = next(t for t in one.turns if t.seat == turn.seat)
+                if turn.index > max(first.index, one.identity.turn or 0):
+                    rise = tree.entropy(one, turn) - tree.entropy(one, first)
+                    rises[(one.id, turn.index) in branched].append(rise)
+        gaps[trigger] = float(np.mean(rises[True]) - np.mean(rises[False]))
+    assert gaps["entropy"] > 1.0 > 0.6 > abs(gaps["random"])
+
+
+def test_a_branchs_tokens_count_in_its_limits() -> None:
+    on = table()
+    records = grow(on, ALWAYS, plans(on))
+    branch = max((r for r in records if r.identity.parent), key=lambda r: r.identity.turn or 0)
+    shared = sum(turn.tokens for turn in branch.turns[: branch.identity.turn])
+    short = replace(on, limits=Limits(tokens=shared))
+    found = [p for deal in plans(on) for p in deal if p.identity == branch.identity.line()[0]]
+    parent = next(r for r in records if r.identity == branch.identity.parent)
+    assert branch.identity.turn is not None
+    again = replace(found[0], identity=branch.identity, branch=Branch(parent, branch.identity.turn))
+    cut = asyncio.run(short.play(again, Nobody()))  # type: ignore[arg-type]
+    assert (cut.status, cut.reason) == ("failed", f"token limit: {shared} tokens written of {shared}")
+
+
+# -- credit ------------------------------------------------------------------------------------------------
+
+
+def batch_of(records: Sequence[MatchRecord]) -> TurnBatch:
+    return TurnBatch(trained(records))
+
+
+def test_matches_part_where_the_first_of_their_branches_does() -> None:
+    root = MatchId(1, 0)
+    left, right = root.branch(4), root.branch(6)
+    inner = left.branch(9)
+    assert [parting(a, b) for a, b in [(root, left), (left, right), (inner, root), (inner, left)]] == [4, 4, 4, 9]
+    assert parting(root, MatchId(1, 1)) == 0 and parting(inner, inner) > 1000 and parting(right, inner) == 4
+
+
+def test_copies_of_a_turn_are_those_with_the_same_tokens_before_them() -> None:
+    batch = batch_of(grow(table(), ALWAYS, plans(table(), 2, 8)))
+    numbers = copies(batch)
+    texts: dict[int, set[tuple[str, int, str]]] = {}
+    for number, owner, turn in zip(numbers.tolist(), batch.owner.tolist(), batch.turns, strict=True):
+        texts.setdefault(number, set()).add((batch.trajectories[owner].seat, turn.index, turn.raw))
+    assert all(len(said) == 1 for said in texts.values()) and len(texts) < len(numbers)
+
+
+def test_a_shared_prefix_has_the_mean_advantage_of_its_branches_and_their_sum() -> None:
+    batch = batch_of(grow(table(), ALWAYS, plans(table(), 3, 8)))
+    soft = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo"}))
+    hard = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo", "transforms": ["shared_prefix"]}))
+    numbers = copies(batch)
+    one, two = (np.concatenate([c.advantages for c in credited]) for credited in (soft, hard))
+    for number in np.unique(numbers).tolist():
+        rows = numbers == number
+        assert np.ptp(two[rows]) < 1e-9 and two[rows].sum() == pytest.approx(one[rows].sum())
+    assert np.abs(one - two).max() > 0.01, "some copies differed"
+
+
+def test_turns_are_compared_at_their_node() -> None:
+    """By hand: two matches from the deal, of which the first is branched at its seat's second turn."""
+    records = grow(table(), TreesSpec(first=2, trigger="random", chance=1.0), plans(table(), 8, 3))
+    seen = 0
+    for group in range(8):
+        dealt = [r for r in records if r.group == group]
+        branch = next((r for r in dealt if r.identity.parent), None)
+        if branch is None or (at := branch.identity.turn) is None:
+            continue
+        credited = assign(batch_of(dealt), CreditSpec.model_validate({"estimator": "tree"}))
+        parent = str(branch.identity.parent)
+        for item in credited:
+            own = {c.trajectory.match: c for c in credited if c.trajectory.seat == item.trajectory.seat}
+            if item.trajectory.match not in (parent, branch.id) or not {parent, branch.id} <= own.keys():
+                continue
+            returns = {match: float(one.rewards.sum()) for match, one in own.items()}
+            mine, everyone = returns[item.trajectory.match], np.mean(list(returns.values()))
+            node = np.mean([returns[parent], returns[branch.id]])
+            mover, early = branch.turns[at].seat == item.trajectory.seat, item.trajectory.turns[0].index < at
+            for turn, advantage in zip(item.trajectory.turns, item.advantages, strict=True):
+                late = mine - node if mover and turn.index >= at else node - everyone
+                assert advantage == pytest.approx(late if early else mine - everyone), turn.index
+                seen += 1
+    assert seen > 20
+
+
+def test_without_branches_the_tree_is_a_flat_group() -> None:
+    batch = batch_of(grow(table(), TreesSpec(first=2, trigger="random", chance=0.0), plans(table(), 4, 4)))
+    flat, tree = (assign(batch, CreditSpec.model_validate({"estimator": name})) for name in ("dr_grpo", "tree"))
+    for one, two in zip(flat, tree, strict=True):
+        assert two.advantages == pytest.approx(one.advantages)
+
+
+def test_a_tree_is_shown_below_its_root() -> None:
+    records = grow(table(), ALWAYS, plans(table(), 1, 8))
+    rows = [record.to_json() for record in records]
+    deep = max(records, key=lambda r: len(r.identity.line()))
+    (_, title), *lines = tree_lines(rows, deep.to_json())
+    family = [r for r in records if r.identity.line()[0] == deep.identity.line()[0]]
+    assert title == "branches:" and {line.split()[0]: depth for depth, line in lines} == {
+        record.id: len(record.identity.line()) for record in family
+    }
+    assert f"from turn {(deep.identity.turn or 0) + 1} on" in next(line for _, line in lines if f"{deep.id} " in line)
+    orphan = [row for row in rows if row["id"] != str(deep.identity.parent)]
+    assert len(tree_lines(orphan, deep.to_json())) == len(family), "a parent that failed is no reason to hide a branch"
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+KUHN = """\
+name: here
+game: {name: kuhn_poker}
+seats: {first: {role: nano_kuhn, policy: p}, second: {role: nano_kuhn, policy: p}}
+policies: {p: {model: nano}}
+iterations: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("play", "said"),
+    [
+        ("{trees: {first: 2}}", "raise `group`, which is 1"),
+        ("{group: 4, trees: {first: 4}}", "besides the first 4: raise `group`"),
+        ("{group: 4, branch: 1, trees: {first: 2}}", "set branch to 0"),
+        ("{group: 4, enough: 0.5, trees: {first: 2}}", "enough to 1"),
+        ("{group: 4, trees: {first: 2}}", "set engine.entropy to true"),
+        ("{group: 4, trees: {trigger: random}}", "set engine.entropy to true"),
+        ("{group: 4, trees: {trigger: random, first: 0}}", "trees"),
+        ("{group: 4, trees: {chance: 2}}", "less than or equal to 1"),
+        ("{group: 4, trees: {triger: random}}", "triger"),
+    ],
+)
+def test_trees_that_cannot_grow_are_refused_in_a_line(play: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        compose([text_layer("here", KUHN + f"play: {play}\n")])
+    assert "\n" not in str(error.value)
+
+
+def test_a_random_trigger_needs_no_entropy() -> None:
+    layer = text_layer("here", KUHN + "play: {group: 4, trees: {trigger: random, first: 2}}\n")
+    experiment: Any = compose([layer])
+    assert isinstance(experiment, Experiment) and experiment.play.trees is not None
