@@ -113,7 +113,15 @@ def _open_book(game: Search, seed: int) -> float:
 GATES: dict[str, tuple[Check, ...]] = {
     "nothing": (), "the reader": ("gate",), "the program": ("program", "hops", "absent", "evidence"), "both": CHECKS,
 }  # fmt: skip
-TERSE = {"terse": True, "pages": 20, "worlds": 48, "hops": [1, 2], "backwards": False, "searches": 4, "illegal": "end"}
+TERSE: dict[str, Any] = {
+    "terse": True,
+    "pages": 20,
+    "worlds": 48,
+    "hops": [1, 2],
+    "backwards": False,
+    "searches": 4,
+    "illegal": "end",
+}
 
 
 def gates(matches: int) -> dict[str, Any]:

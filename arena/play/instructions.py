@@ -31,7 +31,7 @@ class Tried(NamedTuple):
 
     text: str
     weight: float = 0.0
-    count: int = 0
+    iterations: int = 0
 
 
 class Instructed(Role):
@@ -101,9 +101,9 @@ class Instructions:
             earned, worst = _earned(role, records)
             for place, one in enumerate(self.tried[role]):
                 if gains := earned.get(one.text):
-                    step = max(rule.rate, 1 / (one.count + 1))
+                    step = max(rule.rate, 1 / (one.iterations + 1))
                     weight = one.weight + step * (float(np.mean(gains)) - one.weight)
-                    self.tried[role][place] = Tried(one.text, weight, one.count + 1)
+                    self.tried[role][place] = Tried(one.text, weight, one.iterations + 1)
             if worst:
                 self.failed[role] = worst
 

@@ -107,7 +107,9 @@ class Play:
 
     async def _renew(self, k: int) -> None:
         """Try a new instruction with each role that is due for one."""
-        for role in self.instructions.due(k) if self.instructions else ():
+        if self.instructions is None:
+            return
+        for role in self.instructions.due(k):
             if text := self.instructions.add(k, role, await reflected(self.lineup, self.instructions, k, role)):
                 self.watcher.note(f"iteration {k}: {role} tries the instruction {text!r}")
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import verdicts
@@ -10,17 +11,17 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, dict[str, object]]:
+def found() -> dict[str, dict[str, Any]]:
     return verdicts.rates(list(verdicts.simulated(3, seed=1)))
 
 
-def test_what_never_acts_and_what_has_no_room_is_never_judged(found: dict[str, dict[str, object]]) -> None:
+def test_what_never_acts_and_what_has_no_room_is_never_judged(found: dict[str, dict[str, Any]]) -> None:
     for name, of in found.items():
         told = (of["idle"], of["full"], of["idle or full by mistake"])
         assert told == ((0.0, 0.0, 0) if name == "five, then ten" else (1.0, 1.0, 0)), name
 
 
-def test_a_correction_takes_findings_away_and_adds_none(found: dict[str, dict[str, object]]) -> None:
+def test_a_correction_takes_findings_away_and_adds_none(found: dict[str, dict[str, Any]]) -> None:
     for looks in verdicts.PROCEDURES:
         alone, shared, strict = (found[f"{looks}, {kind}"]["power"][0] for kind in ("alone", "BH", "Holm"))
         assert alone >= shared >= strict > 0 and alone > 0.5

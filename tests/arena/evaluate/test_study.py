@@ -435,7 +435,7 @@ def test_a_rule_that_was_changed_after_runs_marks_the_study(tmp_path: Path) -> N
     first = kept_as(ruled(folder))
     kept.write(first, kept.collected(first), ABOUT)
     assert kept.read(first.record).changed_after == 0
-    other = {"verdict": {"better_than": ["zero"], "by": -1.0}}
+    other: dict[str, Any] = {"verdict": {"better_than": ["zero"], "by": -1.0}}
     with pytest.raises(ConfigError, match=r"study.verdict.*--new-rule takes the new rule, and marks the study"):
         ruled(folder, **other)
     second = ruled(folder, new_rule=True, **other)

@@ -131,4 +131,4 @@ def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path:
     state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["instructions"]
     tried = state["tried"]["nano_opener"]
     assert len(tried) == 3 and {one["text"] for one in tried} - {"take more", "share all"}, "what it wrote is tried"
-    assert sum(one["count"] for one in tried) > 0 and state["failed"]["nano_opener"].startswith("It read: ")
+    assert sum(one["iterations"] for one in tried) > 0 and state["failed"]["nano_opener"].startswith("It read: ")
