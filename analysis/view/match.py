@@ -17,6 +17,7 @@ from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
 from arena.store.older import iteration_of
+from games.contracts import UNREAD
 
 MOST, FACTS = 2000, 60
 """Turns that are shown of a match at most, and facts of a deal."""
@@ -118,7 +119,7 @@ def _deal(row: Mapping[str, Any], dealt: Dealt | None, cut: Any) -> list[tuple[s
 
     from analysis.page.matches import facts_in_lines
 
-    acts = [(turn["seat"], turn["action"]) for turn in row["turns"]]
+    acts = [(turn["seat"], turn["action"]) for turn in row["turns"] if turn.get("source") not in UNREAD]
     known = dealt(row["game"], json.dumps(row["options"]), row["seed"], acts) if dealt else {}
     return [
         (who or "all know", [(name, cut(value)) for name, value in facts[:FACTS]])
