@@ -135,7 +135,7 @@ pictures: $(VENV)/installed ## draw every picture and write the generated pages,
 	for study in doctor both; do $(BIN)/python benchmarks/clinic.py $$study --redraw || exit 1; done
 	for study in listening population diversity; do $(BIN)/python benchmarks/recommender.py $$study --redraw || exit 1; done
 	for study in $(CLAIMS); do $(BIN)/python benchmarks/claims/study.py $$study --redraw || exit 1; done
-	for script in desk proposer finding forks matrix simulated_scale; do $(BIN)/python benchmarks/$$script.py --redraw || exit 1; done
+	for script in desk proposer finding forks matrix simulated_scale verdicts; do $(BIN)/python benchmarks/$$script.py --redraw || exit 1; done
 	$(BIN)/python -m tests.test_claims pictures
 	$(BIN)/python docs/diagram.py
 

@@ -160,11 +160,11 @@ def draw(found: dict[str, dict[str, Any]]) -> Any:
     """Rates of error, and what is found, by procedure."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.8, 3.8), layout="constrained")
+    figure = Figure(figsize=(7.6, 3.8), layout="constrained")
     axes = figure.subplots(1, 3, sharey=True)
     names = list(found)
     for axis, (key, title) in zip(
-        axes, (("null", "a null is judged"), ("family", "a family errs"), ("power", "an effect is found")), strict=True
+        axes, (("null", "nulls judged"), ("family", "families that err"), ("power", "effects found")), strict=True
     ):
         for place, name in enumerate(names):
             estimate, low, high = found[name][key]
@@ -185,6 +185,10 @@ def main() -> None:
     """Simulate all families, and write the results."""
     from arena.evaluate.study.plot import write_picture
 
+    if sys.argv[1:] == ["--redraw"]:
+        kept = json.loads((RESULTS / "verdicts.json").read_text())
+        write_picture(lambda: draw(kept["rates"]), RESULTS / "verdicts.png")
+        return
     families = int(sys.argv[1]) if sys.argv[1:] else FAMILIES
     found = rates(list(simulated(families)))
     settings = {"seeds": SEEDS, "effect": EFFECT, "by_seed": BY_SEED, "by_run": BY_RUN, "family": FAMILY}

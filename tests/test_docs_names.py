@@ -20,7 +20,7 @@ from tests.pages import PAGES, ROOT, names, parse
 
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 SCHEMA = schema_of("experiment")
-METRICS = {"learn.shared.kl"}
+METRICS = {"learn.shared.kl", "learn.shared.correction"}
 """Columns of tables that begin as settings do."""
 LONG = 1500
 """Words of a page."""
@@ -159,6 +159,9 @@ def test_every_result_has_its_command() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_no_page_is_longer_than_one_reads_at_a_sitting(page: Path) -> None:
+    """But the changelog, which nobody reads as a page, and which grows."""
+    if page.name == "CHANGELOG.md":
+        return
     assert len(page.read_text("utf-8").split()) <= LONG
 
 

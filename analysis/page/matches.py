@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.frames import Frames
 from analysis.page.names import named
 from analysis.page.texts import MOST, figure, harmless
+from arena.store.schema import UNREAD
 
 SHADES = 5
 """Steps of credit on either side of nothing."""
@@ -69,6 +70,7 @@ def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[st
     """List what was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
     row = log.matches[log.matches["match"] == match].iloc[0]
     turns = log.turns[log.turns["match"] == match].sort_values("turn")
+    turns = turns[~turns["source"].isin(UNREAD)]
     acts = list(zip(turns["seat"].astype(str), turns["action"].fillna("").astype(str), strict=True))
     known = dealt(str(row["game"]), options, int(row["seed"]), acts) if dealt else {}
     deal = [

@@ -17,7 +17,7 @@ from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
 from arena.store.older import iteration_of
-from games.contracts import UNREAD
+from arena.store.schema import UNREAD
 
 MOST, FACTS = 2000, 60
 """Turns that are shown of a match at most, and facts of a deal."""

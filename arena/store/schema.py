@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from arena.store.lines import LogError
 
+UNREAD = ("summary", "replaced")
+"""Sources of turns that no game read: those of `games.contracts`, for readers of logs that load no games."""
 SCHEMA_VERSION = 4
 ADDED: Mapping[str, tuple[int, Any]] = {
     "rules": (2, 0),

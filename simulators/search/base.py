@@ -73,18 +73,8 @@ class LibraryGame(Simulator):
         self.retriever = retriever
         self.sorts, self.hops = _sorts(self.SORTS if sorts is None else sorts), _range(hops)
         self.backwards = flag("backwards", backwards)
-        shown = 1 if self.terse else 5
-        self.budget = Budget(
-            whole_number("searches", searches, 0, 100),
-            whole_number("opens", opens, 0, 100),
-            whole_number("results", shown if results is None else results, 1, 20),
-        )
-        self.whole = (
-            choice("show", ("pages" if self.terse else "titles") if show is None else show, "titles", "pages")
-            == "pages"
-        )
-        if self.terse and not self.whole:
-            raise ValueError("show must be pages where terse is true")
+        self.budget = _budget(searches, opens, results if results is not None else 1 if self.terse else 5)
+        self.whole = _shows_pages(show, self.terse)
         self.cost = number("cost", cost, below=1.0 + 1e-9)
         first = whole_number("edition", edition, 0)
         self.worlds = whole_number("worlds", worlds, 1, KEPT)
@@ -211,6 +201,24 @@ def as_record(question: Question) -> dict[str, Any]:
         "evidence": sorted(question.evidence),
         "program": str(question.program) if question.program else "",
     }
+
+
+def _budget(searches: int, opens: int, results: int) -> Budget:
+    return Budget(
+        whole_number("searches", searches, 0, 100),
+        whole_number("opens", opens, 0, 100),
+        whole_number("results", results, 1, 20),
+    )
+
+
+def _shows_pages(show: str | None, terse: bool) -> bool:
+    """Return True if a search shows whole pages."""
+    if show is None:
+        return terse
+    whole = choice("show", show, "titles", "pages") == "pages"
+    if terse and not whole:
+        raise ValueError("show must be pages where terse is true")
+    return whole
 
 
 def _sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:

@@ -37,7 +37,7 @@ STUDIES += [
     "clinic-doctor",
     "clinic-both",
 ]
-STUDIES += ["simulated_scale", "matrix-clinic", "matrix-desk", "matrix-recommender"]
+STUDIES += ["simulated_scale", "verdicts", "matrix-clinic", "matrix-desk", "matrix-recommender"]
 STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 
 
@@ -63,6 +63,8 @@ def redrawn(study: str) -> tuple[dict[str, Any], Any]:
     if kind == "desk":
         kept["summary"] = script.summary(kept["runs"])
         return kept, script.draw(kept)
+    if kind == "verdicts":
+        return kept, script.draw(kept["rates"])
     if kind == "simulated_scale":
         return kept, script.draw(kept["simulated"])
     if kind == "panel":

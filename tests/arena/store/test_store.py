@@ -29,7 +29,8 @@ from arena.store.metrics import MetricsLog
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from arena.store.schema import MATCHES, SCHEMA_VERSION
-from games.contracts import MatchId
+from arena.store.schema import UNREAD as KNOWN_UNREAD
+from games.contracts import UNREAD, MatchId
 from tests.factories.store import CONFIG, record, write_as, write_state
 
 
@@ -677,3 +678,7 @@ def test_what_could_not_be_written_in_time_is_told_to_the_next(tmp_path: Path) -
         batch.add(record(0, 2))
     with pytest.raises(StoreError, match="is sealed"):
         batch.flush()
+
+
+def test_readers_of_logs_know_which_turns_no_game_read() -> None:
+    assert KNOWN_UNREAD == UNREAD
