@@ -170,7 +170,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Any:
             estimate, low, high = found[name][key]
             axis.errorbar([estimate], [place], xerr=[[estimate - low], [high - estimate]], fmt="o", color="tab:blue")
         if key != "power":
-            axis.axvline(0.05, color="tab:red", linewidth=0.8)
+            axis.vlines(0.05, -0.5, len(names) - 0.5, color="tab:red", linewidth=0.8)
         axis.set_title(title, fontsize=8)
         axis.set_xlim(-0.02, 1.02 if key != "null" else 0.22)
         axis.grid(alpha=0.3, axis="x")
