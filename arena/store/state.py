@@ -106,7 +106,7 @@ class TriedState(_Part):
 
     text: str
     weight: Figure
-    count: Count
+    iterations: Count
 
 
 class InstructionsState(_Part):
