@@ -77,13 +77,13 @@ def test_turns_of_others_are_context() -> None:
     item = Credited(replace(found, turns=turns), np.ones(count), by_turn, by_token)
     for tokens in (item.tokens, None):
         (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
-        own = [i for i, turn in enumerate(turns) if turn.source in ("policy", "summary")]
-        assert len(own) == 2 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
+        own = [i for i, turn in enumerate(turns) if turn.source in OWN]
+        assert len(own) == 3 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
         assert sample.advantages.tolist() == [2 * p + k if tokens is not None else p for p in own for k in (0, 1)]
         assert sample.behaviour.tolist() == [-float(5 * p + 3 + k) for p in own for k in (0, 1)]
-        assert sample.stream.ids == stream.ids and sample.stream.sampled == 4 and stream.sampled == 2 * count
+        assert sample.stream.ids == stream.ids and sample.stream.sampled == 6 and stream.sampled == 2 * count
     assert samples_of([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
-    assert set(OWN) == {"policy", "summary"}
+    assert set(OWN) == {"policy", "replaced", "summary"}
 
 
 def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: 
     for record in records:
         shown = arena("show", run, record.id)
         assert shown.code == 0
-        notes: list[str] = [turn.source for turn in record.turns if turn.source != "policy"]
+        notes: list[str] = [turn.source for turn in record.turns if turn.source not in OWN]
         assert [word for word in TURN_SOURCES for _ in range(shown.out.count(f"a {word}, not the policy's own"))] == [
             word for word in TURN_SOURCES for _ in range(notes.count(word))
         ]

@@ -19,6 +19,7 @@ from games.abilities import (
     Situated,
     SpielRules,
     Split,
+    Stoppable,
     Tells,
 )
 from games.base import TextGame
@@ -128,7 +129,7 @@ ABLE: dict[str, set[type]] = {
 @pytest.mark.parametrize("name", ABLE)
 def test_abilities_are_those_that_the_class_declares(name: str) -> None:
     game = games.make(name)
-    assert {ability for ability in Ability.__subclasses__() if isinstance(game, ability)} == ABLE[name]
+    assert {ability for ability in Ability.__subclasses__() if isinstance(game, ability)} == ABLE[name] | {Stoppable}
 
 
 def test_asking_evaluates_nothing_and_takes_next_to_no_time() -> None:

@@ -65,11 +65,11 @@ def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> Non
 
 
 def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
-    judged_from_ten = recipe_layer("clinic-nano")
+    judged_from_100 = recipe_layer("clinic-nano")
     points = grid(axes(["learn.lr=1e-4,3e-4"]))
-    assert study_of(swept(judged_from_ten, points, 10)).first_seed == 0
-    assert study_of(swept(judged_from_ten, points, 11)).first_seed == 1000
-    assert study_of(swept(judged_from_ten, points, 3, first_seed=5)).first_seed == 5
+    assert study_of(swept(judged_from_100, points, 100)).first_seed == 0
+    assert study_of(swept(judged_from_100, points, 101)).first_seed == 1000
+    assert study_of(swept(judged_from_100, points, 3, first_seed=5)).first_seed == 5
     assert study_of(swept(recipe_layer("tic_tac_toe-nano"), points, 3)).figure == "mean_payoff", "it has no study"
     assert study_of(swept(recipe_layer("kuhn_poker-nano"), points, 3)).verdict.less_is_better
     assert not study_of(swept(recipe_layer("kuhn_poker-nano"), points, 3, "valid_rate")).verdict.less_is_better
