@@ -17,6 +17,12 @@ LEAST = 16
 """Tokens that streams must share beyond the prefix to be a tree: for fewer, it is not worth its mask."""
 
 
+DEEPEST = 100
+"""Parts inside of parts into which streams are split."""
+MOST_SEEN = 1 << 27
+"""Entries of the mask of a pass with trees, a byte each here and up to four in a library: rows of 11,585 tokens."""
+
+
 class Costs(NamedTuple):
     """Costs of a model's forward pass besides its tokens (`agents.scoring.costs`), in tokens."""
 
@@ -71,8 +77,8 @@ def passes(
     """Gather streams with a common opening into rows, and rows by size into passes of at most `token_budget` tokens.
 
     Padding counts. A pass ends early where padding it to the next row's size would cost more than another forward pass
-    and the opening. A stream longer than the budget makes a pass of its own; one without a sampled token is left out.
-    The order depends on the streams alone.
+    and the opening, or where the mask of its trees would be too large. A stream longer than the budget makes a pass of
+    its own; one without a sampled token is left out. The order depends on the streams alone.
     """
     chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
     paths = Paths({i: tuple(streams[i].ids) for i in chosen}, costs, token_budget)
@@ -83,11 +89,17 @@ def passes(
         for row in found:
             padding = sum(row.size - other.size for other in rows)
             over = prefix + row.size * (len(rows) + 1) > token_budget
-            if rows and (over or padding > costs.start + prefix):
+            if rows and (over or padding > costs.start + prefix or _seen([*rows, row], prefix) > MOST_SEEN):
                 yield Pass(tuple(rows), prefix)
                 rows = []
             rows.append(row)
         yield Pass(tuple(rows), prefix)
+
+
+def _seen(rows: Sequence[Row], prefix: int) -> int:
+    """Number of entries of the mask that a pass needs for its trees."""
+    widest = max(row.size for row in rows)
+    return len(rows) * widest * (prefix + widest) if any(len(row.streams) > 1 for row in rows) else 0
 
 
 def _shared_opening(family: Sequence[Stream]) -> int:
@@ -136,7 +148,7 @@ class Paths:
         From the leaves of the tree up, a part that agrees for longer becomes a group of its own where that is cheaper
         than staying with the others.
         """
-        return [group for group, _ in self._split(list(self._ids))] if self._ids else []
+        return [group for group, _ in self._split(list(self._ids), DEEPEST)] if self._ids else []
 
     def rows(self, group: Sequence[int], prefix: int) -> list[Row]:
         """The rows of a group behind its prefix.
@@ -156,8 +168,9 @@ class Paths:
             last = found[-1] if found else Row((), 0)
             besides = (last.size + new) ** 2 - last.size**2 - (shared + new) ** 2
             saves = shared >= LEAST and shared * self._costs.scores >= besides
-            if last.streams and saves and last.size + new <= most:
-                found[-1] = Row((*last.streams, i), last.size + new)
+            size = last.size + new
+            if last.streams and saves and size <= most and size * (prefix + size) <= MOST_SEEN:
+                found[-1] = Row((*last.streams, i), size)
             else:
                 found.append(Row((i,), length - prefix))
             before = i
@@ -165,14 +178,18 @@ class Paths:
 
     def _shared(self, one: int, other: int) -> int:
         """Number of ids in which two sequences agree, the first of which is not after the second."""
-        return min(self._agree[self._place[one] : self._place[other]], default=0)
+        return min(self._agree[self._place[one] : self._place[other]], default=len(self._ids[one]))
 
-    def _split(self, group: list[int]) -> list[tuple[list[int], int]]:
+    def _opening(self, group: Sequence[int]) -> int:
+        """Number of ids with which all of a group begin: in lexicographic order the outermost differ soonest."""
+        return self._shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
+
+    def _split(self, group: list[int], depth: int) -> list[tuple[list[int], int]]:
         """The groups of these, each with the tokens that computing it comes to."""
-        shared, start = len(common_prefix([self._ids[i] for i in group])), self._costs.start
+        shared, start = self._opening(group), self._costs.start
         rows = self.rows(group, shared)
         together = [(group, start + shared + sum(row.size for row in rows))]
-        if len(rows) == 1:  # nothing is computed twice
+        if len(rows) == 1 or not depth:  # with one row nothing is computed twice
             return together
         parts: dict[Ids, list[int]] = {}
         for i in group:
@@ -183,12 +200,12 @@ class Paths:
         rest: list[int] = []
         for part in parts.values():
             staying = sum(row.size for row in self.rows(part, shared))
-            own = self._split(part) if (len(part) - 1) * staying > len(part) * start else []
+            own = self._split(part, depth - 1) if (len(part) - 1) * staying > len(part) * start else []
             if own and sum(cost for _, cost in own) < staying:
                 apart += own
             else:
                 rest += part
         if rest:
-            opening = len(common_prefix([self._ids[i] for i in rest]))
+            opening = self._opening(rest)
             apart.append((rest, start + opening + sum(row.size for row in self.rows(rest, opening))))
         return min(together, apart, key=lambda groups: sum(cost for _, cost in groups))

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from agents.gradient_checkpointing import checkpointed
-from agents.packing import ROWS, Costs, Pass, Row, agreement, passes
+from agents.packing import ROWS, Costs, Pass, agreement, passes
 from agents.prefix import prefix_cache
 from agents.stream import Stream
 
@@ -157,68 +156,6 @@ def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
 
 def _config(model: Any) -> Any:
     return model.config
-
-
-def _text_config(model: Any) -> Any:
-    return model.config.get_text_config(decoder=True)
-
-
-def start_cost(model: torch.nn.Module) -> int:
-    """Return how many tokens take as long as starting a forward pass: the more, the less there is to compute a token.
-
-    Measured on a processor: 70 at 135M weights, over 256 at 0.9M.
-    """
-    return 64 if sum(parameter.numel() for parameter in model.parameters()) > 2 * 10**7 else 256
-
-
-def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
-    """Costs of a model's forward pass besides its tokens; that its rows can be trees is tried, once.
-
-    `bf16`: whether it computes in bfloat16.
-    """
-    if model not in _SEES_PATHS:
-        _SEES_PATHS[model] = _sees_paths(model, bf16)
-    return Costs(start_cost(model), _scores_a_token(model) if _SEES_PATHS[model] else 0)
-
-
-_SEES_PATHS: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
-
-
-def _scores_a_token(model: Any) -> int:
-    """Return how many scores of attention take as long as a token: half as many as by their arithmetic alone."""
-    config = _text_config(model)
-    layers = sum(parameter.numel() for parameter in model.parameters()) - config.vocab_size * config.hidden_size
-    return int(max(1, layers // (4 * config.num_hidden_layers * config.hidden_size)))
-
-
-def _sees_paths(model: Any, bf16: bool) -> bool:
-    """Return True if a model computes of a tree in one row what it computes of a path alone: tried with a small one.
-
-    Models that look back over some tokens only, in whichever layer, are left out: they make masks of their own.
-    """
-    config = _text_config(model)
-    near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if near or getattr(config, "attention_chunk_size", None) or kinds != {"full_attention"}:
-        return False
-    trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
-    said = [(Stream(), path) for path in (trunk + one, trunk + other, trunk + one + other)]
-    for stream, ids in said:
-        stream.observe(ids[:-1])
-        stream.wrote(ids[-1:], [0.0], 0)
-    streams, device = [stream for stream, _ in said], next(model.parameters()).device
-
-    def last(one: Pass) -> torch.Tensor:
-        batch = batch_of(streams, [1.0] * len(streams), one).to(device)
-        return predictors(model.base_model, batch)[-1].float()
-
-    try:
-        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            alone, chain = (last(Pass((Row((i,), len(streams[i])),), 0)) for i in (1, 2))
-            in_tree = last(Pass((Row((0, 1), len(streams[2])),), 0))
-    except Exception:  # noqa: BLE001 a model of an unknown kind may refuse a mask in any way
-        return False
-    return bool((in_tree - alone).norm() < 0.05 * (chain - alone).norm())
 
 
 def pack(

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from agents.chat import ChatFrame
+from agents.costs import costs
 from agents.engines.base import Completion, Request
 from agents.packing import Costs, passes
 from agents.players.model import ChatPlayer, spoken
 from agents.policy import load_module
 from agents.reply import ReplySpec
 from agents.role import Role
-from agents.scoring import costs
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import environment

@@ -24,9 +24,10 @@ import torch
 from history import played
 
 from agents.chat import ChatFrame
+from agents.costs import costs
 from agents.packing import Costs, agreement, passes
 from agents.policy import load_module
-from agents.scoring import StreamScorer, batch_of, costs
+from agents.scoring import StreamScorer, batch_of
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import environment

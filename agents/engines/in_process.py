@@ -20,6 +20,7 @@ import torch
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
+from agents.costs import costs, start_cost
 from agents.engines.base import Completion, Request
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
@@ -29,7 +30,7 @@ from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
-from agents.scoring import StreamScorer, costs, score_streams, start_cost
+from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from agents.weights import resolve
 

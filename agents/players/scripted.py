@@ -110,7 +110,7 @@ def _own(name: str, games: str) -> Kind:
     """The row of players that come with their games."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
-        return _answering(game.players[name](game, seed))
+        return _made(name, game.players[name], game, seed)
 
     def unfit(game: Game, argument: None) -> str:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
@@ -127,9 +127,30 @@ def _of_file(spec: str, file: Path) -> Kind:
         raise ScriptedPolicyError(str(error)) from None
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
-        return _answering(function(game, seed))
+        return _made(spec, function, game, seed)
 
-    return Kind(make, "what it is written for", read=_no_argument)
+    def unfit(game: Game, argument: None) -> str:
+        try:
+            inspect.signature(function).bind(game, 0)
+        except TypeError as error:
+            return f"{_abbreviated(spec)}: {error}: {CALLED}"
+        return ""
+
+    return Kind(make, "what it is written for", read=_no_argument, unfit=unfit)
+
+
+CALLED = "it is called with the game and a seed, and returns a function from what its seat sees to an act"
+
+
+def _made(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> Scripted:
+    """A player made by a game's or a user's own function; ScriptedPolicyError where that fails or makes none."""
+    try:
+        answer = maker(game, seed)
+    except Exception as error:
+        raise ScriptedPolicyError(f"{_abbreviated(name)} failed: {type(error).__name__}: {error}: {CALLED}") from error
+    if not callable(answer):
+        raise ScriptedPolicyError(f"{_abbreviated(name)} made a {type(answer).__name__}: {CALLED}")
+    return _answering(answer)
 
 
 def _answering(answer: Callable[[View], str]) -> Scripted:

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
+from agents.costs import costs
 from agents.packing import Costs
 from agents.policy import OnBase, trainable
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, StreamScores, costs, scan_streams
+from agents.scoring import StreamScorer, StreamScores, scan_streams
 from agents.stream import Stream
 from arena.learn import gate
 from arena.learn.divergence import require_finite, step_counts
@@ -54,7 +55,8 @@ class PolicyTrainer:
 
     @cached_property
     def optimiser(self) -> Optimiser:
-        """Made when learning first asks: play does not wait for it."""
+        """Made when learning first asks: play does not wait for it. From then on ZeRO-3 has the weights in parts."""
+        assert self.costs
         return Optimiser(self.scorer, self.rule)
 
     # -- what everybody asks for: `arena.learn.base.Trainer` -----------------------------------------------

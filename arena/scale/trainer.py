@@ -11,9 +11,10 @@ import ray
 import torch
 from safetensors.numpy import load_file
 
+from agents.costs import costs
 from agents.policy import Policy, trainable
 from agents.published import AdapterArrays, ArrayWeights, ModuleWeights, as_arrays
-from agents.scoring import StreamScores, costs
+from agents.scoring import StreamScores
 from agents.stream import Stream
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample

@@ -12,10 +12,12 @@ Models may know such answers without a page: measure that (`closed_book`), train
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 from games.base import one_line
@@ -129,8 +131,12 @@ def main(arguments: list[str]) -> str:
     folder, file = map(Path, arguments)
     try:
         written = [json.dumps(row, ensure_ascii=False) for row in rows(countries(folder))]
-        with file.open("x", encoding="utf-8") as out:  # nothing is overwritten
-            out.write("\n".join(written) + "\n")
+        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=f".{file.name}.") as beside:
+            beside.write("\n".join(written) + "\n")
+            beside.flush()
+            os.fchmod(beside.fileno(), 0o644)
+            os.fsync(beside.fileno())
+            os.link(beside.name, file)  # whole or not at all, and nothing is overwritten
     except ValueError as error:
         return str(error)
     except OSError as error:

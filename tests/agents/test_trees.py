@@ -14,8 +14,10 @@ from transformers import (
     MistralForCausalLM,
 )
 
+from agents import packing
+from agents.costs import costs
 from agents.packing import LEAST, Costs, agreement, passes
-from agents.scoring import StreamScorer, costs, pack, score_streams
+from agents.scoring import StreamScorer, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
 from tests.factories.streams import alone, stream_of
@@ -183,3 +185,37 @@ def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: boo
 def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]) -> None:
     at = agreement(one, other)
     assert one[:at] == other[:at] and (at in (len(one), len(other)) or one[at] != other[at])
+
+
+def stripped(turns: int, shown: int) -> list[Stream]:
+    """A stream a turn: the history of what was shown, and the turn's own thought, which the next ones do not see."""
+    rng, history, streams = np.random.default_rng(0), list[int](), []
+    for turn in range(turns):
+        history += rng.integers(0, 40_000, shown).tolist()
+        streams.append(Stream())
+        streams[-1].observe(history)
+        streams[-1].wrote(rng.integers(0, 40_000, 8).tolist(), [-1.0] * 8, turn)
+    return streams
+
+
+def test_a_match_of_very_many_turns_is_packed() -> None:
+    """Branches of a trunk at 1,500 places: Python's recursion ended at a thousand."""
+    found = list(passes(stripped(1500, 3), 10**5, costs=Costs(64, 1536)))
+    assert sorted(i for one in found for i in one.index) == list(range(1500))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(100, 20_000))
+def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
+    streams, heat = grown(seed)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(packing, "MOST_SEEN", most)
+        for batch in pack(streams, heat, 10**6, costs=JOIN):
+            assert batch.tree is None or batch.tree.numel() + batch.suffix.numel() * len(batch.prefix) <= most
+
+
+def test_contexts_longer_than_the_mask_allows_are_several_trees() -> None:
+    """15,000 tokens in the last one, whatever the budget."""
+    found = list(passes(stripped(150, 100), 10**7, costs=JOIN))
+    trees = [(one.prefix, row.size) for one in found for row in one.rows if len(row.streams) > 1]
+    assert len(trees) > 1 and all(size * (prefix + size) <= packing.MOST_SEEN for prefix, size in trees)

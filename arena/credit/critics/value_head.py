@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
+from agents.costs import costs
 from agents.model_folder import quietly
 from agents.policy import load_module
-from agents.scoring import StreamBatch, costs, pack, predictors, split_rows
+from agents.scoring import StreamBatch, pack, predictors, split_rows
 from agents.stream import Stream
 from arena.credit.batch import TurnBatch
 from arena.credit.credited import Credited

@@ -243,6 +243,28 @@ def test_players_that_there_are_not_are_refused(players: Path, who: str, says: s
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "def own(view): return 'ADD 1'",
+            "own.py:own: too many positional arguments: it is called with the game and a",
+        ),
+        (
+            "def own(game, seed): raise LookupError('no\\nbook')",
+            "own.py:own failed: LookupError: no book: it is called",
+        ),
+        ("def own(game, seed): return None", "own.py:own made a NoneType: it is called with the game and a seed"),
+    ],
+)
+def test_own_players_that_cannot_be_made_are_one_line(players: Path, code: str, says: str) -> None:
+    (players / "own.py").write_text(code)
+    game = ["--game", "race.py:Worded", "--option", "words=words.txt"]
+    assert says in refused("eval", "own.py:own", *game, "--against", "random")
+    told = arena("play", *game, "--seat", "first=own.py:own", "--seat", "second=careful")
+    assert told.code == 2 and says in told.err and len(told.err.splitlines()) == 1
+
+
 def test_a_games_own_player_plays_no_other_game(players: Path) -> None:
     both = ["--game", "race.py:Worded,nim", "--option", "words=words.txt"]
     assert arena("eval", "random", *both, "--against", "careful").code == 2

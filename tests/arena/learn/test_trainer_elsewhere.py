@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
+from agents.costs import costs
 from agents.policy import Policy
 from agents.published import ArrayWeights
-from agents.scoring import StreamScores, costs
+from agents.scoring import StreamScores
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
 from arena.errors import GateError

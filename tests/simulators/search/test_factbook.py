@@ -1,6 +1,7 @@
 """A real corpus: profiles of countries become pages and questions whose answers stand on them."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,17 @@ def test_a_broken_profile_is_one_line_with_its_file(folder: Path, tmp_path: Path
     (folder / "land" / "ee.json").write_bytes(broken)
     told = main([str(folder), str(tmp_path / "out.jsonl")])
     assert "ee.json: the profile" in told and "\n" not in told and not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_corpus_is_written_whole_and_over_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, other = tmp_path / "there.jsonl", tmp_path / "other.jsonl"
+    there.write_text("mine")
+    assert "cannot be written: File exists" in main([str(folder), str(there)]) and there.read_text() == "mine"
+    monkeypatch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert "cannot be written: No space left" in main([str(folder), str(other)])
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl*")) == ["there.jsonl"] and not [*tmp_path.glob(".*")]
 
 
 def test_a_folder_without_profiles_is_one_line(tmp_path: Path) -> None:
