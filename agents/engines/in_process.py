@@ -24,6 +24,7 @@ from agents.costs import costs, start_cost
 from agents.engines.base import Completion, Request
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
+from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.half import half, refresh
 from agents.packing import common_prefix, families
@@ -381,6 +382,11 @@ class InProcessEngine:
         if served.lanes:
             served.lanes.route([policy for policy, _ in rows])
         width, start = tokens.shape[1], batch.filled
+        if width == 1 and steps(served.model):
+            batch.mask[:, start] = True
+            logits = step(served.model, batch, tokens[:, 0], batch.mask[:, : start + 1])
+            batch.advance(1)
+            return logits.float()
         columns = torch.arange(width, device=tokens.device)
         batch.mask[:, start : start + width] = columns >= (width - lengths)[:, None]
         mask = batch.mask[:, : start + width]

@@ -71,13 +71,13 @@ class Lanes:
             self._masks.clear()
 
     def mask(self, ranks: tuple[tuple[str, int], ...], like: torch.Tensor) -> torch.Tensor:
-        """[B, 1, R] 1 where a column, of adapters that lie side by side with these ranks, is the row's own, else 0."""
+        """[B, R] 1 where a column, of adapters that lie side by side with these ranks, is the row's own, else 0."""
         if ranks not in self._masks:
-            mask, left = like.new_zeros((self.segments[-1][2], 1, sum(rank for _, rank in ranks))), 0
+            mask, left = like.new_zeros((self.segments[-1][2], sum(rank for _, rank in ranks))), 0
             for name, rank in ranks:
                 for owner, start, stop in self.segments:
                     if owner == name:
-                        mask[start:stop, :, left : left + rank] = 1.0
+                        mask[start:stop, left : left + rank] = 1.0
                 left += rank
             self._masks[ranks] = mask
         return self._masks[ranks]
@@ -114,7 +114,7 @@ class _Routed(torch.nn.Module):
             self._beside.clear()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[B, W, out] from [B, W, in], where row i has the adapter of its segment."""
+        """[B, (W,) out] from [B, (W,) in], where row i has the adapter of its segment."""
         output: torch.Tensor = self.base(inputs)
         segments = self.lanes.segments
         present = [segment for segment in segments if segment[0] in self._adapters]
@@ -122,18 +122,16 @@ class _Routed(torch.nn.Module):
             return output
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
-        if inputs.dim() == 3 and inputs.shape[1] == 1 and len(inputs) == segments[-1][2]:
-            return output.add_(
-                self._one_token_each(inputs, tuple(dict.fromkeys(name for name, *_ in present)), len(segments))
-            )
+        if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
+            return self._one_token_each(output, inputs, tuple(dict.fromkeys(name for name, *_ in present)))
         for name, start, stop in present:
             own = self._adapters[name]
             rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
             output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a), own.wide_b) * own.scale
         return output
 
-    def _one_token_each(self, inputs: torch.Tensor, names: tuple[str, ...], segments: int) -> torch.Tensor:
-        """The adapters' additions where each row has one token, float32."""
+    def _one_token_each(self, output: torch.Tensor, inputs: torch.Tensor, names: tuple[str, ...]) -> torch.Tensor:
+        """Add the adapters' float32 products to the output, where each row has one token."""
         if names not in self._beside:
             self._beside.clear()
             own = [self._adapters[name] for name in names]
@@ -143,7 +141,12 @@ class _Routed(torch.nn.Module):
             )  # fmt: skip
         a, b, ranks = self._beside[names]
         with torch.autocast(inputs.device.type, enabled=False):
-            inner = inputs.float() @ a
-            if segments > 1:
+            inner = inputs.flatten(0, -2).float() @ a
+            if len(self.lanes.segments) > 1:
                 inner *= self.lanes.mask(ranks, inner)
-            return inner @ b
+            flat = output.view(len(inner), -1)
+            if flat.dtype == inner.dtype:
+                flat.addmm_(inner, b)
+            else:
+                flat.add_(inner @ b)
+        return output

@@ -88,7 +88,7 @@ def conversation(engine: InProcessEngine, key: str, same_key: bool, turns: int =
 
 def test_a_kept_cache_saves_tokens_and_changes_nothing(nano: Any) -> None:
     fed: list[int] = []
-    hook = nano.register_forward_pre_hook(lambda m, a, k: fed.append(k["input_ids"].numel()), with_kwargs=True)
+    hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: fed.append(given[0].numel()))
     try:
         kept = conversation(serving(nano), "m", same_key=True)
         with_cache, fed[:] = sum(fed), []
@@ -131,7 +131,7 @@ def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_
 
 def test_all_that_wait_are_decoded_together(nano: Any) -> None:
     engine, batches = serving(nano), []
-    hook = nano.register_forward_pre_hook(lambda m, a, k: batches.append(len(k["input_ids"])), with_kwargs=True)
+    hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: batches.append(len(given[0])))
 
     async def many() -> None:
         await asyncio.gather(*(engine.generate([request([1, 2, i], i, str(i), max_tokens=2)]) for i in range(7)))

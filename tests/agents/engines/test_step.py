@@ -1,0 +1,129 @@
+"""One token a row: the logits, keys and values of transformers' own forward pass, for every kind that is served so."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+
+from agents.engines.in_process import InProcessEngine
+from agents.engines.kv import KV, BatchKV, empty_kv
+from agents.engines.step import step, steps
+from agents.half import half
+from agents.published import ModuleWeights
+from arena.cli.loop import wait
+from tests.factories.models import CONFIGS, SIZES, VOCABULARY, model_of
+from tests.factories.requests import contexts, generate, request
+
+GROUPED: dict[str, Any] = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2}
+KINDS: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**GROUPED),
+    "llama, every head its own key": LlamaConfig(**GROUPED | {"num_key_value_heads": 4}),
+    "llama, one key for all": LlamaConfig(**GROUPED | {"num_key_value_heads": 1}),
+    "llama with biases": LlamaConfig(**GROUPED, attention_bias=True, mlp_bias=True),
+    "llama with stretched positions": LlamaConfig(
+        **GROUPED,
+        rope_parameters={
+            "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    "mistral": MistralConfig(**GROUPED, sliding_window=None),
+    "qwen2": Qwen2Config(**GROUPED),
+    "qwen3": Qwen3Config(**GROUPED),
+}  # fmt: skip
+LENGTHS = (7, 1, 12, 4)
+"""Tokens of the rows' pasts."""
+
+
+def kind(name: str) -> Any:
+    """A model with random weights, biases and norms, in float64: what is left of a difference is no rounding."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(KINDS[name]).eval().double()
+        for place, parameter in model.named_parameters():
+            torch.nn.init.normal_(parameter, 1.0 if "norm" in place else 0.0, 0.3)
+    return model
+
+
+def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
+    output = model(input_ids=ids[None], use_cache=True)
+    kept = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
+    return output.logits[0, -1], torch.stack(kept)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
+    model, steps_ahead = kind(name), 3
+    assert steps(model)
+    streams = [
+        torch.randint(VOCABULARY, (n + steps_ahead,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS
+    ]
+    with torch.no_grad():
+        pasts = [KV(tuple(ids[:n].tolist()), whole(model, ids[:n])[1]) for n, ids in zip(LENGTHS, streams, strict=True)]
+        batch = BatchKV(pasts, room=steps_ahead)
+        for ahead in range(steps_ahead):
+            tokens = torch.stack([ids[n + ahead] for n, ids in zip(LENGTHS, streams, strict=True)])
+            batch.mask[:, batch.filled] = True
+            logits = step(model, batch, tokens, batch.mask[:, : batch.filled + 1])
+            batch.advance(1)
+            for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
+                expected, kept = whole(model, ids[: n + ahead + 1])
+                torch.testing.assert_close(logits[i], expected, rtol=1e-9, atol=1e-9)
+                torch.testing.assert_close(batch.row(i), kept, rtol=1e-9, atol=1e-9)
+
+
+def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = half(AutoModelForCausalLM.from_config(KINDS["qwen3"]).eval())
+    nothing = empty_kv(model.config, torch.bfloat16, torch.device("cpu"))
+    batches = [BatchKV([nothing] * 3, room=4) for _ in range(2)]
+    tokens = torch.tensor([3, 5, 7])
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for ahead in range(4):
+            ours, theirs = batches
+            for batch in batches:
+                batch.mask[:, ahead] = True
+            logits = step(model, ours, tokens + ahead, ours.mask[:, : ahead + 1])
+            expected = model(
+                input_ids=(tokens + ahead)[:, None],
+                attention_mask=theirs.mask[:, : ahead + 1].long(),
+                position_ids=torch.full((3, 1), ahead),
+                past_key_values=theirs,
+                use_cache=True,
+            ).logits[:, -1]
+            for batch in batches:
+                batch.advance(1)
+            torch.testing.assert_close(logits.float(), expected.float(), rtol=0.05, atol=0.05)
+
+
+def windowed(family: type[PreTrainedConfig], **more: Any) -> Any:
+    return AutoModelForCausalLM.from_config(family(**GROUPED, sliding_window=4, **more))
+
+
+def test_other_kinds_go_through_transformers() -> None:
+    """A window on the past, experts, capped logits, no rotation: none is written as `step` is."""
+    assert not steps(windowed(MistralConfig))
+    assert not steps(windowed(Qwen2Config, use_sliding_window=True, max_window_layers=1))
+    assert steps(windowed(Qwen2Config, use_sliding_window=False))
+    assert {name for name in CONFIGS if steps(model_of(name))} == {"tied", "untied", "biases"}
+
+
+def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(model: Any, batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        calls.append(len(tokens))
+        return step(model, batch, tokens, mask)
+
+    monkeypatch.setattr("agents.engines.in_process.step", counted)
+    replies = {}
+    for name in ("untied", "capped logits"):
+        calls.clear()
+        engine = InProcessEngine()
+        wait(engine.publish("p", 1, ModuleWeights(model_of(name))))
+        replies[name] = generate(engine, [request(ids, i, f"k{i}") for i, ids in enumerate(contexts(24, 5))])
+        assert all(len(one.ids) == 6 for one in replies[name])
+        assert bool(calls) == (name == "untied")
