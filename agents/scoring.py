@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from agents.gradient_checkpointing import checkpointed
-from agents.packing import ROWS, Costs, Pass, agreement, passes
+from agents.packing import ROWS, Costs, Pass, passes
 from agents.prefix import prefix_cache
 from agents.stream import Stream
+from agents.trees import paths_seen, tree_of
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
     """The streams of one pass as tensors, on the CPU; without any, two tokens for a model that has to be called."""
     if not one.rows:
         return _IDLE
-    prefix, rows = one.prefix, [_row([streams[i].ids for i in row.streams], one.prefix) for row in one.rows]
+    prefix, rows = one.prefix, [tree_of([streams[i].ids for i in row.streams], one.prefix) for row in one.rows]
     suffix = torch.zeros((len(rows), max(len(row.ids) for row in rows)), dtype=torch.long)
     owners, numbers, columns, targets, per_token = [], [], [], [], []
     paths = ((number, path) for number, row in enumerate(rows) for path in row.paths)
@@ -187,7 +188,7 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
         per_token += [temperatures[i]] * len(sampled)
     for number, row in enumerate(rows):
         suffix[number, : len(row.ids)] = torch.tensor(row.ids)
-    trees = _trees(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
+    trees = paths_seen(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
     return StreamBatch(
         one.index,
         torch.tensor(streams[one.index[0]].ids[:prefix], dtype=torch.long),
@@ -200,43 +201,6 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
         torch.tensor(per_token, dtype=torch.float32),
         *trees,
     )
-
-
-class _Row(NamedTuple):
-    """The tree of a row's streams behind the prefix, each path after those before it in the order of their ids."""
-
-    ids: list[int]
-    paths: list[Sequence[int]]
-    """Columns of each stream's tokens."""
-
-
-def _row(sequences: Sequence[list[int]], prefix: int) -> _Row:
-    row, before = _Row(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
-    for ids in sequences[1:]:
-        shared = agreement(before, ids) - prefix
-        new = ids[prefix + shared :]
-        row.paths.append([*row.paths[-1][:shared], *range(len(row.ids), len(row.ids) + len(new))])
-        row.ids.extend(new)
-        before = ids
-    return row
-
-
-def _trees(rows: Sequence[_Row], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, L, L] bool, which tokens of its row each token sees, and [B, L] the places of all; padding sees itself."""
-    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
-    places = torch.zeros((len(rows), width), dtype=torch.long)
-    for number, row in enumerate(rows):
-        known = 0
-        for path in row.paths:
-            own = torch.tensor(path, dtype=torch.long)
-            new = own[own >= known]
-            places[number, own] = torch.arange(prefix, prefix + len(own))
-            if len(new):
-                old = own[own < known]
-                seen[number, new[:, None], old] = True
-                seen[number, new[:, None], new] = torch.ones((len(new), len(new)), dtype=torch.bool).tril()
-                known = int(new[-1]) + 1
-    return seen, places
 
 
 _IDLE = StreamBatch(

@@ -13,6 +13,7 @@ import torch
 from timing import Clock, seconds_of
 from workload import experiment_for, open_lab, trainer_of
 
+from agents.engines.decoding import Decoder
 from arena.cli.loop import wait
 from arena.lab import Lab
 
@@ -29,7 +30,7 @@ def put_timers(lab: Lab, clock: Clock) -> None:
         clock.put_around(lab, phase, phase)
     clock.put_around(lab.engine, "_decode", "decode")
     clock.put_around(lab.engine, "score", "score")
-    clock.put_around(lab.engine, "_forward", "play_forward")
+    clock.put_around(Decoder, "_pass", "play_forward")
     for name in lab.trainers:
         for call in ("forward", "backward", "step"):
             clock.put_around(trainer_of(lab, name).optimiser.engine, call, call)

@@ -9,25 +9,22 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import torch
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
-from agents.costs import costs, start_cost
+from agents.costs import costs
 from agents.engines.base import Completion, Request
-from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
+from agents.engines.decoding import Decoder, Served
+from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
-from agents.engines.step import step, steps
-from agents.errors import WeightsError
 from agents.half import half, refresh
-from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
@@ -37,55 +34,6 @@ from agents.weights import resolve
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-
-
-@dataclass
-class _Served:
-    weights: Any
-    """The module that was published; None where it lies in a folder or is an adapter."""
-    halved: Any
-    """With bfloat16 what `half` made of it, as long as it is played."""
-    lanes: Lanes | None
-    """The model that it shares with others: those of the same folder, and adapters on it."""
-    version: int
-    caches: KVStore
-    prefixes: KVStore
-
-    @property
-    def model(self) -> Any:
-        """The module that computes."""
-        if self.lanes is not None:
-            return self.lanes.model
-        return self.weights if self.halved is None else self.halved
-
-
-@dataclass
-class _Row:
-    """One request while it is being decoded."""
-
-    request: Request
-    served: _Served
-    past: KV
-    draws: np.ndarray
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    entropy: list[float] | None = None
-    """Entropy before each id, where it is measured."""
-    finish: str = ""
-
-    def take(self, token: int, logprob: float) -> None:
-        self.ids.append(token)
-        self.logprobs.append(logprob)
-        if token in self.request.stop_ids:
-            self.finish = "stop"
-        elif len(self.ids) == self.request.max_tokens:
-            self.finish = "length"
-
-    def completion(self) -> Completion:
-        """Return the reply as it was sampled."""
-        finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
-        entropy = None if self.entropy is None else tuple(self.entropy)
-        return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
 
 
 _Asked = tuple[Request, asyncio.Future[Completion]]
@@ -104,7 +52,7 @@ class InProcessEngine:
         """`entropy`: whether completions tell it."""
         self.precision, self.max_batch, self.cache_bytes, self.entropy = precision, max_batch, cache_bytes, entropy
         self._seconds = 0.0
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, Served] = {}
         self._folders: dict[Path, Lanes] = {}
         """Models by the folder that they come from, each for all who are served from there."""
         self._waiting: list[_Asked] = []
@@ -151,7 +99,7 @@ class InProcessEngine:
                 refresh(halved, module)
             elif self.precision.bf16_products:
                 halved = half(module)
-        self._served[policy] = _Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8))
+        self._served[policy] = Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8))
         self._drop_unused()
 
     def _from_folder(self, policy: str, folder: Path) -> Lanes:
@@ -296,115 +244,9 @@ class InProcessEngine:
 
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a completion for each request, as one batch; one model computes for all of them."""
-        model = self._served[requests[0].policy].model
-        device = next(model.parameters()).device
-        numbers = torch.autocast(device.type, torch.bfloat16, enabled=self.precision.bf16_products)
-        with self._timed(), torch.no_grad(), numbers:
-            rows = self._rows(requests, device)
-            self._sample_all(rows, device)
-        return [row.completion() for row in rows]
-
-    def _rows(self, requests: Sequence[Request], device: torch.device) -> list[_Row]:
-        """Pair every request with the longest cache there is; what a policy's new streams share is computed once."""
-        served = [self._served[r.policy] for r in requests]
-        pasts = [own.caches.longest_prefix(r.key, r.ids) for own, r in zip(served, requests, strict=True)]
-        for policy in dict.fromkeys(r.policy for r in requests):
-            new = {i: r.ids for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None}
-            for fresh in families(new, start_cost(self._served[policy].model)):
-                prefix = self._prefix(policy, [requests[i].ids for i in fresh], device)
-                for i in fresh:
-                    pasts[i] = prefix
-        return [
-            _Row(
-                r,
-                own,
-                past,
-                np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens),
-                entropy=[] if self.entropy or r.entropy else None,
-            )
-            for r, own, past in zip(requests, served, pasts, strict=True)
-            if past is not None
-        ]
-
-    def _prefix(self, policy: str, contexts: list[tuple[int, ...]], device: torch.device) -> KV:
-        """The cache of what these contexts have in common, at most all but the last token of any."""
-        served = self._served[policy]
-        ids = common_prefix(contexts)
-        ids = ids[: min(len(ids), min(map(len, contexts)) - 1)]
-        dtype = torch.bfloat16 if self.precision.bf16_products else next(served.model.parameters()).dtype
-        nothing = empty_kv(served.model.config, dtype, device)
-        if not ids:
-            return nothing
-        key = repr(ids)
-        cached = served.prefixes.longest_prefix(key, contexts[0])
-        if cached is not None:
-            return cached
-        batch = BatchKV([nothing], len(ids))
-        tokens, lengths = torch.tensor([ids], device=device), torch.tensor([len(ids)], device=device)
-        self._forward([(policy, served)], batch, tokens, lengths)
-        kv = KV(ids, batch.row(0))
-        served.prefixes.put(key, kv)
-        return kv
-
-    def _sample_all(self, rows: list[_Row], device: torch.device) -> None:
-        """Prefill what is new in every row, then decode until each has stopped; keep the caches."""
-        news = [row.request.ids[len(row.past.ids) :] for row in rows]
-        width = max(map(len, news))
-        tokens = torch.zeros((len(rows), width), dtype=torch.long)
-        for i, new in enumerate(news):
-            tokens[i, width - len(new) :] = torch.tensor(new)
-        lengths = torch.tensor([len(new) for new in news], device=device)
-        batch = BatchKV([row.past for row in rows], width + max(r.request.max_tokens for r in rows))
-        live = list(rows)
-        logits = self._forward([(r.request.policy, r.served) for r in live], batch, tokens.to(device), lengths)
-        while True:
-            running = [not row.finish for row in live]
-            sampled = _sample(logits, live)
-            for i, row in enumerate(live):
-                if running[i] and row.finish:
-                    kept = KV((*row.request.ids, *row.ids[:-1]), batch.row(i))
-                    row.served.caches.put(row.request.key, kept)
-            left = [i for i, row in enumerate(live) if not row.finish]
-            if not left:
-                return
-            if len(left) <= _COMPACT_AT * len(live):
-                keep = torch.tensor(left, device=device)
-                batch.keep_rows(keep)
-                live, sampled = [live[i] for i in left], sampled[keep]
-            ones = torch.ones(len(live), dtype=torch.long, device=device)
-            logits = self._forward([(r.request.policy, r.served) for r in live], batch, sampled[:, None], ones)
-
-    def _forward(
-        self, rows: list[tuple[str, _Served]], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor:
-        """One forward pass over right-aligned new tokens [B, W] of these policies; logits [B, vocabulary] after."""
-        served = rows[0][1]
-        if served.lanes:
-            served.lanes.route([policy for policy, _ in rows])
-        width, start = tokens.shape[1], batch.filled
-        if width == 1 and steps(served.model):
-            batch.mask[:, start] = True
-            logits = step(served.model, batch, tokens[:, 0], batch.mask[:, : start + 1])
-            batch.advance(1)
-            return logits.float()
-        columns = torch.arange(width, device=tokens.device)
-        batch.mask[:, start : start + width] = columns >= (width - lengths)[:, None]
-        mask = batch.mask[:, : start + width]
-        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
-        output = served.model(
-            input_ids=tokens,
-            attention_mask=mask.long(),
-            position_ids=positions,
-            past_key_values=batch,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        batch.advance(width)
-        return output.logits[:, -1].float()  # type: ignore[no-any-return]
-
-
-_COMPACT_AT = 0.75
-"""Finished rows leave the batch once no more than this share still runs: moving the rest costs a copy."""
+        served = {request.policy: self._served[request.policy] for request in requests}
+        with self._timed():
+            return Decoder(served, self.precision.bf16_products, self.entropy).decode(requests)
 
 
 def _copied(module: Any, before: Any) -> Any:
@@ -414,77 +256,3 @@ def _copied(module: Any, before: Any) -> Any:
     for own, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):
         own.copy_(new)
     return before
-
-
-def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
-    """Draw one token per row by inverse CDF from [B, V] logits and note its log-probability; returns [B]."""
-    temperatures = torch.tensor([r.request.temperature for r in rows], device=logits.device)
-    greedy = temperatures == 0
-    logprobs = torch.log_softmax(logits / temperatures.masked_fill(greedy, 1.0)[:, None], -1)
-    if wrong := logprobs.amax(-1).isnan().nonzero().flatten().tolist():
-        name = rows[wrong[0]].request.policy
-        raise WeightsError(
-            f"policy '{name}': its weights give logits that are not finite (NaN): nothing can be sampled"
-        )
-    if any(r.request.top_k or r.request.top_p < 1 for r in rows):
-        logprobs = truncate(logprobs, [r.request.top_k for r in rows], [r.request.top_p for r in rows])
-    if bool(greedy.any()):
-        best = torch.full_like(logprobs, -torch.inf).scatter(-1, logprobs.argmax(-1, keepdim=True), 0.0)
-        logprobs = torch.where(greedy[:, None], best, logprobs)
-    draws = torch.tensor(
-        [0.0 if r.finish else r.draws[len(r.ids)] for r in rows], dtype=torch.double, device=logits.device
-    )
-    tokens = _inverse_cdf(logprobs.exp(), draws)
-    chosen = logprobs.gather(-1, tokens[:, None]).squeeze(-1)
-    if any(row.entropy is not None for row in rows):
-        _note_entropy(logprobs, rows)
-    for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
-        if not row.finish:
-            row.take(token, logprob)
-    return tokens
-
-
-def _note_entropy(logprobs: torch.Tensor, rows: list[_Row]) -> None:
-    """Note for each row that still runs the entropy, in nats, of its [V] distribution among the [B, V]."""
-    for row, entropy in zip(rows, torch.special.entr(logprobs.exp()).sum(-1).tolist(), strict=True):
-        if not row.finish and row.entropy is not None:
-            row.entropy.append(entropy)
-
-
-def _inverse_cdf(p: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """[B] the token at which each row of [B, V] float32 probabilities, summed from the left, passes its draw in [0, 1).
-
-    Sums are float64: those of blocks first, then those within the block where the draw lies.
-    """
-    rows, width = p.shape
-    blocks = torch.nn.functional.pad(p, (0, -width % _BLOCK)).view(rows, -1, _BLOCK)
-    by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)
-    mass = draws[:, None] * by_block[:, -1:]
-    block = _passed(by_block, mass)
-    before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
-    within = blocks[torch.arange(rows, device=p.device), block.squeeze(-1)].double().cumsum(-1)
-    return (block * _BLOCK + _passed(within, mass - before)).squeeze(-1)
-
-
-_BLOCK = 256
-
-
-def _passed(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """[B, 1] the first column of growing [B, N] sums above [B, 1] that mass, never one that adds nothing."""
-    below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(mass))
-    return torch.searchsorted(sums, torch.minimum(mass, below_all), right=True)
-
-
-def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
-    """Keep the top-k tokens, then the smallest set holding mass top-p, of [B, V] and renormalise.
-
-    `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
-    """
-    ordered, order = logprobs.sort(dim=-1, descending=True, stable=True)
-    rank = torch.arange(logprobs.shape[-1], device=logprobs.device)
-    k = torch.tensor([k or logprobs.shape[-1] for k in top_k], device=logprobs.device)
-    p = torch.tensor([p if p < 1 else 2.0 for p in top_p], device=logprobs.device)  # 2: never cut by rounding
-    ordered = torch.log_softmax(ordered.masked_fill(rank >= k[:, None], -torch.inf), -1)
-    before = ordered.exp().cumsum(-1) - ordered.exp()
-    ordered = ordered.masked_fill((before >= p[:, None]) & (rank > 0), -torch.inf)
-    return torch.log_softmax(torch.full_like(logprobs, -torch.inf).scatter(-1, order, ordered), -1)

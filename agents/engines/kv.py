@@ -86,12 +86,14 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     `mask` [B, capacity] says which columns are real. The forward pass fills `filled:`; call `advance` after it.
     """
 
-    def __init__(self, rows: list[KV], room: int) -> None:
-        first = rows[0].data
+    def __init__(self, rows: list[KV], room: int, most: int = 0) -> None:
+        """`room`: columns to come; `most`: how many rows there may be later."""
+        first, most = rows[0].data, max(most, len(rows))
         layers, _, heads, _, dim = first.shape
         past = max(len(row.ids) for row in rows)
-        self.data = first.new_zeros((layers, 2, len(rows), heads, past + room, dim))
-        self.mask = torch.zeros((len(rows), past + room), dtype=torch.bool, device=first.device)
+        self._data = first.new_zeros((layers, 2, most, heads, past + room, dim))
+        self._mask = torch.zeros((most, past + room), dtype=torch.bool, device=first.device)
+        self._see(len(rows))
         for i, row in enumerate(rows):
             start = past - len(row.ids)
             self.data[:, :, i, :, start:past] = row.data
@@ -103,9 +105,22 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         """The forward pass wrote this many columns in every layer."""
         self.filled += columns
 
-    def keep_rows(self, rows: torch.Tensor) -> None:
-        """Go on with these rows only."""
-        self.data, self.mask = self.data[:, :, rows], self.mask[rows]
+    def _see(self, rows: int) -> None:
+        """Use the first rows of the room there is."""
+        self.data, self.mask = self._data[:, :, :rows], self._mask[:rows]
+
+    def copy_row(self, one: int, to: int) -> None:
+        """Copy a row over another one, or to the end."""
+        self._see(max(len(self.mask), to + 1))
+        self.data[:, :, to, :, : self.filled] = self.data[:, :, one, :, : self.filled]
+        self.mask[to] = self.mask[one]
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """Go on with these rows only, in rising order."""
+        for to, one in enumerate(rows):
+            if to != one:
+                self.copy_row(one, to)
+        self._see(len(rows))
 
     def row(self, i: int) -> torch.Tensor:
         """One stream's real columns, [layers, 2, kv_heads, length, head_dim], copied out."""

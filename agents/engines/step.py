@@ -28,14 +28,15 @@ def steps(model: Any) -> bool:
     )
 
 
-def step(model: Any, batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def step(model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """[B, vocabulary] logits after new tokens [B], whose keys and values become the batch's next column.
 
-    `mask` [B, S] is true where a row may look; its last column is the new one. The batch is not advanced.
+    `places` [B, 1] are the tokens' positions. `mask` [B, S] is true where a row may look; its last column is the new
+    one. The batch is not advanced.
     """
     core = model.model
     x = core.embed_tokens(tokens)
-    turning = core.rotary_emb(x[:, None], mask.sum(-1, keepdim=True) - 1)
+    turning = core.rotary_emb(x[:, None], places)
     attention = _Attention(batch, mask, *turning)
     for layer in core.layers[: model.config.num_hidden_layers]:
         x = x + attention(layer.self_attn, layer.input_layernorm(x))

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from agents.engines.base import Completion, Request
+from agents.engines.decoding import Decoder
 from agents.engines.in_process import InProcessEngine
 
 
@@ -23,6 +25,19 @@ def request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -
 def generate(engine: InProcessEngine, requests: Sequence[Request]) -> list[Completion]:
     """What the engine answers, in a loop of its own."""
     return asyncio.run(engine.generate(requests))
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The shapes, rows and new columns, of all passes of in-process engines from now on."""
+    shapes: list[tuple[int, int]] = []
+    one_pass = Decoder._pass
+
+    def counted(decoder: Decoder, policies: list[str], batch: Any, tokens: torch.Tensor, *more: Any) -> torch.Tensor:
+        shapes.append((tokens.shape[0], tokens.shape[1]))
+        return one_pass(decoder, policies, batch, tokens, *more)
+
+    monkeypatch.setattr(Decoder, "_pass", counted)
+    return shapes
 
 
 def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:

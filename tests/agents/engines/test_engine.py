@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from agents.engines.base import Completion
-from agents.engines.in_process import InProcessEngine, _inverse_cdf, truncate
+from agents.engines.in_process import InProcessEngine
+from agents.engines.sampling import drawn, truncate
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from tests.factories.models import tiny
-from tests.factories.requests import agrees, contexts, generate, request, truncated
+from tests.factories.requests import agrees, contexts, generate, passes, request, truncated
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,7 @@ def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
     p = rng.random((64, width)).astype(np.float32) ** 8 * (rng.random((64, width)) > 0.5)
     p[:, rng.integers(width)] += 0.25
     draws = np.concatenate([[0.0, np.nextafter(1.0, 0.0)], rng.random(62)])
-    found = _inverse_cdf(torch.from_numpy(p), torch.from_numpy(draws)).numpy()
+    found = drawn(torch.from_numpy(p), torch.arange(64), torch.from_numpy(draws)).numpy()
     for row, draw, token in zip(p.astype(np.float64), draws, found, strict=True):
         sums = row.cumsum()
         assert row[token] > 0
@@ -261,15 +262,59 @@ def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -
     assert generate(engine, [asked])[0].logprobs != before[0].logprobs
 
 
-def test_contexts_with_nothing_in_common_share_a_batch(nano: Any) -> None:
-    asked = [request([i, *range(9)], key=f"{i}") for i in range(6)]
-    passes = []
-    engine = serving(nano)
-    forward = engine._forward
-    engine._forward = lambda *given: passes.append(len(given[2])) or forward(*given)  # type: ignore[method-assign]
-    for one, got in zip(asked, generate(engine, asked), strict=True):
+def test_contexts_with_nothing_in_common_are_computed_in_one_pass(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, shapes = [request([i, *range(9)], key=f"{i}") for i in range(6)], passes(monkeypatch)
+    for one, got in zip(asked, generate(serving(nano), asked), strict=True):
         agrees(nano, one, got)
-    assert passes[0] == 6, "one by one they would be prefilled in six passes"
+    assert shapes == [(1, 54), *[(6, 1)] * 6], "a tree without a trunk, then everybody's own tokens"
+
+
+def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two deals of three contexts each, by hand: 4 tokens open all, 3 each deal, and 2 or 1 are a context's own."""
+    asked = [
+        request([1, 2, 3, 4, *[10 + deal] * 3, *[20 + own] * (1 + own % 2), 5], key=f"{deal}/{own}")
+        for deal in range(2)
+        for own in range(3)
+    ]
+    shapes = passes(monkeypatch)
+    for one, got in zip(asked, generate(serving(nano), asked), strict=True):
+        agrees(nano, one, got)
+    assert shapes[:3] == [(1, 4), (1, 2 * 3 + 2 * (1 + 2 + 1)), (6, 1)]
+
+
+def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.engines.decoding.MOST_AT_ONCE", 20)
+    asked, shapes = [request([i, *range(9)], key=f"{i}") for i in range(5)], passes(monkeypatch)
+    for one, got in zip(asked, generate(serving(nano), asked), strict=True):
+        agrees(nano, one, got)
+    assert shapes[:4] == [(1, 18), (1, 18), (1, 9), (5, 1)]
+
+
+def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each draws for itself, as it would alone; who has sampled the same so far is computed once."""
+    model, shapes = tiny(), passes(monkeypatch)
+    asked = [request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
+    got = generate(serving(model), asked)
+    rows = [rows for rows, width in shapes if width == 1]
+    beginnings = [len({one.ids[:n] for one in got if len(one.ids) > n}) for n in range(6)]
+    assert beginnings[0] == 1 < max(beginnings) < 20, "they part, but not at once"
+    assert rows[0] == 1 and all(beginnings[n] <= count for n, count in enumerate(rows))
+    assert max(rows) <= max(beginnings), "rows that nobody uses are used again"
+    for one, completion in zip(asked, got, strict=True):
+        agrees(model, one, completion)
+        (alone,) = generate(serving(model), [one])
+        assert alone.ids == completion.ids
+
+
+def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
+    """Requests that were one row until late have each the cache of its own ids."""
+    engine = serving(nano)
+    first = [request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
+    replies = generate(engine, first)
+    assert [one.ids for one in replies[::2]] == [one.ids for one in replies[1::2]]
+    second = [request([*first[i].ids, *one.ids, 7, 8], 10 + i, f"k{i}") for i, one in enumerate(replies)]
+    for one, got in zip(second, generate(engine, second), strict=True):
+        agrees(nano, one, got)
 
 
 @pytest.mark.parametrize("bf16", [False, True])

@@ -66,7 +66,8 @@ def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
         for ahead in range(steps_ahead):
             tokens = torch.stack([ids[n + ahead] for n, ids in zip(LENGTHS, streams, strict=True)])
             batch.mask[:, batch.filled] = True
-            logits = step(model, batch, tokens, batch.mask[:, : batch.filled + 1])
+            places = torch.tensor([[n + ahead] for n in LENGTHS])
+            logits = step(model, batch, tokens, places, batch.mask[:, : batch.filled + 1])
             batch.advance(1)
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
                 expected, kept = whole(model, ids[: n + ahead + 1])
@@ -86,11 +87,12 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
             ours, theirs = batches
             for batch in batches:
                 batch.mask[:, ahead] = True
-            logits = step(model, ours, tokens + ahead, ours.mask[:, : ahead + 1])
+            places = torch.full((3, 1), ahead)
+            logits = step(model, ours, tokens + ahead, places, ours.mask[:, : ahead + 1])
             expected = model(
                 input_ids=(tokens + ahead)[:, None],
                 attention_mask=theirs.mask[:, : ahead + 1].long(),
-                position_ids=torch.full((3, 1), ahead),
+                position_ids=places,
                 past_key_values=theirs,
                 use_cache=True,
             ).logits[:, -1]
@@ -114,11 +116,11 @@ def test_other_kinds_go_through_transformers() -> None:
 def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def counted(model: Any, batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def counted(model: Any, batch: BatchKV, tokens: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
         calls.append(len(tokens))
-        return step(model, batch, tokens, mask)
+        return step(model, batch, tokens, *more)
 
-    monkeypatch.setattr("agents.engines.in_process.step", counted)
+    monkeypatch.setattr("agents.engines.decoding.step", counted)
     replies = {}
     for name in ("untied", "capped logits"):
         calls.clear()

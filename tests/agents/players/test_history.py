@@ -20,7 +20,7 @@ from arena.cli.loop import wait
 from games.contracts import Message, View
 from tests.factories.families import FAMILIES
 from tests.factories.models import tiny
-from tests.factories.requests import forced, request
+from tests.factories.requests import forced, passes, request
 
 STRIPPING = (
     "{% for message in messages %}{% set content = message['content'] %}"
@@ -168,7 +168,7 @@ def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
     assert frame.control_ids.isdisjoint(frame.encode(text)), "and written by anybody else it is only text"
 
 
-def test_an_engine_goes_on_from_what_two_streams_share() -> None:
+def test_an_engine_goes_on_from_what_two_streams_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next stream costs what is new in it, and says what a fresh pass would."""
     model = tiny(vocabulary=64)
     engine = InProcessEngine()
@@ -176,12 +176,10 @@ def test_an_engine_goes_on_from_what_two_streams_share() -> None:
     rng = np.random.default_rng(0)
     opening = rng.integers(0, 64, 40).tolist()
     (said,) = asyncio.run(engine.generate([request(opening, 0)]))
-    widths: list[int] = []
-    forward = engine._forward
-    engine._forward = lambda *given: widths.append(given[2].shape[1]) or forward(*given)  # type: ignore[method-assign]
+    shapes = passes(monkeypatch)
     asked = request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
     (got,) = asyncio.run(engine.generate([asked]))
-    assert max(widths) <= 7
+    assert max(width for _, width in shapes) <= 7
     np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=1e-4)
 
 

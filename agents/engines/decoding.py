@@ -1,0 +1,316 @@
+"""Decoding: requests that wait together become one batch, and each reply is sampled token by token.
+
+What several requests have in common is computed once. New contexts are a tree. Requests of the same context share a row
+of the batch until they sample different tokens; then each goes on in a row of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from agents.costs import costs
+from agents.engines.base import Completion, Request
+from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
+from agents.engines.lanes import Lanes
+from agents.engines.sampling import Shape, distributions, drawn
+from agents.engines.step import step, steps
+from agents.errors import WeightsError
+from agents.packing import Ids, agreement, common_prefix
+from agents.trees import paths_seen, tree_of
+
+
+@dataclass
+class Served:
+    """A policy's weights and the attention caches made with them."""
+
+    weights: Any
+    """The module that was published; None where it lies in a folder or is an adapter."""
+    halved: Any
+    """With bfloat16 what `half` made of it, as long as it is played."""
+    lanes: Lanes | None
+    """The model that it shares with others: those of the same folder, and adapters on it."""
+    version: int
+    caches: KVStore
+    prefixes: KVStore
+
+    @property
+    def model(self) -> Any:
+        """The module that computes."""
+        if self.lanes is not None:
+            return self.lanes.model
+        return self.weights if self.halved is None else self.halved
+
+
+@dataclass
+class _Row:
+    """One request while it is being decoded."""
+
+    request: Request
+    served: Served
+    past: KV
+    entropy: list[float] | None
+    """Entropy before each id, where it is measured."""
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish: str = ""
+
+    def __post_init__(self) -> None:
+        self.draws = np.random.Generator(np.random.PCG64(self.request.seed)).random(self.request.max_tokens)
+
+    @property
+    def shape(self) -> Shape:
+        """Return how it samples."""
+        return Shape(self.request.temperature, self.request.top_k, self.request.top_p)
+
+    def take(self, token: int, logprob: float) -> None:
+        """Go on with a token."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if token in self.request.stop_ids:
+            self.finish = "stop"
+        elif len(self.ids) == self.request.max_tokens:
+            self.finish = "length"
+
+    def completion(self) -> Completion:
+        """Return the reply as it was sampled."""
+        finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
+        entropy = None if self.entropy is None else tuple(self.entropy)
+        return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A row of the batch: the requests of one policy that have the same ids so far, or nobody any more."""
+
+    policy: str
+    rows: list[_Row]
+
+    @property
+    def token(self) -> int:
+        """The id that was sampled last; 0 where nobody goes on."""
+        return self.rows[0].ids[-1] if self.rows else 0
+
+
+class Decoder:
+    """Decodes requests for policies that one model computes."""
+
+    def __init__(self, served: dict[str, Served], bf16: bool, entropy: bool) -> None:
+        """`served`: the policies; `bf16`: whether products are bfloat16; `entropy`: whether all completions tell it."""
+        self.served, self.bf16, self.entropy = served, bf16, entropy
+        self.model = next(iter(served.values())).model
+        first = next(self.model.parameters())
+        self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
+
+    def decode(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample a completion for each request."""
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            rows = self._rows(requests)
+            branches = _by_context(rows)
+            batch, logits = self._prefilled(branches, room=max(request.max_tokens for request in requests))
+            while True:
+                _sample(logits, branches)
+                _keep_finished(batch, branches)
+                branches = _parted(batch, branches)
+                if not branches:
+                    return [row.completion() for row in rows]
+                tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
+                ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
+                logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
+
+    def _rows(self, requests: Sequence[Request]) -> list[_Row]:
+        """Pair every request with the longest cache there is."""
+        pasts = [self.served[r.policy].caches.longest_prefix(r.key, r.ids) for r in requests]
+        for policy in dict.fromkeys(r.policy for r in requests):
+            new = [i for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None]
+            if new:
+                begun = self._begun(policy, [requests[i].ids[:-1] for i in new])
+                for i in new:
+                    pasts[i] = begun[requests[i].ids[:-1]]
+        return [
+            _Row(request, self.served[request.policy], past, [] if self.entropy or request.entropy else None)
+            for request, past in zip(requests, pasts, strict=True)
+            if past is not None
+        ]
+
+    def _begun(self, policy: str, contexts: list[Ids]) -> dict[Ids, KV]:
+        """Caches of new contexts, or of how all of them begin; what several share is computed once.
+
+        What all begin with is kept for those that come later. The rest are trees of at most `MOST_AT_ONCE` tokens,
+        unless the model cannot see paths.
+        """
+        opening = self._opening(policy, common_prefix(contexts))
+        distinct = sorted({ids for ids in contexts if len(ids) > len(opening.ids)})
+        begun = dict.fromkeys(contexts, opening)
+        if not self._sees_paths(policy):
+            return begun
+        tree: list[Ids] = []
+        size = 0
+        for ids in distinct:
+            new = len(ids) - max(len(opening.ids), agreement(tree[-1], ids) if tree else 0)
+            if tree and size + new > MOST_AT_ONCE:
+                begun |= self._grown(policy, opening, tree)
+                tree, size, new = [], 0, len(ids) - len(opening.ids)
+            tree.append(ids)
+            size += new
+        return begun | (self._grown(policy, opening, tree) if tree else {})
+
+    def _sees_paths(self, policy: str) -> bool:
+        if (lanes := self.served[policy].lanes) is not None:
+            lanes.route([policy])
+        return costs(self.model, self.bf16).scores > 0
+
+    def _opening(self, policy: str, ids: Ids) -> KV:
+        """The cache of what new contexts begin with, kept until the next weights."""
+        kept = self.served[policy].prefixes
+        if not ids or (cached := kept.longest_prefix(repr(ids), (*ids, -1))) is None:
+            nothing = empty_kv(self.model.config, self.dtype, self.device)
+            if not ids:
+                return nothing
+            cached = self._grown(policy, nothing, [ids])[ids]
+            kept.put(repr(ids), cached)
+        return cached
+
+    def _grown(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
+        """Caches of contexts in lexicographic order, all longer than the opening, by one pass over their tree."""
+        known, tree = len(opening.ids), tree_of(contexts, len(opening.ids))
+        batch = BatchKV([opening], room=len(tree.ids))
+        tokens = torch.tensor([tree.ids], device=self.device)
+        if len(contexts) == 1:
+            self._forward([policy], batch, tokens, torch.tensor([len(tree.ids)], device=self.device))
+            return {contexts[0]: KV(contexts[0], batch.row(0))}
+        seen, places = paths_seen([tree], known, len(tree.ids))
+        before = seen.new_ones((1, len(tree.ids), known))
+        self._pass(
+            [policy], batch, tokens, torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
+        )
+        columns = [torch.tensor([*range(known), *(known + at for at in path)]) for path in tree.paths]
+        return {
+            ids: KV(ids, batch.data[:, :, 0].index_select(3, own.to(self.device)))
+            for ids, own in zip(contexts, columns, strict=True)
+        }
+
+    def _prefilled(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
+        """The batch with all that is new in every branch, and the logits after it."""
+        firsts = [branch.rows[0] for branch in branches]
+        news = [row.request.ids[len(row.past.ids) :] for row in firsts]
+        width = max(map(len, news))
+        tokens = torch.zeros((len(branches), width), dtype=torch.long)
+        for i, new in enumerate(news):
+            tokens[i, width - len(new) :] = torch.tensor(new)
+        lengths = torch.tensor([len(new) for new in news], device=self.device)
+        requests = sum(len(branch.rows) for branch in branches)
+        batch = BatchKV([row.past for row in firsts], width + room, requests)
+        return batch, self._forward([branch.policy for branch in branches], batch, tokens.to(self.device), lengths)
+
+    def _forward(
+        self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor:
+        """One forward pass over right-aligned new tokens [B, W] of these policies; logits [B, vocabulary] after."""
+        width, start = tokens.shape[1], batch.filled
+        columns = torch.arange(width, device=tokens.device)
+        batch.mask[:, start : start + width] = columns >= (width - lengths)[:, None]
+        mask = batch.mask[:, : start + width]
+        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
+        return self._pass(policies, batch, tokens, mask, positions)
+
+    def _pass(
+        self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
+        """Any forward pass over tokens and positions [B, W]; logits [B, vocabulary] after the last column.
+
+        The mask, bool, says which columns are real, [B, S], or which of them each token sees, [B, 1, W, S].
+        """
+        if (lanes := self.served[policies[0]].lanes) is not None:
+            lanes.route(policies)
+        if tokens.shape[1] == 1 and mask.dim() == 2 and steps(self.model):
+            logits = step(self.model, batch, tokens[:, 0], positions, mask)
+        else:
+            logits = self.model(
+                input_ids=tokens,
+                attention_mask=mask.long() if mask.dim() == 2 else mask,
+                position_ids=positions,
+                past_key_values=batch,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
+        batch.advance(tokens.shape[1])
+        return logits.float()
+
+
+MOST_AT_ONCE = 512
+"""Tokens of a tree: attention is computed of all with each other, whoever sees whom."""
+_COMPACT_AT = 0.75
+"""Rows of the batch that nobody uses leave it once no more than this share is used: moving the rest costs a copy."""
+
+
+def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
+    """The rows by what they have in common: policy and context."""
+    found: dict[tuple[str, Ids], list[_Row]] = {}
+    for row in rows:
+        found.setdefault((row.request.policy, row.request.ids), []).append(row)
+    return [_Branch(policy, same) for (policy, _), same in found.items()]
+
+
+def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
+    """Draw one token for every request from [B, V] logits, and note its log-probability.
+
+    Requests of a branch that sample alike have one distribution, from which each draws for itself.
+    """
+    drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
+    numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}
+    logprobs = distributions(logits[[at for at, _ in numbers]], [shape for _, shape in numbers])
+    if wrong := logprobs.amax(-1).isnan().nonzero().flatten().tolist():
+        name = branches[[*numbers][wrong[0]][0]].policy
+        raise WeightsError(
+            f"policy '{name}': its weights give logits that are not finite (NaN): nothing can be sampled"
+        )
+    owners = torch.tensor([numbers[asked] for _, asked in drawing], device=logits.device)
+    draws = torch.tensor([row.draws[len(row.ids)] for row, _ in drawing], dtype=torch.double, device=logits.device)
+    p = logprobs.exp()
+    tokens = drawn(p, owners, draws)
+    if any(row.entropy is not None for row, _ in drawing):
+        entropies = torch.special.entr(p).sum(-1)[owners].tolist()
+        for (row, _), entropy in zip(drawing, entropies, strict=True):
+            if row.entropy is not None:
+                row.entropy.append(entropy)
+    chosen = logprobs[owners, tokens]
+    for (row, _), token, logprob in zip(drawing, tokens.tolist(), chosen.tolist(), strict=True):
+        row.take(token, logprob)
+
+
+def _keep_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
+    """Keep the caches of requests that have just finished."""
+    for at, branch in enumerate(branches):
+        if finished := [row for row in branch.rows if row.finish]:
+            kept = KV((*finished[0].request.ids, *finished[0].ids[:-1]), batch.row(at))
+            for row in finished:
+                row.served.caches.put(row.request.key, kept)
+
+
+def _parted(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch]:
+    """The branches that go on, by their row of the batch; none where all requests have finished.
+
+    Requests that have sampled alike stay together. The first of a branch's parts keep its row, others get a copy of it.
+    """
+    parted: list[list[_Branch]] = []
+    for branch in branches:
+        alike: dict[int, list[_Row]] = {}
+        for row in branch.rows:
+            if not row.finish:
+                alike.setdefault(row.ids[-1], []).append(row)
+        parted.append([_Branch(branch.policy, rows) for rows in alike.values()])
+    going = [parts[0] if parts else _Branch(branch.policy, []) for branch, parts in zip(branches, parted, strict=True)]
+    free = [at for at, branch in enumerate(going) if not branch.rows]
+    for parent, parts in enumerate(parted):
+        for part in parts[1:]:
+            at = free.pop(0) if free else len(going)
+            going[at : at + 1] = [part]
+            batch.copy_row(parent, at)
+    used = [at for at, branch in enumerate(going) if branch.rows]
+    if len(used) <= _COMPACT_AT * len(going):
+        batch.keep_rows(used)
+        going = [going[at] for at in used]
+    return going if used else []

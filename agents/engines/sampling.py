@@ -1,0 +1,65 @@
+"""From logits to tokens: temperature, truncation, and a draw by inverse CDF."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+
+class Shape(NamedTuple):
+    """What a request makes of its logits: temperature 0 takes the most likely, `top_k` 0 and `top_p` 1 keep all."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor:
+    """[D, V] log-probabilities to sample from, of float32 logits [D, V] and a shape for each."""
+    temperatures = torch.tensor([shape.temperature for shape in shapes], device=logits.device)
+    greedy = temperatures == 0
+    logprobs = torch.log_softmax(logits / temperatures.masked_fill(greedy, 1.0)[:, None], -1)
+    if any(shape.top_k or shape.top_p < 1 for shape in shapes):
+        logprobs = truncate(logprobs, [shape.top_k for shape in shapes], [shape.top_p for shape in shapes])
+    if bool(greedy.any()):
+        best = torch.full_like(logprobs, -torch.inf).scatter(-1, logprobs.argmax(-1, keepdim=True), 0.0)
+        logprobs = torch.where(greedy[:, None], best, logprobs)
+    return logprobs
+
+
+def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
+    """Keep the top-k tokens, then the smallest set holding mass top-p, of [B, V] and renormalise.
+
+    `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
+    """
+    ordered, order = logprobs.sort(dim=-1, descending=True, stable=True)
+    rank = torch.arange(logprobs.shape[-1], device=logprobs.device)
+    k = torch.tensor([k or logprobs.shape[-1] for k in top_k], device=logprobs.device)
+    p = torch.tensor([p if p < 1 else 2.0 for p in top_p], device=logprobs.device)  # 2: never cut by rounding
+    ordered = torch.log_softmax(ordered.masked_fill(rank >= k[:, None], -torch.inf), -1)
+    before = ordered.exp().cumsum(-1) - ordered.exp()
+    ordered = ordered.masked_fill((before >= p[:, None]) & (rank > 0), -torch.inf)
+    return torch.log_softmax(torch.full_like(logprobs, -torch.inf).scatter(-1, order, ordered), -1)
+
+
+def drawn(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+    """[N] the tokens at which rows `owners` [N] of [D, V] float32 probabilities, summed from the left, pass draws [N].
+
+    Draws are in [0, 1). Sums are float64: those of blocks first, then those within the block where the draw lies.
+    """
+    blocks = torch.nn.functional.pad(p, (0, -p.shape[1] % _BLOCK)).view(len(p), -1, _BLOCK)
+    by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)[owners]
+    mass = draws[:, None] * by_block[:, -1:]
+    block = _passed(by_block, mass)
+    before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
+    within = blocks[owners, block.squeeze(-1)].double().cumsum(-1)
+    return (block * _BLOCK + _passed(within, mass - before)).squeeze(-1)
+
+
+_BLOCK = 256
+
+
+def _passed(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+    """[B, 1] the first column of growing [B, N] sums above [B, 1] that mass, never one that adds nothing."""
+    below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(mass))
+    return torch.searchsorted(sums, torch.minimum(mass, below_all), right=True)
