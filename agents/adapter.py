@@ -32,7 +32,7 @@ class LowRank(torch.nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Apply the layer and its adapter; under autocast both products are in its precision."""
         output: torch.Tensor = self.base(inputs)
-        return output + linear(linear(inputs, self.a), self.b) * self.scale
+        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scaled where it is small
 
 
 def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:

@@ -163,15 +163,13 @@ class Decoder:
         return costs(self.model, self.bf16).scores > 0
 
     def _opening(self, policy: str, ids: Ids) -> KV:
-        """The cache of what new contexts begin with, kept until the next weights."""
+        """The cache of what new contexts begin with, from what is known of it; kept until the next weights."""
         kept = self.served[policy].prefixes
-        if not ids or (cached := kept.longest_prefix(repr(ids), (*ids, -1))) is None:
-            nothing = empty_kv(self.model.config, self.dtype, self.device)
-            if not ids:
-                return nothing
-            cached = self._grown(policy, nothing, [ids])[ids]
-            kept.put(repr(ids), cached)
-        return cached
+        known = kept.nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
+        if len(known.ids) < len(ids):
+            known = self._grown(policy, known, [ids])[ids]
+            kept.put(repr(ids), known)
+        return known
 
     def _grown(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
         """Caches of contexts in lexicographic order, all longer than the opening, by one pass over their tree."""

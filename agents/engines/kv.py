@@ -7,6 +7,8 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer
 
+from agents.packing import agreement
+
 
 @dataclass(frozen=True)
 class KV:
@@ -40,6 +42,15 @@ class KVStore:
         pairs = enumerate(zip(kept.ids, ids[:-1], strict=False))
         common = next((i for i, (a, b) in pairs if a != b), min(len(kept.ids), len(ids) - 1))
         return KV(ids[:common], kept.data[:, :, :, :common]) if common else None
+
+    def nearest(self, ids: tuple[int, ...]) -> KV | None:
+        """The longest beginning of `ids`, all of them at most, that is cached under any key; None without one."""
+        shared = {key: agreement(kv.ids, ids) for key, kv in self._kept.items()}
+        key = max(shared, key=shared.__getitem__, default=None)
+        if key is None or not shared[key]:
+            return None
+        self._kept.move_to_end(key)
+        return KV(ids[: shared[key]], self._kept[key].data[:, :, :, : shared[key]])
 
     def put(self, key: str, kv: KV) -> None:
         """Keep a stream's cache in place of its older one."""

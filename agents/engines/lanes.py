@@ -127,7 +127,7 @@ class _Routed(torch.nn.Module):
         for name, start, stop in present:
             own = self._adapters[name]
             rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
-            output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a), own.wide_b) * own.scale
+            output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale, own.wide_b)
         return output
 
     def _one_token_each(self, output: torch.Tensor, inputs: torch.Tensor, names: tuple[str, ...]) -> torch.Tensor:

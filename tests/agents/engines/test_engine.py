@@ -77,11 +77,13 @@ def test_requests_of_different_sampling_share_a_batch() -> None:
         assert len(completion.ids) == one.max_tokens
 
 
-def conversation(engine: InProcessEngine, key: str, same_key: bool, turns: int = 4) -> list[Completion]:
+def conversation(engine: InProcessEngine, fresh: bool = False, turns: int = 4) -> list[Completion]:
+    """Four turns of one stream; `fresh`: nothing is known of those before."""
     ids, done = [1, 2, 3, 4, 5], []
     for turn in range(turns):
-        asked = request(ids, turn, key if same_key else f"{key}/{turn}")
-        (got,) = generate(engine, [asked])
+        if fresh:
+            wait(engine.publish("p", 3, ModuleWeights(engine._served["p"].weights)))
+        (got,) = generate(engine, [request(ids, turn, "m")])
         done.append(got)
         ids = [*ids, *got.ids, 7, 8, 9]
     return done
@@ -91,9 +93,9 @@ def test_a_kept_cache_saves_tokens_and_changes_nothing(nano: Any) -> None:
     fed: list[int] = []
     hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: fed.append(given[0].numel()))
     try:
-        kept = conversation(serving(nano), "m", same_key=True)
+        kept = conversation(serving(nano))
         with_cache, fed[:] = sum(fed), []
-        fresh = conversation(serving(nano), "m", same_key=False)
+        fresh = conversation(serving(nano), fresh=True)
     finally:
         hook.remove()
     assert [c.ids for c in kept] == [c.ids for c in fresh]
@@ -103,8 +105,8 @@ def test_a_kept_cache_saves_tokens_and_changes_nothing(nano: Any) -> None:
 
 
 def test_a_cache_too_small_for_anybody_changes_nothing(nano: Any) -> None:
-    roomy = conversation(serving(nano), "m", same_key=True)
-    assert [c.ids for c in conversation(serving(nano, cache_bytes=1), "m", True)] == [c.ids for c in roomy]
+    roomy = conversation(serving(nano))
+    assert [c.ids for c in conversation(serving(nano, cache_bytes=1))] == [c.ids for c in roomy]
 
 
 def test_a_cache_of_other_ids_is_not_used() -> None:
@@ -280,6 +282,15 @@ def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatc
     for one, got in zip(asked, generate(serving(nano), asked), strict=True):
         agrees(nano, one, got)
     assert shapes[:3] == [(1, 4), (1, 2 * 3 + 2 * (1 + 2 + 1)), (6, 1)]
+
+
+def test_an_opening_is_computed_from_what_is_known_of_it(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = serving(nano)
+    generate(engine, [request([1, 2, 3, 4, own], key=f"{own}") for own in (5, 6)])
+    shapes, later = passes(monkeypatch), request([1, 2, 3, 9, 9, 9], key="later")
+    (got,) = generate(engine, [later])
+    agrees(nano, later, got)
+    assert shapes[:2] == [(1, 2), (1, 1)], "9 9 behind 1 2 3, then the last 9"
 
 
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
