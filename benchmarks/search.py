@@ -1,15 +1,17 @@
 """Recall of the library's searches, right answers of its readers, and its weight in memory.
 
-    python benchmarks/search.py                      # 1,000 and 10,000 pages; memory with 100,000 too
+    python benchmarks/search.py                      # 1,000 and 10,000 pages
     python benchmarks/search.py --quick              # 100 pages, few questions: does it run?
-    python benchmarks/search.py --minilm 1000        # MiniLM's embeddings up to so many pages (10 ms a page)
+    python benchmarks/search.py --large              # 100,000 pages: recall and memory
+    python benchmarks/search.py --minilm 1000        # MiniLM's embeddings up to so many pages (10 ms a page or more)
     python benchmarks/search.py --gates              # written questions alone: what the checks admit
 
 `recall`: of the pages that a chain's answer rests on, the share among the first k hits, where the query is the whole
 question (`question`) or one query for each fact, in turn, as the player `reader` asks (`steps`). `players`: the share
 of right answers of `closed_book` (no page), `reader` (searches, within the budget) and `open_book` (is given the
-evidence). `memory`: of a process by itself, with the pages and the index of words, and with 1,000 matches in flight
-that each have searched once. Pages and questions are functions of the seed 0. Writes results/search.json.
+evidence). `memory`: of a process by itself, by retriever: with the pages and all that it searches, and with 1,000
+matches in flight that share them and each have searched once; `most_mb` is the most that it ever took. Pages and
+questions are functions of the seed 0. Writes results/search.json, or results/search_large.json.
 
 `gates`: of the questions that a proposer writes in terse worlds of 20 pages, the share that some of the checks admit,
 and of those the share that is unsound: by the graph, what their words ask has no answer, another, or several. Writes
@@ -66,7 +68,7 @@ def recall(pages: int, questions: int, retriever: Retriever, embedding: Embeddin
     """Recall by hops, at each depth with an interval, of whole questions and of queries step by step."""
     shelf, rows = library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
-    began, asked = time.perf_counter(), 0
+    began, asked = time.process_time(), 0
     for hops in HOPS:
         rng = np.random.default_rng([0, hops])
         found: dict[str, list[list[float]]] = {"question": [], "steps": []}
@@ -81,7 +83,7 @@ def recall(pages: int, questions: int, retriever: Retriever, embedding: Embeddin
             way: {f"at {k}": rounded([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
             for way, by_question in found.items()
         }
-    return {"by_hops": rows, "milliseconds_per_query": round(1000 * (time.perf_counter() - began) / asked, 2)}
+    return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / asked, 2)}
 
 
 def _mean_recall(hits: list[list[str]], wanted: list[frozenset[str]], depth: int) -> float:
@@ -140,22 +142,22 @@ def gates(matches: int) -> dict[str, Any]:
     return told
 
 
-def memory(pages: int) -> dict[str, Any]:
-    """Megabytes of a process, before and with the library, and with many matches in flight; seconds it took."""
+def memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
+    """Megabytes of a process, before and with the library, and with many matches in flight; its CPU time so far."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        measured: dict[str, Any] = pool.apply(_weigh, (pages,))
+        measured: dict[str, Any] = pool.apply(_weigh, (pages, retriever, embedding))
     return measured
 
 
-def _weigh(pages: int) -> dict[str, Any]:
-    before, began = _megabytes(), time.perf_counter()
-    shelf = library(Key(pages))
-    shelf.index.find("anything", 1)
-    loaded, seconds = _megabytes(), time.perf_counter() - began
+def _weigh(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
+    before, began = _megabytes(), time.process_time()
+    shelf = library(Key(pages, embedding=embedding))
+    shelf.index.find("anything", 1, retriever)
+    loaded, seconds = _megabytes(), time.process_time() - began
     games = []
     for seed in range(IN_FLIGHT):
-        game = Search(pages=pages)
+        game = Search(pages=pages, retriever=retriever, embedding=embedding)
         game.reset(seed=seed)
         game.step(f'search(query="{game.question.text[:200].replace(chr(34), "")}")')
         games.append(game)
@@ -164,12 +166,13 @@ def _weigh(pages: int) -> dict[str, Any]:
         "before_mb": before,
         "with_library_mb": loaded,
         f"with_{IN_FLIGHT}_matches_mb": _megabytes(),
-        "seconds_to_make": round(seconds, 1),
+        "most_mb": _megabytes("VmHWM"),
+        "cpu_seconds_to_make": round(seconds, 1),
     }
 
 
-def _megabytes() -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+def _megabytes(what: str = "VmRSS") -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
     return round(int(line.split()[1]) / 1024)
 
 
@@ -186,6 +189,7 @@ def main() -> None:
     """Measure and keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="100 pages, few questions")
+    parser.add_argument("--large", action="store_true", help="100,000 pages: recall and memory")
     parser.add_argument("--questions", type=int, default=200, help="questions for each number of hops")
     parser.add_argument("--minilm", type=int, default=1000, help="pages up to which MiniLM is measured")
     parser.add_argument("--gates", action="store_true", help="measure what the checks admit, and nothing else")
@@ -197,8 +201,8 @@ def main() -> None:
         print(f"written: {file}")
         return
     questions = 10 if args.quick else args.questions
-    sizes = (100,) if args.quick else (1_000, 10_000)
-    file = RESULTS / ("search-quick.json" if args.quick else "search.json")
+    sizes = (100,) if args.quick else (100_000,) if args.large else (1_000, 10_000)
+    file = RESULTS / f"search{'-quick' * args.quick}{'_large' * args.large}.json"
     told: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
     told |= {"recall": {}, "players": {}, "memory": {}}
 
@@ -210,12 +214,10 @@ def main() -> None:
             name = retriever if retriever == "bm25" else f"{retriever} ({embedding})"
             told["recall"].setdefault(str(pages), {})[name] = recall(pages, questions, retriever, embedding)
             keep()
-        told["memory"][str(pages)] = memory(pages)
-        keep()
-    told["players"][str(sizes[0])] = players(sizes[0], questions)
-    keep()
-    if not args.quick:
-        told["memory"]["100000"] = memory(100_000)
+            told["memory"].setdefault(str(pages), {})[name] = memory(pages, retriever, embedding)
+            keep()
+    if not args.large:
+        told["players"][str(sizes[0])] = players(sizes[0], questions)
         keep()
     print(f"written: {file}")
 
