@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 import torch
 
+from arena.config.arms import study_of
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer
+from arena.evaluate.study.plan import Run
+from arena.evaluate.study.results import curve
+from arena.evaluate.study.summary import means
 from arena.learn.gradients import Gradients
 from arena.learn.trainer import PolicyTrainer
+from arena.store.reader import read_metrics
 from tests.factories.commands import TINY, arena
 
 SMALL = ["iterations=1", "play.matches=16", "play.in_flight=16", "game.options.worlds=2", "evaluate=null"]
@@ -38,6 +45,31 @@ def run(recipe: str, policies: list[str], folder: Path) -> dict[str, Any]:
 def test_a_recipe_runs(recipe: str, policies: list[str], figures: set[str], tmp_path: Path) -> None:
     row = run(recipe, policies, tmp_path / "run")
     assert row["matches"] == 16 and figures <= row["report"].keys()
+
+
+STUDIES = {
+    name: compose([recipe_layer(name)]) for name in ("search_planner-nano", "igpo_search-nano", "search_selfplay-nano")
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "arm"), [(name, arm) for name, each in STUDIES.items() for arm in study_of(each).names]
+)
+def test_every_arm_of_a_study_has_the_figures_of_its_rule(name: str, arm: str, tmp_path: Path) -> None:
+    experiment, folder = STUDIES[name], tmp_path / "run"
+    spec = study_of(experiment)
+    settings = ["iterations=2", "play.matches=16", "play.in_flight=16", "game.options.worlds=2", "checkpoint.every=2"]
+    settings += [f"policies.{policy}.imitate={SHOWN}" for policy in experiment.policies]
+    settings += ["evaluate.matches=8"] if experiment.evaluate else []
+    laid = [part for setting in settings for part in ("--set", setting)]
+    done = arena("run", "selfplay", "--recipe", name, "--arm", arm, "--out", folder, *laid)
+    assert done.code == 0, done.err
+    rows = read_metrics(folder / "metrics.jsonl")
+    assert len(curve(Run(arm, 0, folder), spec.figure)) == 2
+    named = means(rows, [gauge.figure for gauge in spec.gauges])
+    gauged = {gauge.figure for gauge in spec.gauges if arm in (spec.arm, gauge.unlike)}
+    assert all(named[figure] is not None for figure in gauged), "a gauge that is nowhere says that nothing acted"
 
 
 def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
