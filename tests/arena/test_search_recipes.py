@@ -70,6 +70,8 @@ def test_every_arm_of_a_study_has_the_figures_of_its_rule(name: str, arm: str, t
     named = means(rows, [gauge.figure for gauge in spec.gauges])
     gauged = {gauge.figure for gauge in spec.gauges if arm in (spec.arm, gauge.unlike)}
     assert all(named[figure] is not None for figure in gauged), "a gauge that is nowhere says that nothing acted"
+    if arm == "frozen_proposer":  # it imitates, but nothing that it writes later pays
+        assert named["learn.proposer.advantage_size"] == 0 and (folder / "checkpoints" / "0000").exists()
 
 
 def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
