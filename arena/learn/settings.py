@@ -63,6 +63,8 @@ class PolicySpec(Spec):
     def _learns_what_it_adds(self) -> Self:
         if self.adapter and not self.train:
             raise ValueError("a new `adapter` of a frozen policy changes nothing: remove it")
+        if self.imitate and not self.train:
+            raise ValueError("a frozen policy imitates nobody: remove `imitate`, or let it train and earn nothing")
         return self
 
 

@@ -114,6 +114,12 @@ def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
         experiment("policies.shared={model: nano, adapter: {rank: 8}, train: false}")
 
 
+def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
+    """It used to play with the weights it was loaded with, and nobody said so."""
+    with pytest.raises(ConfigError, match="imitates nobody"):
+        experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
+
+
 @pytest.mark.parametrize(
     ("policy", "settings", "says"),
     [
