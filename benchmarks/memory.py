@@ -93,9 +93,9 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
         def around(name: str) -> None:
             original = getattr(lab, name)
 
-            def phase(*given: Any) -> Any:
+            async def phase(*given: Any) -> Any:
                 reset_peak()
-                result = original(*given)
+                result = await original(*given)
                 peaks[name] = max(peaks.get(name, 0.0), resident()["peak"])
                 return result
 

@@ -15,6 +15,7 @@ from arena.cli import catalogue, evaluate
 from arena.cli.console import PlainConsole, print_rows
 from arena.cli.evaluate import Json
 from arena.errors import ConfigError
+from arena.process import loading
 
 if TYPE_CHECKING:
     from arena.cli.live import Screen, Style
@@ -64,9 +65,10 @@ def run_selfplay(
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
     experiment = _experiment(Asked(game, recipe, config, arm, settings, policies, roles, iterations, seed, scale))
-    from arena.cli.closing import close
-    from arena.cli.loop import wait
-    from arena.launch import start
+    with loading():
+        from arena.cli.closing import close
+        from arena.cli.loop import wait
+        from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
@@ -92,11 +94,12 @@ def resume(
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
-    from arena.cli.closing import close
-    from arena.cli.loop import wait
-    from arena.config.kept import experiment_of
-    from arena.config.sources import scale_layers, set_layer
-    from arena.launch import go_on
+    with loading():
+        from arena.cli.closing import close
+        from arena.cli.loop import wait
+        from arena.config.kept import experiment_of
+        from arena.config.sources import scale_layers, set_layer
+        from arena.launch import go_on
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]

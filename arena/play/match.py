@@ -1,6 +1,6 @@
 """One match: a coroutine that walks a game from its deal to its end and keeps the record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -247,7 +247,7 @@ class _Walk:
 
     async def _turn(self, seat: str) -> None:
         """Have a seat act; a summary, and an act that is patched, are turns that the game does not read."""
-        begun, player, game = monotonic(), self.players[seat], self.game
+        begun, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, begun - self.clock)
         view = View.of(game, seat, self.count)
         situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
@@ -264,7 +264,13 @@ class _Walk:
                 return self._cut_off("stopped", f"{seat} departs from the expert")
             view, situation = view._replace(turn=self.count, messages=()), ""
             act = player.put(view, expected)  # type: ignore[attr-defined]  # learners are ChatPlayers
-        await self._step(act)
+        now.act = act.action  # until the game has taken it
+        if self.steps:
+            step = partial(game.step, act.action)
+            await self.steps.take(step, f"the step of {seat}", self.limits.turn_seconds)
+        else:
+            game.step(act.action)
+        now.act = None
         valid = bool(game.infos[seat].get("valid"))
         self._taken(view, act, valid, begun, situation)
         if self.turns:
@@ -274,21 +280,10 @@ class _Walk:
         if self.rules and not _over(game) and (why := self.rules.why_stop(act, seat, valid)):
             self._cut_off("stopped", why)
 
-    async def _answer(self, player: SeatedPlayer, view: View) -> Act:
+    def _answer(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
         """The player's act, in time; who never waits is not watched, which takes time too."""
-        if getattr(player, "waits", True):
-            return await in_time(player.act(view), view.seat, self.limits.turn_seconds)
-        return await player.act(view)
-
-    async def _step(self, act: Act) -> None:
-        """Give the act to the game; `now` has it while the game has not taken it."""
-        now, seconds = self.now, self.limits.turn_seconds
-        now.act = act.action
-        if self.steps:
-            await self.steps.take(partial(self.game.step, act.action), f"the step of {now.seat}", seconds)
-        else:
-            self.game.step(act.action)
-        now.act = None
+        act = player.act(view)
+        return in_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 
     def _taken(self, view: View, act: Act, valid: bool, begun: float, situation: str) -> None:
         version = self.now.versions[view.seat] = self.players[view.seat].version

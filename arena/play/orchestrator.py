@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from itertools import count
 
 from arena.errors import PlayError
 from arena.play.failures import by_a_death, stop_at_a_bug, with_place
@@ -54,18 +53,13 @@ async def play_all(
 async def _play_until_finished(
     plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None], attempts: int
 ) -> MatchRecord:
-    record = await _once(plan, play, done)
-    failed = 0
-    for attempt in count(1):
+    again = failed = 0
+    while True:
+        record = await play(plan)
+        done(record)
+        stop_at_a_bug(record)
         failed += not by_a_death(record)
         if record.status == "finished" or failed >= attempts:
-            break
-        record = await _once(replace(plan, identity=replace(plan.identity, attempt=attempt)), play, done)
-    return record
-
-
-async def _once(plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None]) -> MatchRecord:
-    record = await play(plan)
-    done(record)
-    stop_at_a_bug(record)
-    return record
+            return record
+        again += 1
+        plan = replace(plan, identity=replace(plan.identity, attempt=again))

@@ -1,5 +1,6 @@
 """What `import arena` tells the process."""
 
+import gc
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.process import environment_of_children
+from arena.process import environment_of_children, loading
 
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
@@ -88,3 +89,16 @@ def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
     )
     faults = [printed(first + TAKE + code) for first in ("import arena", "pass")]
     assert faults[0] < 100 < faults[1]
+
+
+def test_nothing_is_collected_while_libraries_load_and_what_they_define_is_passed_over_later() -> None:
+    try:
+        with pytest.raises(ImportError), loading():
+            assert not gc.isenabled()
+            kept: list[object] = []
+            raise ImportError
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+        assert all(kept is not one for generation in range(3) for one in gc.get_objects(generation))
+    finally:
+        gc.unfreeze()
