@@ -62,6 +62,25 @@ class Cautious(Part):
         return self
 
 
+class Votes(Part):
+    """Self-consistency (`agents.players.voting`): several samples, of which the majority's final act is kept."""
+
+    samples: Annotated[int, Field(ge=2, le=1_000)] = 8
+    """Number of replies that are sampled for each turn."""
+    pattern: str | None = None
+    """Regular expression whose last match in what the game reads is the final act (its first group, where it has one);
+    null is all that the game reads, without talk."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_readable(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return pattern
+
+
 class Sampling(Part):
     """Settings of how replies are sampled."""
 
@@ -74,6 +93,14 @@ class Sampling(Part):
     """A reply is read up to the first of these texts."""
     cautious: Cautious | None = None
     """For policies that do not learn: of several trials the one of least perplexity is kept."""
+    votes: Votes | None = None
+    """For policies that do not learn: of several replies one with the most frequent act is kept."""
+
+    @model_validator(mode="after")
+    def _by_one_rule(self) -> Self:
+        if self.cautious and self.votes:
+            raise ValueError("`cautious` and `votes` both say which of several samples is kept: leave one out")
+        return self
 
 
 class Role(Part):

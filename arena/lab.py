@@ -118,7 +118,7 @@ class Lab:
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited, recalled, recalls = await self.credit(k, records)
         foreseen = await self.fit_critic(k, credited)
-        learned = await self.learn(k, credited, recalled)
+        learned = await self.learn(k, credited, recalled, records)
         await self.publish()
         self.rate(records)
         await self.admit(k)
@@ -160,9 +160,13 @@ class Lab:
             raise DivergedError(f"iteration {k}, {error}") from None
 
     async def learn(
-        self, k: int, credited: Iterable[Credited], recalled: Sequence[Credited] = ()
+        self,
+        k: int,
+        credited: Iterable[Credited],
+        recalled: Sequence[Credited] = (),
+        records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
-        """Update each trainable policy from its own turns, then from replayed ones."""
+        """Update each trainable policy from its own turns and demonstrations, then from replayed ones."""
         self.watcher.phase(k, "learn")
         credited, learned, tokens = list(credited), {}, TokenFigures()
         for name in self.trainers:
@@ -171,7 +175,7 @@ class Lab:
             if not self.experiment.overlaps:
                 await self.engine.release(name)
             before = await self._scores(name, own)
-            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k))
+            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
             learned[name] = await self._update(k, name, credited, "learn", demonstrations)
             replay_stats = await self._update(k, name, recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()} | gated
@@ -270,9 +274,8 @@ class Lab:
         for name, spec in itertools.dropwhile(lambda item: bool(begun and item[0] != begun.policy), specs.items()):
             self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.scripted)}")
             ended = self._counted(spec.matches)
-            samples = await self.parts.demonstrations.by_scripted(
-                name, 0, spec.scripted, spec.matches, spec.against, ended
-            )
+            shown = self.parts.demonstrations
+            samples = await shown.by_scripted(name, 0, spec.scripted, spec.matches, spec.against, ended)
             self.watcher.phase(0, f"imitate ({name}): learning from them")
             plan = self.trainers[name].plan_imitation(samples, spec, self._rng(0, "imitate", name))
             await self._learn_imitation(name, plan, begun if begun and begun.policy == name else None)

@@ -145,8 +145,7 @@ def _words(role: Role) -> str:
     unused: dict[str, Any] = {"history": True} if role.history == "keep" else {}
     if role.memory.kind != "summary":
         unused["memory"] = set(OF_SUMMARY)
-    if role.sampling.cautious is None:
-        unused["sampling"] = {"cautious"}
+    unused["sampling"] = {rule for rule in ("cautious", "votes") if getattr(role.sampling, rule) is None}
     return role.model_dump_json(exclude=unused)
 
 

@@ -121,11 +121,12 @@ class View(NamedTuple):
         )
 
 
-TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "tool"]
+TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "tool"]
 """Writer of a turn: the policy that sits there; somebody who puts another act in its place, a `patch`; a player whose
 play is imitated. A `summary` of its past is the policy's own, and so is an act that was `replaced` by a patch: no game
-reads these (`UNREAD`). Reserved, as nothing writes it yet, is `tool`, for what acts in a policy's place. (A call of a
-tool is its policy's own turn, and the result is a message.)"""
+reads these (`UNREAD`). An act that was `voted` is its own, too, but was kept among several samples. Reserved, as
+nothing writes it yet, is `tool`, for what acts in a policy's place. (A call of a tool is its policy's own turn, and the
+result is a message.)"""
 UNREAD: tuple[TurnSource, ...] = ("summary", "replaced")
 """Sources of turns that no game reads."""
 

@@ -231,9 +231,13 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _demonstrations_are_imitated(self) -> Self:
-        """Check that the weight of demonstrations is never negative: they are imitated, not avoided."""
+        """Check that demonstrations have a source, and a weight that is never negative: they are not avoided."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
+        if demonstrations.patches and not self.play.patch:
+            raise ConfigError(
+                "learn.demonstrations.patches: nothing is patched: set play.patch, such as expert: oracle"
+            )
         for k in range(1, self.iterations + 1):
             weight: float = demonstrations.weight(Clock(k, self.iterations))
             if not 0 <= weight < math.inf:

@@ -78,9 +78,10 @@ def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iter
 def _check_sampling(role: Role, policy: str) -> None:
     """A trained policy must be sampled from whole: a cut tail has no gradient that would explain it."""
     sampling = role.sampling
-    if sampling.cautious:
+    if sampling.cautious or sampling.votes:
+        rule = "cautious" if sampling.cautious else "votes"
         raise ConfigError(
-            f"role {role.role}: sampling.cautious keeps one of several trials, which no policy learns from: leave it "
+            f"role {role.role}: sampling.{rule} keeps one of several trials, which no policy learns from: leave it "
             f"out, or set policies.{policy}.train to false"
         )
     if sampling.top_p < 1 or sampling.top_k or sampling.temperature == 0:

@@ -31,6 +31,8 @@ class Casting:
     """Experiment of the run they come from."""
     own_role: str = ""
     """A role's name or path: for every seat, instead of what would be chosen."""
+    summaries: int | None = None
+    """Number of summaries that a role whose memory is of that kind may write; None is the role's own."""
     _roles: dict[tuple[str, str], Role] = field(default_factory=dict)
 
     def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
@@ -72,8 +74,13 @@ class Casting:
     def _role(self, game: str, seat: str) -> Role:
         """The given role, the run's for this seat, the run's for any game, or a built-in one for any game."""
         if (game, seat) not in self._roles:
-            self._roles[game, seat] = self._choose_role(game, seat)
+            self._roles[game, seat] = self._with_summaries(self._choose_role(game, seat))
         return self._roles[game, seat]
+
+    def _with_summaries(self, role: Role) -> Role:
+        if self.summaries is None or role.memory.kind != "summary":
+            return role
+        return role.model_copy(update={"memory": role.memory.model_copy(update={"summaries": self.summaries})})
 
     def _choose_role(self, game: str, seat: str) -> Role:
         folders = [self.experiment.roles] if self.experiment and self.experiment.roles else []

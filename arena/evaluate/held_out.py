@@ -101,7 +101,7 @@ async def held_out(
 
     `begin` is called with the number of matches and returns what to call after each of them.
     """
-    loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
+    loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()), summaries=spec.summaries)
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
     last, first, *others = await loader.load(
         weights, specs.before(weights), *spec.against, games=[game.name for game in spec.held_out]

@@ -154,10 +154,12 @@ class Contenders:
         note: Callable[[str], None] = lambda line: None,
         trust: bool = False,
         engine: EngineSpec | None = None,
+        summaries: int | None = None,
     ) -> None:
         """`role`: for all models at all seats, instead of their own; `doing` is called with a word on each slow step.
 
         `note` is called with files that were edited since a run began; with `trust`, code in a run's folder may run.
+        `summaries` are what a role of that memory may write, instead of its own number.
         """
         self.role, self.doing, self.endpoints, self.note, self.trust = (
             role,
@@ -166,6 +168,7 @@ class Contenders:
             note,
             trust,
         )
+        self.summaries = summaries
         self.engine = engine or EngineSpec()
         """Settings of the engine that serves their weights."""
         self._engines: dict[Precision, Engine] = {}
@@ -208,7 +211,9 @@ class Contenders:
                 self._policies[folder] = await compute(Policy.load, served, folder, folder, train=False)
             policies[name] = self._policies[folder].past(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
-        return ModelContender(source.spec, engine, Casting(source.spec, policies, source.experiment, self.role))
+        return ModelContender(
+            source.spec, engine, Casting(source.spec, policies, source.experiment, self.role, self.summaries)
+        )
 
     async def _engine_for(self, source: Source) -> Engine:
         """The engine that computes in the precision of the contender's run, else in float32."""

@@ -79,13 +79,15 @@ class DemonstrationsSpec(Spec):
     """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
+    patches: bool = False
+    """Or the expert's acts that `play.patch` put into the iteration's own matches, each where it was put."""
     matches: Matches = 8
-    """Demonstrated to each policy in each iteration."""
+    """Demonstrated to each policy in each iteration; all patches are."""
 
     @model_validator(mode="after")
     def _from_one(self) -> Self:
-        if bool(self.scripted) == (self.run is not None):
-            raise ValueError("give `scripted: […]` or `run: FOLDER`: one of them demonstrates")
+        if bool(self.scripted) + (self.run is not None) + self.patches != 1:
+            raise ValueError("give `scripted: […]`, `run: FOLDER` or `patches: true`: one of them demonstrates")
         return self
 
 

@@ -154,6 +154,9 @@ class EvaluateSpec(Spec):
     """Number of deals, in place of the panel's own."""
     games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
     """Which games, held out of training or not, the first and the last weights play on the same deals."""
+    summaries: Annotated[int, Field(ge=1, le=10**4)] | None = None
+    """Number of summaries that a seat may write in a match of `games`, in place of its role's `memory.summaries`: more
+    rounds at test than in training (SUPO)."""
     policy: Name | None = None
     """Whose weights play `games`, where a run trains several that do not sit there."""
     against: list[ContenderName] = ["random"]
@@ -172,6 +175,7 @@ class EvaluateSpec(Spec):
             raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
         if self.panel is None and (self.every or self.deals):
             raise ValueError(f"`{'every' if self.every else 'deals'}` belongs to `panel`: name one, or remove it")
-        if self.games is None and self.policy:
-            raise ValueError("`policy` belongs to `games`: name some, or remove it")
+        for name in ("policy", "summaries"):
+            if self.games is None and getattr(self, name) is not None:
+                raise ValueError(f"`{name}` belongs to `games`: name some, or remove it")
         return self

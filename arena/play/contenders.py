@@ -16,6 +16,7 @@ from agents.players.endpoint import Answer, Endpoint
 from agents.players.model import ChatPlayer, ScriptedPlayer, model_writer, recalled
 from agents.players.scripted import check_scripted, make_scripted
 from agents.players.servers import parsed
+from agents.players.voting import final_act, voted
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
@@ -23,7 +24,7 @@ from arena.play.failures import log_failure
 from arena.play.match import Limits, MatchPlan, OnTurn, Rules, SeatedPlayer, play_match
 from arena.records import Failure, MatchRecord, Seating
 from games.abilities import Tells
-from games.contracts import Game
+from games.contracts import Game, TurnSource
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,9 +156,12 @@ class ModelContender:
         write = model_writer(self.engine)
         if rule := role.sampling.cautious:
             write = cautious(write, rule, policy.frame.with_letters(MARKS))
+        if votes := role.sampling.votes:
+            write = voted(write, votes.samples, final_act(role, policy.frame))
         if plan.branch:
             write = recalled(plan.branch.replies(seat), write)
-        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write)
+        source: TurnSource = "voted" if votes else "policy"
+        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write, source)
 
     def leave(self, player: SeatedPlayer) -> None:
         """The engine need not keep what the player read."""
@@ -186,6 +190,11 @@ class EndpointContender:
             raise ConfigError(
                 f"{self.name} cannot play role {role.role}: sampling.cautious goes by entropies, which no "
                 "endpoint tells: leave it out"
+            )
+        if role.sampling.votes:
+            raise ConfigError(
+                f"{self.name} cannot play role {role.role}: sampling.votes would ask, and pay, "
+                f"{role.sampling.votes.samples} times for each turn: leave it out"
             )
 
     def seating(self, game: str, seat: str) -> Seating:

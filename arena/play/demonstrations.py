@@ -1,6 +1,6 @@
-"""Demonstrations to imitate: by scripted policies at the learner's tables, or the best matches of an earlier run.
+"""Demonstrations to imitate: by scripted policies at the learner's tables, the best matches of a run, or patches.
 
-Either way they are in the words and tokens of the policy that learns, under its roles: scripted acts are put
+All are in the words and tokens of the policy that learns, under its roles: scripted acts are put
 into the role's reply format, and matches of a log are played again from their deal, each reply as its text.
 """
 
@@ -26,6 +26,7 @@ from arena.play.contenders import Contender, ModelContender, ScriptedContender, 
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
+from arena.play.patches import patches
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, trajectories
@@ -66,10 +67,15 @@ class Demonstrations:
         self.spec, self.lineup = spec, lineup
         self._best = {learner: self._candidates(learner) for learner in learners}
 
-    async def samples(self, learner: str, clock: Clock) -> list[Sample]:
-        """Demonstrations for a policy in this iteration, by `learn.demonstrations`; none where its weight is 0."""
+    async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
+        """Demonstrations for a policy in this iteration, by `learn.demonstrations`; none where its weight is 0.
+
+        `records` are the iteration's matches, whose patches may be what is demonstrated.
+        """
         if self.spec is None or not self.spec.weight(clock):
             return []
+        if self.spec.patches:
+            return patches(records, self.lineup.policies[learner], self._temperatures)
         if self.spec.scripted:
             return await self.by_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
         kept, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
@@ -172,10 +178,14 @@ class Demonstrations:
             kept.append(_LoggedMatch(plan, seat, row))
         return kept
 
+    @property
+    def _temperatures(self) -> dict[str, float]:
+        """By role."""
+        return {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
+
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
-        temperatures = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
         credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in demonstrated]
-        samples = samples_of(credited, temperatures, IMITATED)
+        samples = samples_of(credited, self._temperatures, IMITATED)
         return [replace(sample, source="demonstration") for sample in samples]
 
 

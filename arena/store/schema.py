@@ -121,7 +121,11 @@ _TURN = pa.struct(
         _field(
             "situation", pa.string(), "the situation it was taken in, as the game names it; empty where it does not"
         ),
-        _field("source", pa.string(), "who wrote it: policy, patch or demonstration; summary and tool are reserved"),
+        _field(
+            "source",
+            pa.string(),
+            "who wrote it: policy, summary, replaced, patch, demonstration or voted; tool is reserved",
+        ),
     ]
 )
 _STREAM = pa.struct(

@@ -30,6 +30,8 @@ CORRECT = (
 TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "code": 5}
 SUM = re.compile(r"[0-9+*/() -]+")
 """Pattern of sums, which Python reads as the question does."""
+CALLS = ("gcd", "lcm")
+"""Families whose tasks are what `math`'s function of that name is called with."""
 SAMPLES = 100
 """Tasks of a family; how often the answer to one is right for another tells the floor."""
 
@@ -38,9 +40,10 @@ class Reasoning(Simulator):
     """Acts: an answer, or in protocol "code" a reply that holds code or a final answer, whichever comes first.
 
     Options besides Simulator's: task, a family of reasoning-gym, a list of them, or families with settings (`level` is
-    a step of the curriculum); protocol "single" (one answer), "retry" (told that it is wrong, until it is right or
-    after max_turns; UFO), "correct" (two answers, before the second a hint that there might be an error; SCoRe) or
-    "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter);
+    a step of the curriculum); stage, from how many of them, in their order, tasks are drawn, None for all; protocol
+    "single" (one answer), "retry" (told that it is wrong, until it is right or after max_turns; UFO), "correct" (two
+    answers, before the second a hint that there might be an error; SCoRe) or "code" (Python is run and its output
+    shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter);
     max_turns; answer "plain", "boxed" or "tag", where the answer stands in an act; code "fence", "code" or
     "tool_call", how code is called; partial, whether answers that are nearly right score what the family's scorer
     gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
@@ -58,6 +61,7 @@ class Reasoning(Simulator):
         self,
         *,
         task: object = "chain_sum",
+        stage: int | None = None,
         protocol: Protocol = "single",
         max_turns: int | None = None,
         answer: replies.AnswerFormat | None = None,
@@ -87,13 +91,15 @@ class Reasoning(Simulator):
         if with_code and (why := available()):
             raise ValueError(why)
         self.tasks = gym.configured(task)
+        most = len(self.tasks)
+        self.stage = most if stage is None else whole_number("stage", stage, least=1, most=most)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws a family and a task of the split."""
+        """Draws a family of the stage, and a task of the split."""
 
         def draw() -> gym.Task:
-            family = list(self.tasks)[rng.integers(len(self.tasks))]
+            family = list(self.tasks)[rng.integers(self.stage)]
             return gym.draw(family, self.tasks[family], rng)
 
         self.task: gym.Task = self.draw_entity(draw, lambda task: task.question)
@@ -121,9 +127,11 @@ class Reasoning(Simulator):
         return says
 
     def public(self) -> dict[str, Any]:
-        """The question, in few characters too where its family is known, and the replies that are left."""
+        """The question, in few characters too where its family is known, the family, and the replies that are left."""
         terse = bare(self.task.family, self.task.question)
-        return {"question": self.task.question, "terse": terse, "turns_left": self.turns_left}
+        return {
+            "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
+        }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
         """Nothing: what is hidden is hidden from everybody."""
@@ -208,7 +216,7 @@ class Reasoning(Simulator):
         """Return the chance that the random player is right, estimated on tasks of its own."""
         rng, chances = np.random.default_rng(0), []
         attempts = self.max_turns if self.protocol == "retry" else 1
-        for family, settings in self.tasks.items():
+        for family, settings in list(self.tasks.items())[: self.stage]:
             tasks = [gym.draw(family, settings, rng) for _ in range(SAMPLES)]
             for n, task in enumerate(tasks):
                 others = tasks[:n] + tasks[n + 1 :]
@@ -242,10 +250,44 @@ def _coder(game: Reasoning, seed: int) -> Answer:
             return replies.write_answer(game.task.answer, game.answer)
         if shown:
             return replies.write_answer(shown[-1], game.answer)
-        terse = bare(game.task.family, game.task.question)
-        return replies.write_code(f"print({terse if SUM.fullmatch(terse) else repr(game.task.answer)})", game.code)
+        return replies.write_code(_program(game.task), game.code)
 
     return act
+
+
+def _program(task: gym.Task) -> str:
+    """Python that prints the answer: worked out where the family is known."""
+    terse = bare(task.family, task.question)
+    if task.family in CALLS and terse != task.question:
+        return f"import math\nprint(math.{task.family}({terse}))"
+    return f"print({terse if SUM.fullmatch(terse) else repr(task.answer)})"
+
+
+def _reckoner(game: Reasoning, seed: int) -> Answer:
+    """A player that adds up a sum in words, term by term, and answers: what `coder` has Python do instead.
+
+    Of tasks of other families it knows the answer, as where an act is the answer alone.
+    """
+
+    def act(seen: View) -> str:
+        totals = _totals(game.task) if game.answer != "plain" else []
+        return "".join([*totals, replies.write_answer(game.task.answer, game.answer)])
+
+    return act
+
+
+def _totals(task: gym.Task) -> list[str]:
+    """The totals on the way, one a line; none where there are none to see, or the task is not a chain."""
+    terse = bare(task.family, task.question).split()
+    numbers, signs = terse[::2], terse[1::2]
+    if task.family != "chain_sum" or len(numbers) != len(signs) + 1:
+        return []
+    total, lines = int(numbers[0]), list[str]()
+    for sign, term in zip(signs, numbers[1:], strict=True):
+        after = total + int(term) * (1 if sign == "+" else -1)
+        lines.append(f"{total} {sign} {term} = {after}\n")
+        total = after
+    return lines
 
 
 def _plain(text: str) -> str:
@@ -261,4 +303,4 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-Reasoning.players = {"noop": _noop, "random": _random, "oracle": _oracle, "coder": _coder}
+Reasoning.players = {"noop": _noop, "random": _random, "oracle": _oracle, "coder": _coder, "reckoner": _reckoner}

@@ -46,7 +46,7 @@ def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> N
 
 def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:
     class Turned(Lab):
-        async def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
+        async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
             turned = [
                 Credited(c.trajectory, c.rewards, -c.advantages - 1 if c.trajectory.seat == "opener" else c.advantages)
                 for c in credited

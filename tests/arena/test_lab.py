@@ -179,7 +179,7 @@ def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path:
     """The opener's advantages turned round change the opener's weights and not one bit of the responder's."""
 
     class Turned(Lab):
-        async def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
+        async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
             signs = [c.trajectory.role == "nano_opener" for c in credited]
             turned = [
                 Credited(c.trajectory, c.rewards, -c.advantages - 1 if turn else c.advantages)

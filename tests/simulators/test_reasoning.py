@@ -145,6 +145,7 @@ def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
         ({"task": "rush_hour"}, "no known answer"),
         ({"task": "game_of_life_halting"}, "any answer for a right one"),
         ({"task": "puzzle24"}, "whether the given numbers were used"),
+        ({"task": ["gcd", "lcm"], "stage": 3}, "stage must be a whole number from 1 to 2"),
         ({"task": []}, "a family's name, a list of them"),
         ({"task": 3}, "a family's name, a list of them"),
         ({"task": {"chain_sum": 3}}, "must be names and values"),
@@ -287,6 +288,53 @@ def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: 
     game.step(first)
     game.step(act(conformance.view_of(game)))
     assert game.report()["success"] and game.report()["runs"] == 1
+
+
+def posed(family: str, **options: Any) -> Reasoning:
+    game = Reasoning(task={family: {}}, **options)
+    game.reset(seed=1)
+    return game
+
+
+@pytest.mark.skipif(bool(available()), reason=available())
+@pytest.mark.parametrize("family", ["gcd", "lcm", "products", "basic_arithmetic"])
+def test_the_coder_has_python_work_out_what_it_can(family: str) -> None:
+    game = posed(family, protocol="code", code="code")
+    act = game.players["coder"](game, 1)
+    for _ in range(2):
+        game.step(act(conformance.view_of(game)))
+    assert game.report()["success"] and game.report()["failed_runs"] == 0
+    assert game.public()["family"] == family
+
+
+def test_the_reckoner_adds_up_in_words_what_the_coder_leaves_to_python() -> None:
+    sums = {"min_terms": 3, "max_terms": 3, "min_digits": 2, "max_digits": 2}
+    for seed in range(20):
+        game = Reasoning(task={"chain_sum": sums}, answer="boxed")
+        game.reset(seed=seed)
+        said = game.players["reckoner"](game, 1)(conformance.view_of(game))
+        steps = said.splitlines()
+        assert len(steps) == 3 and steps[-1] == f"\\boxed{{{game.task.answer}}}"
+        for step in steps[:-1]:
+            left, right = step.split(" = ")
+            first, sign, second = left.split()
+            assert int(right) == int(first) + int(second) * (1 if sign == "+" else -1)
+        assert steps[1].endswith(f"= {game.task.answer}")
+        game.step(said)
+        assert game.report()["success"]
+    for game in (posed("chain_sum"), posed("gcd", answer="boxed")):
+        game.step(game.players["reckoner"](game, 1)(conformance.view_of(game)))
+        assert game.report()["success"], "what it cannot add up in words it knows"
+
+
+def test_a_stage_draws_from_the_first_families() -> None:
+    names = ["chain_sum", "products", "gcd"]
+    for stage, drawn in ((1, {"chain_sum"}), (2, {"chain_sum", "products"}), (3, set(names)), (None, set(names))):
+        game, found = Reasoning(task=names, stage=stage), set()
+        for seed in range(60):
+            game.reset(seed=seed)
+            found.add(game.task.family)
+        assert found == drawn
 
 
 def test_without_python_the_coder_knows_the_answer() -> None:

@@ -1,12 +1,13 @@
 """Rewards for what happens on the way: tools used, pivotal turns, and how far the policy has moved."""
 
+import re
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.columns import Columns, Part, Regex, column, earlier, holding
+from arena.credit.rewards.columns import Columns, Part, Regex, column, earlier, holding, on_last
 from arena.parts.chosen import Chosen, needs
 from arena.parts.schedules import SCHEDULE
 
@@ -31,6 +32,50 @@ def tool_bonus(
     before, _ = earlier(batch, used.astype(np.float64), batch.owner)
     paid = np.minimum(cap, bonus * (before + used)) - np.minimum(cap, bonus * before)
     return {"tool_bonus": weight(batch.clock) * paid}
+
+
+def tool_success(
+    batch: TurnBatch,
+    rewards: Columns,
+    *,
+    sender: str = "tool",
+    failed: Regex = r"^Error: |^Traceback |^\[(stopped|refused)|^\w*Error\b",
+    bonus: float = 0.1,
+) -> dict[str, Floats]:
+    """`bonus` for every turn to which a tool answered without an error.
+
+    Answers are messages by `sender` that the seat saw on its next turn; with the pattern `failed` in one of them, on
+    any of its lines, the call failed. A last turn earns nothing: nobody was shown what came of it. Source: ARTIST
+    (Singh et al. 2025), which adds such a reward for tools to those for answer and format; its weights are not public.
+    """
+    wrong = re.compile(failed, re.MULTILINE).search
+    paid = np.zeros(len(batch.owner))
+    for row in np.flatnonzero(~batch.last):
+        answers = [message.text for message in batch.turns[row + 1].messages if message.sender == sender]
+        paid[row] = bonus if answers and not any(map(wrong, answers)) else 0.0
+    return {"tool_success": paid}
+
+
+def graded_failure(
+    batch: TurnBatch,
+    rewards: Columns,
+    *,
+    part: Part,
+    pattern: Regex = "<code>",
+    right: float = 1.0,
+    wrong: float = -1.0,
+    call: Annotated[float, Field(ge=0)] = 0.1,
+    most: float = -0.6,
+) -> dict[str, Floats]:
+    """Failure is the less bad the more often a tool was called: `right`, or min(most, wrong + call · n).
+
+    In the place of `part`, on the last turn: `right` where the trajectory's total of it is 1 or more, n its turns whose
+    raw text holds the pattern. With `call` 0 all failures are alike. Source: ReTool (Feng et al. 2025) as verl has it,
+    min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
+    """
+    calls = batch.totals(holding(batch, pattern, "raw").astype(np.float64))
+    graded = np.where(batch.totals(column(batch, rewards, part)) >= 1.0, right, np.minimum(most, wrong + call * calls))
+    return {part: on_last(batch, graded)}
 
 
 def pivotal(

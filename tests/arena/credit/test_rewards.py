@@ -21,6 +21,7 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
+from games.contracts import Message
 
 Columns = dict[str, list[float]]
 
@@ -177,6 +178,43 @@ def test_tool_bonus_is_capped_and_decays() -> None:
     assert run([trajectory(3, searched=[1, 0, -1])], named)["tool_bonus"] == pytest.approx([0.2, 0, 0])
 
 
+def heard(*texts: str, sender: str = "tool") -> list[tuple[Message, ...]]:
+    """What is new on each turn: nothing on the first, then one message each."""
+    return [(), *((Message.of(sender, text),) for text in texts)]
+
+
+def test_tool_success_is_of_the_call_and_not_of_the_answer() -> None:
+    # four calls: two that worked, a traceback, an error in a line; the last turn's outcome nobody saw
+    told = heard("12", "Traceback (most recent call last):\n  x\nNameError: x", "7\n[stopped: out of time]", "0")
+    one = trajectory(5, messages=told)
+    assert run([one], {"tool_success": {"bonus": 0.5}})["tool_success"] == [0.5, 0, 0, 0.5, 0]
+    # the next trajectory's first turn is no answer to the last turn of the one before
+    two = trajectory(2, match="n", messages=[(Message.of("tool", "1"),), (Message.of("user", "2"),)])
+    assert run([one, two], {"tool_success": {}})["tool_success"] == [0.1, 0, 0, 0.1, 0, 0, 0]
+    said = {"tool_success": {"sender": "user", "failed": "2"}}
+    assert run([two], said)["tool_success"] == [0, 0]
+    error = trajectory(2, messages=heard("Error: there is no tool"))
+    assert run([error], {"tool_success": {}})["tool_success"] == [0, 0]
+
+
+def test_graded_failure_by_hand() -> None:
+    stage = {"graded_failure": {"part": "right"}}
+    call, plain = "<code>x</code>", "x"
+    # right is 1 however many calls; wrong is -1 + 0.1 n, and at most -0.6: from the fourth call on
+    for raws, right, total in [
+        ([call, plain], 1.0, 1.0),
+        ([plain], 0.0, -1.0),
+        ([call, plain], 0.0, -0.9),
+        ([call] * 3, 0.0, -0.7),
+        ([call] * 6, 0.0, -0.6),
+        ([call, plain], 0.5, -0.9),
+    ]:
+        one = trajectory(len(raws), raw=raws, right=[0.0] * (len(raws) - 1) + [right])
+        assert run([one], stage)["right"] == pytest.approx([0.0] * (len(raws) - 1) + [total])
+    flat = {"graded_failure": {"part": "right", "call": 0.0}}
+    assert run([trajectory(3, raw=[call] * 3, right=[0, 0, 0])], flat)["right"] == [0, 0, -1]
+
+
 def test_pivotal_by_hand() -> None:
     # EPO: 1 where marked, goal/10 on the last turn (marked or not); both parts are replaced
     one = trajectory(4, pivot=[0, 3, 0, 1], goal=[0, 0, 2, 5])
@@ -319,6 +357,8 @@ WHOLE: dict[str, dict[str, Any]] = {
     "information_gain": {"outcome": "right"},
     "pivotal": {"part": "tools", "goal": "right"},
     "tool_bonus": {"part": "tools"},
+    "tool_success": {},
+    "graded_failure": {"part": "tools"},
     "attempts": {"part": "right"},
     "unary_decay": {"part": "right"},
     "self_correction": {"part": "right"},

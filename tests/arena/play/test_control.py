@@ -1,19 +1,12 @@
 """Control of a match: an expert's acts in place of wrong ones, stops by a rule, and horizons that follow a schedule."""
 
-import asyncio
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import games
-from agents.chat import ChatFrame
-from agents.engines.base import Completion, Request
-from agents.memory import Memory
-from agents.role import load_role
-from agents.weights import load_tokenizer, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import text_layer
@@ -25,57 +18,16 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.metrics import patch_figures
 from arena.play.branches import Branch
-from arena.play.contenders import ModelContender, play_one
-from arena.play.control import Control, same
+from arena.play.control import same
 from arena.play.joining import Parting, strayed
-from arena.play.match import Limits, MatchPlan
 from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec
 from arena.play.tables import lay_table
-from arena.records import MatchRecord, Seating, trained, trajectories
+from arena.records import MatchRecord, trained, trajectories
 from games.base import TextGame
-from games.contracts import MatchId
 from games.maze import Maze
-from tests.factories.babble import POLICIES, untimed
-
-FRAME = ChatFrame(load_tokenizer(resolve("nano")))
-WALKER = load_role("nano_player").model_copy(update={"memory": Memory()})
-STEPS = ("NORTH", "EAST", "SOUTH", "WEST")
-
-
-class Wanderer:
-    """An engine that steps at random, by the request's seed."""
-
-    def __init__(self, acts: tuple[str, ...] = STEPS) -> None:
-        self.acts, self.asked = acts, list[Request]()
-
-    async def generate(self, requests: Any) -> list[Completion]:
-        return [self._one(request) for request in requests]
-
-    def _one(self, request: Request) -> Completion:
-        self.asked.append(request)
-        rng = np.random.default_rng(request.seed)
-        ids = (*FRAME.encode(str(rng.choice(self.acts))), FRAME.stop_id)
-        return Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), "stop", 3)
-
-    def forget(self, key: str) -> None:
-        pass
-
-
-def walk(
-    number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
-) -> MatchRecord:
-    rule = PlaySpec.model_validate(rules)
-    served: Any = engine or Wanderer()
-    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
-    identity = branch.identity if branch else MatchId(k, number)
-    seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
-    plan = MatchPlan(identity, "maze", {"size": 3, **(options or {})}, number, seats, branch=branch)
-    ruled = partial(Control.of, rule, 10)
-    return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits(), ruled=ruled))
-
-
-PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
+from tests.factories.babble import FRAME, POLICIES, untimed
+from tests.factories.walks import PATCHED, Wanderer, walk
 
 
 def test_a_patched_match_goes_the_experts_way() -> None:

@@ -35,7 +35,12 @@ play:
   in_flight: 4
 engine: {entropy: true}
 credit: {estimator: grpo, select: [ended], transforms: [shared_prefix]}
-learn: {lr: 1e-3, minibatches: 2, keep_tokens: true, gate_tolerance: 0.001}
+learn:
+  lr: 1e-3
+  minibatches: 2
+  keep_tokens: true
+  gate_tolerance: 0.001
+  demonstrations: {patches: true, weight: 0.3}
 checkpoint: {every: 1}
 """
 
@@ -63,7 +68,8 @@ def test_all_that_happened_is_in_the_log(whole: Path) -> None:
     for row in RunFolder.open(whole).reader.metrics():
         own = [r for r in played if r.iteration == row["iteration"]]
         assert row["branches"]["count"] == sum(r.identity.parent is not None for r in own)
-        assert row["patches"]["count"] > 0 and row["tokens"] == sum(t.tokens for r in own for t in r.turns)
+        assert row["patches"]["count"] > 0 and row["learn"]["shared"]["shown_loss"] > 0
+        assert row["tokens"] == sum(t.tokens for r in own for t in r.turns)
         assert row["learn"]["shared"]["logprob_gap"] < 1e-5
 
 

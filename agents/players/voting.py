@@ -1,0 +1,56 @@
+"""Self-consistency: several replies are sampled, and the one is kept whose final act most of them share.
+
+A reply's final act is what the game would read of it, without talk, or what a pattern finds there, for replies that
+reason before they answer. Replies without one do not vote. Among acts with as many votes the one that was sampled first
+wins, and of its replies the first is kept. What is kept is no sample of the policy, so no policy may learn from it; the
+log says `voted` of such turns. Source: self-consistency (Wang et al. 2022), majority over 40 sampled chains of thought.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.players.model import Writer
+from agents.role import Role
+from games.contracts import View
+
+Final = Callable[[Completion], str]
+"""The final act of a reply; "" where it has none."""
+
+
+def voted(write: Writer, samples: int, final: Final) -> Writer:
+    """Replies by a majority of so many of a writer's; a summary of the past is written once, as ever."""
+
+    async def writing(view: View, request: Request, summary: bool = False) -> Completion:
+        if summary:
+            return await write(view, request, summary)
+        asked = [replace(request, seed=(*request.seed, number)) for number in range(samples)]
+        replies = await asyncio.gather(*[write(view, one) for one in asked])
+        return replies[elected([final(reply) for reply in replies])]
+
+    return writing
+
+
+def elected(acts: Sequence[str]) -> int:
+    """The number of the first of those acts that occur most often; 0 where all are "", which has no vote."""
+    votes = Counter(act for act in acts if act)
+    return acts.index(max(votes, key=lambda act: votes[act])) if votes else 0
+
+
+def final_act(role: Role, frame: ChatFrame) -> Final:
+    """Reads replies in a role's format: case and blanks make no difference between acts, nor does talk."""
+    rule = role.sampling.votes
+    pattern = re.compile(rule.pattern) if rule and rule.pattern else None
+
+    def final(completion: Completion) -> str:
+        text = role.parse(frame.decode(completion.ids)).action
+        if pattern:
+            found = [match[1 if pattern.groups else 0] or "" for match in pattern.finditer(text)]
+            text = found[-1] if found else ""
+        return " ".join(text.split()).casefold()
+
+    return final

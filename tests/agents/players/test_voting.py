@@ -1,0 +1,142 @@
+"""Self-consistency: the majority's act is kept, in the words of its first sample, and the log says so."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from agents.engines.base import Completion, Request
+from agents.players.voting import elected, final_act, voted
+from agents.role import Role
+from arena.config.layers import compose
+from arena.config.seating import set_tables
+from arena.config.sources import text_layer
+from arena.credit.samples import OWN
+from arena.errors import ConfigError
+from arena.play.contenders import ModelContender, play_one
+from arena.play.match import Limits, MatchPlan
+from arena.records import MatchRecord, Seating
+from games.contracts import MatchId
+from tests.factories.babble import FRAME, POLICIES
+from tests.factories.walks import STEPS, WALKER, Wanderer
+
+VIEW: Any = None
+
+
+@pytest.mark.parametrize(
+    ("acts", "kept"),
+    [
+        (["a", "b", "b"], 1),  # two of three
+        (["a", "b", "b", "a"], 0),  # a tie: the act that was sampled first
+        (["", "", "", "c"], 3),  # who says nothing has no vote
+        (["c", "d", "d", "e", "e", "e"], 3),
+        (["", ""], 0),
+        (["x"], 0),
+    ],
+)
+def test_the_majority_by_hand(acts: list[str], kept: int) -> None:
+    assert elected(acts) == kept
+
+
+@given(st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1))
+def test_nobody_has_more_votes_than_who_is_elected(acts: list[str]) -> None:
+    kept = elected(acts)
+    assert acts[kept] not in acts[:kept]
+    if acts[kept]:
+        assert all(acts.count(act) <= acts.count(acts[kept]) for act in acts if act)
+    else:
+        assert set(acts) == {""}
+
+
+def said(text: str) -> Completion:
+    ids = (*FRAME.encode(text), FRAME.stop_id)
+    return Completion(ids, (-1.0,) * len(ids), "stop", 4)
+
+
+def reading(text: str, **role: Any) -> str:
+    given: dict[str, Any] = {"role": "r", "reply": {"format": "free"}, "sampling": {"votes": {}}}
+    return final_act(Role.model_validate({**given, **role}), FRAME)(said(text))
+
+
+def test_acts_are_alike_but_for_talk_case_and_blanks() -> None:
+    assert reading("OFFER 1  0 2 | please") == reading("offer 1 0 2 | or else") == "offer 1 0 2"
+    assert reading("OFFER 1 0 2") != reading("OFFER 1 0 3")
+
+
+def test_a_pattern_finds_the_last_answer_of_a_reply_that_reasons() -> None:
+    whole: dict[str, Any] = {"reply": {"format": "whole"}}
+    boxed = {"sampling": {"votes": {"pattern": r"\\boxed\{(\d+)\}"}}, **whole}
+    assert reading("so \\boxed{3}, no: \\boxed{4}", **boxed) == reading("\\boxed{4}", **boxed) == "4"
+    assert reading("four", **boxed) == ""
+    assert reading("at 17 or 23", **{"sampling": {"votes": {"pattern": "[0-9]+"}}, **whole}) == "23"
+
+
+def writer(texts: Sequence[str], asked: list[Request]) -> Any:
+    async def write(view: Any, request: Request, summary: bool = False) -> Completion:
+        asked.append(request)
+        return said(texts[request.seed[-1] % len(texts)])
+
+    return write
+
+
+def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None:
+    asked = list[Request]()
+    role = Role.model_validate({"role": "r", "reply": {"format": "free"}})
+    write = voted(writer(["EAST", "WEST | go", "WEST | now"], asked), 3, final_act(role, FRAME))
+    request = Request("p", (1, 2), "k", 9, 1.0, 1.0, 0, FRAME.stop_ids, (7, 0))
+    reply = asyncio.run(write(VIEW, request))
+    assert FRAME.decode(reply.ids) == "WEST | go" and reply.version == 4
+    assert [one.seed for one in asked] == [(7, 0, 0), (7, 0, 1), (7, 0, 2)] and {one.ids for one in asked} == {(1, 2)}
+    asked.clear()
+    assert FRAME.decode(asyncio.run(write(VIEW, request, summary=True)).ids) == "EAST" and asked == [request]
+
+
+def walked(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Wanderer]:
+    rule = {"samples": votes} if votes else None
+    sampling = WALKER.sampling.model_validate({**WALKER.sampling.model_dump(), "votes": rule})
+    role, engine = WALKER.model_copy(update={"sampling": sampling}), Wanderer(acts)
+    served: Any = engine
+    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], role))
+    seats = {"walker": Seating("nano_player", "p", 3, False, "model")}
+    plan = MatchPlan(MatchId(1, 0), "maze", {"size": 3, "max_turns": 8}, 4, seats)
+    return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits())), engine
+
+
+def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> None:
+    record, engine = walked(5, (*STEPS, "hm"))
+    assert {turn.source for turn in record.turns} == {"voted"} and "voted" not in OWN
+    assert len(engine.asked) == 5 * len(record.turns)
+    again = MatchRecord.from_json(record.to_json())
+    assert [turn.source for turn in again.turns] == ["voted"] * len(record.turns)
+    assert {turn.source for turn in walked(None, STEPS)[0].turns} == {"policy"}
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+
+def test_trained_policies_do_not_vote(tmp_path: Any) -> None:
+    (tmp_path / "many.yaml").write_text("role: many\nreply: {format: free}\nsampling: {votes: {samples: 4}}\n")
+    text = (
+        f"name: here\ngame: {{name: kuhn_poker}}\nroles: {tmp_path}\nseats: {{first: {{role: many, policy: p}}, "
+        "second: {role: nano_kuhn, policy: random}}\npolicies: {p: {model: nano}}\niterations: 1\n"
+    )
+    with pytest.raises(ConfigError, match=r"role many: sampling\.votes keeps one of several"):
+        set_tables(compose([text_layer("here", text)]))
+
+
+WRONG = [
+    {"votes": {"samples": 1}},
+    {"votes": {"pattern": "("}},
+    {"votes": {}, "cautious": {}},
+    {"votes": {"sample": 2}},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_rules_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Role.model_validate({"role": "r", "sampling": wrong})

@@ -1,0 +1,56 @@
+"""Matches in a small maze, walked at random by an engine without weights, under rules of play."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from agents.engines.base import Completion, Request
+from agents.memory import Memory
+from agents.role import load_role
+from arena.play.branches import Branch
+from arena.play.contenders import ModelContender, play_one
+from arena.play.control import Control
+from arena.play.match import Limits, MatchPlan
+from arena.play.settings import PlaySpec
+from arena.records import MatchRecord, Seating
+from games.contracts import MatchId
+from tests.factories.babble import FRAME, POLICIES
+
+WALKER = load_role("nano_player").model_copy(update={"memory": Memory()})
+STEPS = ("NORTH", "EAST", "SOUTH", "WEST")
+PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
+
+
+class Wanderer:
+    """An engine that steps at random, by the request's seed."""
+
+    def __init__(self, acts: tuple[str, ...] = STEPS) -> None:
+        self.acts, self.asked = acts, list[Request]()
+
+    async def generate(self, requests: Any) -> list[Completion]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: Request) -> Completion:
+        self.asked.append(request)
+        rng = np.random.default_rng(request.seed)
+        ids = (*FRAME.encode(str(rng.choice(self.acts))), FRAME.stop_id)
+        return Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), "stop", 3)
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+def walk(
+    number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
+) -> MatchRecord:
+    """One match; `rules` are those of `play`."""
+    rule = PlaySpec.model_validate(rules)
+    served: Any = engine or Wanderer()
+    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
+    identity = branch.identity if branch else MatchId(k, number)
+    seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
+    plan = MatchPlan(identity, "maze", {"size": 3, **(options or {})}, number, seats, branch=branch)
+    ruled = partial(Control.of, rule, 10)
+    return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits(), ruled=ruled))
