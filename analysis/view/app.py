@@ -70,10 +70,7 @@ class Viewer:
     def curves(self, query: Mapping[str, str], run: str) -> Any:
         """Its curves."""
         index = self.library.run(run)
-        index.refresh(0.1)
-        games = index.table()["game"].unique().to_pylist()
-        theory = self.given.theory(games[0]) if self.given.theory and len(games) == 1 else {}
-        return self._curves.setdefault(index, Curves(index)).charts(theory)
+        return self._curves.setdefault(index, Curves(index, self.given.theory)).charts()
 
     def alarms(self, query: Mapping[str, str], run: str) -> Any:
         """Its alarms."""

@@ -83,8 +83,8 @@ def family(index: Index, id: str) -> list[dict[str, Any]]:
 
 
 def _credit(index: Index, row: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    table = index.reader.log.credit_table(row["iteration"])
-    return {one["turn"]: one for one in table.filter(pc.equal(table["match"], row["id"])).to_pylist()}
+    table = index.reader.log.credit_table(row["iteration"], ids=[row["id"]])
+    return {one["turn"]: one for one in table.to_pylist()}
 
 
 def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
