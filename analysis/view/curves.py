@@ -1,7 +1,4 @@
-"""A run's curves as the page draws them: metrics at once, their intervals as the log is read, iteration by iteration.
-
-What they are is decided where the report's pictures are made (`analysis.page.pictures`); here only numbers leave.
-"""
+"""A run's curves as the page draws them: metrics at once, intervals as the log is read, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ from time import monotonic
 from typing import Any
 
 from analysis.frames import Frames, numeric
-from analysis.page.charts import Level
-from analysis.page.names import named
-from analysis.page.pictures import intervals, levels_of, lines_of
+from analysis.page.learned import evaluated, zero_sum
+from analysis.page.pictures import Level, intervals, levels_of, lines_of, of_panel
 from analysis.view.index import Index, Stamp
 from arena.errors import StoreError
 from arena.statistics import Interval
@@ -44,20 +40,10 @@ class Curves:
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
         first, self._asked = not self._asked, True
         unread = len(frame) if first else self._read_on([int(k) for k in frame["iteration"]], keys)
-        found = lines_of(frame, self._of, lambda own: [] if first else self._levels_of(own))
-        return {
-            "iterations": frame["iteration"].tolist(),
-            "unread": unread,
-            "curves": [
-                {
-                    "title": curve.title, "keys": curve.keys, "words": [named(key).words for key in curve.keys],
-                    "bounds": curve.bounds, "note": curve.note, "still": curve.still,
-                    "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in curve.series],
-                    "levels": [level._asdict() for level in curve.levels],
-                }
-                for curve in sorted(found, key=lambda curve: curve.still)
-            ],
-        }  # fmt: skip
+        nothing_won = not first and self._nothing_won()
+        found = lines_of(frame, self._of, lambda own: [] if first else self._levels_of(own), nothing_won)
+        shown = [*of_panel(evaluated(self.index.reader)), *sorted(found, key=lambda curve: curve.still)]
+        return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.told() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
         """Read the newest iterations whose intervals are not known; returns how many are left."""
@@ -83,6 +69,11 @@ class Curves:
         with suppress(StoreError):
             return [*levels_of(self._newest(), keys, stated)]
         return []
+
+    def _nothing_won(self) -> bool:
+        with suppress(StoreError):
+            return zero_sum(self._newest())
+        return False
 
     def _newest(self) -> Frames:
         """The newest iteration, whose deals stand for all where theory is a mean over them."""

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from analysis.query import answer
-from analysis.view.answers import text
 from analysis.view.index import Index
+from analysis.view.plain import text
 from arena.errors import ConfigError
 from arena.plain import printable
 
