@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -147,7 +147,9 @@ def matches(server: Server, iterations: int, size: int) -> dict[str, tuple[float
 
 
 def made(run: Path, turns: int, iterations: int) -> Path:
-    """Make the run in a process of its own, whose memory is not this one's."""
+    """Make the run, if it is not there, in a process of its own, whose memory is not this one's."""
+    if (run / "metrics.jsonl").exists():
+        return run
     code = "import sys, loading, pathlib; loading.make_run(pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:]))"
     environ = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE / 'benchmarks'}"}
     subprocess.run([sys.executable, "-P", "-c", code, str(run), str(turns), str(iterations)], env=environ, check=True)
@@ -179,11 +181,12 @@ def main() -> None:
     """Make the run, serve it, ask, write the figures down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--folder", help="where both runs are made, or are from an earlier time; else they are removed")
     chosen = parser.parse_args()
     command = ["python", "benchmarks/view.py", *sys.argv[1:]]
     result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "turns": chosen.turns}
     result["load_at_start"] = os.getloadavg()
-    with tempfile.TemporaryDirectory() as folder:
+    with nullcontext(chosen.folder) if chosen.folder else tempfile.TemporaryDirectory() as folder:
         run = made(Path(folder) / "run", chosen.turns, ITERATIONS)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
         result["paint"] = painted(run)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 
 import analysis
 from analysis.frames import load
+from analysis.report import report
 from analysis.view.given import Given
 from arena.cli.dealt import dealt
 from tests.factories.commands import arena
 from tests.factories.made_run import make_run, match
+from tests.factories.report import answers
 from tests.factories.view import Client
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
@@ -163,6 +166,27 @@ def test_tokens_are_those_of_the_log(asks: Client) -> None:
     assert told["kept"] == ["logprob", "advantage"]
     sampled = [value for value in stream["logprob"] if value is not None]
     assert sampled == pytest.approx(own["logprob"].dropna().tolist())
+
+
+def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
+    """The first answer reads no match: its lines have no intervals yet, and there are no levels of theory."""
+    shutil.copytree(EXAMPLE / "negotiation", tmp_path / "run")
+    asks = Client(tmp_path / "run")
+    log = (tmp_path / "run" / "log").rename(tmp_path / "away")
+    first = asks.get("/api/runs/run/curves")
+    log.rename(tmp_path / "run" / "log")
+    assert first["unread"] and all(
+        point[2] is None for line in first["curves"][0]["series"] for point in line["points"]
+    )
+    told = until(asks, "/api/runs/run/curves")
+    assert not told["unread"] and {c["title"] for c in told["curves"]} == {c["title"] for c in first["curves"]}
+    assert any(curve["levels"] for curve in told["curves"])
+
+
+def test_figures_are_those_of_the_report(asks: Client) -> None:
+    told, page = asks.get(f"{ONE}/summary"), answers(report(EXAMPLE / "negotiation", theory={}))
+    assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
+    assert asks.get(f"{ONE}/strategies") == page["strategies"]
 
 
 def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None:
