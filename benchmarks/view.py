@@ -183,8 +183,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--folder", help="where both runs are made, or are from an earlier time; else they are removed")
     chosen = parser.parse_args()
-    command = ["python", "benchmarks/view.py", *sys.argv[1:]]
-    result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "turns": chosen.turns}
+    command = f"python benchmarks/view.py --turns {chosen.turns}"
+    result: dict[str, Any] = {"command": command, "seed": SEED, "turns": chosen.turns}
     result["load_at_start"] = os.getloadavg()
     with nullcontext(chosen.folder) if chosen.folder else tempfile.TemporaryDirectory() as folder:
         run = made(Path(folder) / "run", chosen.turns, ITERATIONS)
@@ -210,7 +210,7 @@ def main() -> None:
             result["few_iterations"]["server_mb"] = round(server.largest(), 1)
         finally:
             server.child.terminate()
-    result |= {"target": TARGET, "machine": environment(), "load_at_end": os.getloadavg()}
+    result |= {"target": TARGET, "machine": environment() | {"command": [command]}, "load_at_end": os.getloadavg()}
     (RESULTS / "view.json").write_text(json.dumps(result, indent=1) + "\n")
     print(
         json.dumps({key: result[key] for key in ("paint", "wall_s", "cpu_s", "server_mb", "few_iterations")}, indent=1)

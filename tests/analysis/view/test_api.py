@@ -12,6 +12,7 @@ import pytest
 import analysis
 from analysis.frames import load
 from analysis.report import report
+from analysis.view import listing, tail
 from analysis.view.given import Given
 from arena.cli.dealt import dealt
 from tests.factories.commands import arena
@@ -166,6 +167,28 @@ def test_tokens_are_those_of_the_log(asks: Client) -> None:
     assert told["kept"] == ["logprob", "advantage"]
     sampled = [value for value in stream["logprob"] if value is not None]
     assert sampled == pytest.approx(own["logprob"].dropna().tolist())
+
+
+def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A match of it is found at once, and no request waits for the whole; another file in its place begins anew."""
+    monkeypatch.setattr(tail, "CHUNK", 1000)
+    monkeypatch.setattr(listing.Index.refresh, "__defaults__", (1e-9,))
+    run = make_run(tmp_path / "run", iterations=1)
+    run.log.extend([match(0, number) for number in range(10, 30)])
+    asks = Client(tmp_path / "run")
+    assert asks.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
+    first = asks.get("/api/runs/run/matches")
+    assert first["unread"] == 1 and 0 < first["total"] < 24
+    told = until(asks, "/api/runs/run/matches", limit="200")
+    ids = [row["match"] for row in told["rows"]]
+    assert len(ids) == len(set(ids)) == told["total"] == 24
+    assert asks.get("/api/runs/run/matches/0000-0012")["id"] == "0000-0012"
+    asks.get("/api/runs/run/matches/0000-0031", 404)
+    path = tmp_path / "run" / "log" / "0000.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.rename(tmp_path / "before")
+    path.write_bytes(b"".join(lines[:3]))
+    assert until(asks, "/api/runs/run/matches")["total"] == 3
 
 
 def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
