@@ -72,7 +72,7 @@ def keep(picture: bytes, name: str) -> None:
     from PIL import Image
 
     taken = Image.open(io.BytesIO(picture)).convert("RGB")
-    few = taken.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few = taken.quantize(96, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(Path(__file__).with_name(name), optimize=True)
 
 

@@ -106,10 +106,10 @@ class Viewer:
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """A match."""
         index = self.library.run(run)
-        index.refresh(0.1)
+        unread = index.refresh(0.0)  # of which the page asks again, as it does for the list that it is in
         told = one_match(index, match, self.given.dealt, WHOLE if query.get("whole") else LONGEST)
         own = [note for note in notes.notes(index) if note["match"] == match]
-        return told | {"family": family(index, match), "notes": own}
+        return told | {"family": family(index, match), "notes": own, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """The matches before and after it in a list."""

@@ -57,7 +57,7 @@ class Index:
         return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
-        """Read on, the newest iterations first; returns how many are still to be read."""
+        """Read on, the newest iterations first; returns how many are still to be read. With no patience, only look."""
         begun = monotonic()
         with self.lock:
             self._stamps = self._files()
@@ -65,7 +65,7 @@ class Index:
                 del self._parts[gone]
             todo = [k for k, stamp in self._stamps.items() if self._parts.get(k, ((), None))[0] != stamp]
             todo.sort(reverse=True)
-            while todo:
+            while todo and patience:
                 number = todo[0]
                 try:
                     part = self._read(number)

@@ -152,7 +152,7 @@ function useReplay(turns) {
 
 export function MatchView({ run, id, version, query = {}, single = false, alone = true }) {
   const path = `${api(run)}/matches/${encodeURIComponent(id)}`;
-  const { data: match, error } = useData(path, version, (told) => (told.playing ? EVERY : 0));
+  const { data: match, error } = useData(path, version, (told) => (told.playing || told.unread ? EVERY : 0));
   const { data: named } = useData("/api/estimators");
   const [estimator, setEstimator] = useState(query.estimator || ""), [overlay, setOverlay] = useState("");
   const [seen, setSeen] = useState(true), [at, setAt] = useState(query.turn === undefined ? 0 : Number(query.turn) || 0);
