@@ -140,7 +140,8 @@ def report(
 ) -> None:
     """Write a run as one HTML page: what was learned, pictures, matches with their credit (docs/analysis.md).
 
-    The page needs nothing else, runs no script and loads nothing, whatever models wrote.
+    The file needs nothing else: it is the page of arena view. It runs its own script alone and loads nothing, whatever
+    models wrote.
 
     Example: arena report runs/latest --out report.html
     """

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
-
-from analysis.page.svg import Scale, apart, drawn, path, ticks
+from svg import Scale, apart, drawn, path, ticks
 
 HERE = Path(__file__).parent
 RESULTS, PICTURE = HERE / "results", HERE.parent / "docs" / "learning.svg"

@@ -88,9 +88,9 @@ print(json.dumps(found | {{"rows": rows, "said": sorted(said, key=str)}}))
 # -- a run of a million turns --------------------------------------------------------------------------------
 
 
-def make_run(path: Path, turns: int) -> None:
+def make_run(path: Path, turns: int, iterations: int = ITERATIONS) -> None:
     """One iteration goes through the store; those after it are the same under other names; the last stays open."""
-    run, size = RunFolder.create(path, "game: negotiation\n", {}), turns // ITERATIONS
+    run, size = RunFolder.create(path, "game: negotiation\n", {}), turns // iterations
     first = iteration(0, size)
     run.log.extend(first)
     run.log.seal(0)
@@ -98,12 +98,12 @@ def make_run(path: Path, turns: int) -> None:
     earned = [[sum(turn.rewards.values()) for turn in one.turns] for one in found]
     drawn = [rng.normal(size=len(rewards)).tolist() for rewards in earned]
     run.log.write_credit(0, (one.credited(r, a) for one, r, a in zip(found, earned, drawn, strict=True)))
-    for k in range(1, ITERATIONS - 1):
+    for k in range(1, iterations - 1):
         for kind, schema, names in (("parquet", MATCHES, "id"), ("credit.parquet", CREDIT, "match")):
             copy_renamed(log_path(run.log.folder, 0, kind), log_path(run.log.folder, k, kind), k, schema.field(names))
-    run.log.extend(iteration(ITERATIONS - 1, size))
+    run.log.extend(iteration(iterations - 1, size))
     run.log.close()
-    for k in range(ITERATIONS - 1):
+    for k in range(iterations - 1):
         run.metrics.append({"iteration": k, "reward": {"buyer": k / 7, "seller": 0.5}, "valid_rate": 0.9})
 
 
@@ -114,7 +114,8 @@ def copy_renamed(source: Path, target: Path, k: int, names: Any) -> None:
     table = table.set_column(0, names, renamed)
     if "iteration" in table.column_names:
         table = table.set_column(1, MATCHES.field("iteration"), pa.array([k] * len(table), pa.int32()))
-    pq.write_table(table, target, compression="zstd", write_page_checksum=True)
+    rows = pq.read_metadata(source).row_group(0).num_rows
+    pq.write_table(table, target, row_group_size=rows, compression="zstd", write_page_checksum=True)
 
 
 def iteration(k: int, turns: int) -> list[MatchRecord]:

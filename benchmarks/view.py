@@ -3,11 +3,13 @@
     python benchmarks/view.py    # some minutes on two cores; with Chromium, the first picture in it, too
 
 The run is `loading.py`'s: 100 iterations, the last of them open. The server is a process of its own; answers are timed
-from outside. `paint_s` is from the address to the curves' first canvas in Chromium, and to the list of matches; a match
+from outside. `paint` is from the address to the first thing that Chromium draws, to the first curve, and to the list of
+matches, each time with a new server and a new window, and what that took of both sides' processors; a match
 is asked of random iterations, each for the first time. `cpu_s` is what an answer takes of the server's processors,
 which a busy machine does not stretch as it does `wall_s`. Memory is the server's largest (VmHWM); what takes much of
 a run at once (alarms, league) is a child's. `follow_cpu` is the server's share of a core while a page follows an
-iteration that grows by 1,000 matches. Writes results/view.json.
+iteration that grows by 1,000 matches. `few_iterations` are matches of a second run, of ten iterations of 100,000 turns:
+a match costs no more in a large iteration. Writes results/view.json.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,7 +36,7 @@ RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
 TARGET = {"paint_s": 2.0, "match_s": 0.3, "server_mb": 500.0}
 SERVE = "import sys; from pathlib import Path; from analysis.commands import view; view([Path(sys.argv[1])], 0, False)"
-MATCHES = 20
+MATCHES, FEW, PAINTS = 20, 10, 3
 
 
 class Server:
@@ -67,20 +70,46 @@ class Server:
         return int(line.split()[1]) / 1024
 
 
-def painted(link: str) -> dict[str, float]:
-    """Seconds to the first curve and to the list of matches, each in a new window; {} without a browser."""
+def painted(run: Path) -> dict[str, list[dict[str, float]]]:
+    """Seconds to the first paint, and to the first curve or the list of matches, each time anew; {} without a browser.
+
+    And processor seconds until then, of the server and of all of the browser's processes together.
+    """
     try:
         from tests.factories.browser import chromium
     except ImportError:
         return {}
-    found = {}
+    found: dict[str, list[dict[str, float]]] = {}
     with chromium() as browser:
         for name, route, sign in (("curves", "", ".chart canvas"), ("list", "/matches", "table.matches tbody tr")):
-            view = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-            begun = time.perf_counter()
-            view.goto(f"{link}/run/run{route}")
-            view.wait_for_selector(sign)
-            found[name] = time.perf_counter() - begun
+            for _ in range(PAINTS):
+                server = Server(run)
+                try:
+                    found.setdefault(name, []).append(_painted(browser, server, f"{server.link}/run/run{route}", sign))
+                finally:
+                    server.child.terminate()
+    return found
+
+
+def _painted(browser: Any, server: Server, link: str, sign: str) -> dict[str, float]:
+    view = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    view.set_default_timeout(120_000)
+    spent, drawn, begun = server.spent(), browsing(), time.perf_counter()
+    view.goto(link)
+    view.wait_for_selector(sign)
+    wall = time.perf_counter() - begun
+    told = {"wall_s": wall, "server_cpu_s": server.spent() - spent, "browser_cpu_s": browsing() - drawn}
+    first = view.evaluate("performance.getEntriesByType('paint')[0].startTime / 1000")
+    view.context.close()
+    return {"first_paint_s": round(first, 3)} | {key: round(value, 3) for key, value in told.items()}
+
+
+def browsing() -> float:
+    """Processor seconds of the browser's processes."""
+    found = 0.0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found += sum(child.cpu_times()[:2]) if "chrom" in child.name() else 0.0
     return found
 
 
@@ -89,13 +118,7 @@ def answers(server: Server) -> dict[str, tuple[float, float]]:
     found = {name: server.ask(path)[0] for name, path in (("runs", "runs"), ("head", "runs/run"))}
     found["first_curves"], _ = server.ask("runs/run/curves")
     found["first_list"], _ = server.ask("runs/run/matches")
-    rng = random.Random(SEED)
-    times = [
-        server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(1000):04d}")[0]
-        for k in rng.sample(range(ITERATIONS), MATCHES)
-    ]
-    for name, of in (("match_median", median), ("match_most", max)):
-        found[name] = (of(wall for wall, _ in times), of(cpu for _, cpu in times))
+    found |= matches(server, ITERATIONS, 1000)
     found["tokens"], _ = server.ask("runs/run/matches/0050-0007/tokens")
     begun, spent = time.perf_counter(), server.spent()
     while server.ask("runs/run/matches?limit=1")[1]["unread"]:
@@ -110,6 +133,27 @@ def answers(server: Server) -> dict[str, tuple[float, float]]:
     found["intervals_of_an_iteration"] = (wall / read, cpu / read)
     found["changes"], _ = server.ask("changes")
     return found
+
+
+def matches(server: Server, iterations: int, size: int) -> dict[str, tuple[float, float]]:
+    """Times of matches at random, of different iterations as far as there are so many."""
+    rng = random.Random(SEED)
+    places = rng.sample(range(iterations), min(MATCHES, iterations)) * (MATCHES // min(MATCHES, iterations))
+    times = [server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(size):04d}")[0] for k in places]
+    return {
+        name: (of(wall for wall, _ in times), of(cpu for _, cpu in times))
+        for name, of in (("match_median", median), ("match_most", max))
+    }
+
+
+def made(run: Path, turns: int, iterations: int) -> Path:
+    """Make the run, if it is not there, in a process of its own, whose memory is not this one's."""
+    if (run / "metrics.jsonl").exists():
+        return run
+    code = "import sys, loading, pathlib; loading.make_run(pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:]))"
+    environ = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE / 'benchmarks'}"}
+    subprocess.run([sys.executable, "-P", "-c", code, str(run), str(turns), str(iterations)], env=environ, check=True)
+    return run
 
 
 def followed(server: Server, run: Path, seconds: float = 20.0) -> dict[str, float]:
@@ -137,23 +181,15 @@ def main() -> None:
     """Make the run, serve it, ask, write the figures down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--folder", help="where both runs are made, or are from an earlier time; else they are removed")
     chosen = parser.parse_args()
-    command = ["python", "benchmarks/view.py", *sys.argv[1:]]
-    result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "turns": chosen.turns}
+    command = f"python benchmarks/view.py --turns {chosen.turns}"
+    result: dict[str, Any] = {"command": command, "seed": SEED, "turns": chosen.turns}
     result["load_at_start"] = os.getloadavg()
-    with tempfile.TemporaryDirectory() as folder:
-        run, make = (
-            Path(folder) / "run",
-            "import sys, loading, pathlib; loading.make_run(pathlib.Path(sys.argv[1]), int(sys.argv[2]))",
-        )
-        environ = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE / 'benchmarks'}"}
-        subprocess.run([sys.executable, "-P", "-c", make, str(run), str(chosen.turns)], env=environ, check=True)
+    with nullcontext(chosen.folder) if chosen.folder else tempfile.TemporaryDirectory() as folder:
+        run = made(Path(folder) / "run", chosen.turns, ITERATIONS)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
-        server = Server(run)
-        try:
-            result["paint_s"] = {name: round(value, 3) for name, value in painted(server.link).items()}
-        finally:
-            server.child.terminate()
+        result["paint"] = painted(run)
         server = Server(run)
         try:
             times = answers(server)
@@ -165,10 +201,19 @@ def main() -> None:
             result["server_mb_at_last"] = round(server.largest(), 1)
         finally:
             server.child.terminate()
-    result |= {"target": TARGET, "machine": environment(), "load_at_end": os.getloadavg()}
+        server = Server(made(Path(folder) / "few" / "run", chosen.turns, FEW))
+        try:
+            told = matches(server, FEW - 1, 10_000)
+            result["few_iterations"] = {
+                name: {"wall_s": round(w, 4), "cpu_s": round(c, 4)} for name, (w, c) in told.items()
+            }
+            result["few_iterations"]["server_mb"] = round(server.largest(), 1)
+        finally:
+            server.child.terminate()
+    result |= {"target": TARGET, "machine": environment() | {"command": [command]}, "load_at_end": os.getloadavg()}
     (RESULTS / "view.json").write_text(json.dumps(result, indent=1) + "\n")
     print(
-        json.dumps({name: result[name] for name in ("paint_s", "wall_s", "cpu_s", "server_mb", "follow_cpu")}, indent=1)
+        json.dumps({key: result[key] for key in ("paint", "wall_s", "cpu_s", "server_mb", "few_iterations")}, indent=1)
     )
 
 

@@ -1,7 +1,7 @@
 """Take the pictures of a report and of the viewer that the docs show, with Chromium: light and dark.
 
-python docs/screenshots.py runs/latest                            # writes docs/report-light.png, docs/report-dark.png
-python docs/screenshots.py analysis/notebooks/example --view     # writes docs/view-light.png, docs/view-dark.png
+python docs/screenshots.py analysis/notebooks/example/negotiation    # writes docs/report-light.png, report-dark.png
+python docs/screenshots.py analysis/notebooks/example --view         # writes docs/view-light.png, view-dark.png
 """
 
 import argparse
@@ -45,6 +45,8 @@ def of_report(browser: Any, run: Path) -> None:
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
             view = context.new_page()
             view.goto(page.as_uri())
+            view.wait_for_selector(".chart canvas")
+            view.wait_for_timeout(500)
             keep(view.screenshot(), name)
             context.close()
 
@@ -70,7 +72,7 @@ def keep(picture: bytes, name: str) -> None:
     from PIL import Image
 
     taken = Image.open(io.BytesIO(picture)).convert("RGB")
-    few = taken.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few = taken.quantize(96, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(Path(__file__).with_name(name), optimize=True)
 
 

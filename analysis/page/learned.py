@@ -16,6 +16,7 @@ from analysis.page.names import Name, named
 from analysis.page.texts import harmless, in_words
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
+from arena.store.reader import RunReader
 
 TELLING = (
     r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
@@ -92,9 +93,8 @@ def _rank(key: str) -> int:
     return next((k for k, pattern in enumerate(TELLING) if re.fullmatch(pattern, key)), len(TELLING))
 
 
-def of_run(log: Frames) -> list[Evaluation]:
+def evaluated(reader: RunReader) -> list[Evaluation]:
     """The run's evaluations against a panel that can be compared with the last one, oldest first."""
-    (reader,) = log.readers.values()
     found = read_evaluations(reader.path)
     return [e for e in of_latest(found) if e.iteration is not None] if found else []
 

@@ -9,19 +9,16 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pandas as pd
-from markupsafe import Markup
 
 from analysis import plots
 from analysis.frames import Frames, numeric
-from analysis.page import charts
-from analysis.page.charts import Cloud, Level, Series
-from analysis.page.learned import best_response, by_deal, zero_sum
+from analysis.page.learned import best_response, by_deal
 from analysis.page.names import THEORY, named
+from analysis.page.texts import harmless
 from arena.errors import StoreError
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
-SHOWN = 6
 STILL = 0.02
 MOST = 6
 """Lines in a chart: those of most matches, where there are more."""
@@ -45,45 +42,43 @@ KINDS: Mapping[str, str] = {
 """The title of each chart, in the order of the page, and the keys of its lines with what tells them apart."""
 
 
-class Picture(NamedTuple):
-    """A chart with its title, the keys that it shows, a note, and whether hardly anything moves in it."""
+class Series(NamedTuple):
+    """A line: what tells it from the others, and its points, by iteration."""
 
-    title: str
-    keys: str
-    drawing: Markup
-    note: str = ""
-    still: bool = False
+    label: str
+    points: Sequence[tuple[int, Interval]]
 
 
-def curves(log: Frames, evaluations: Sequence[Evaluation], theory: Mapping[str, float]) -> list[Picture]:
-    """Every kind that the run has, of the panel first, those that hardly move last; `theory` is the game's own."""
-    panel = [_panel(evaluations)] if len(evaluations) > 1 else []
-    return [*panel, *sorted(_curves(log, theory), key=lambda picture: picture.still)]
+class Level(NamedTuple):
+    """A line of theory, the same at every iteration."""
+
+    label: str
+    value: float
 
 
 class Curve(NamedTuple):
-    """The lines of a chart before they are drawn."""
+    """The lines of a chart, and whether hardly anything moves in it."""
 
     title: str
     keys: tuple[str, ...]
     series: list[Series]
     levels: list[Level]
     bounds: Bounds
-    note: str
-    still: bool
+    note: str = ""
+    still: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """The chart as the page draws it, its points as [iteration, value, low, high]."""
+        return {
+            "title": self.title, "keys": self.keys, "words": [named(key).words for key in self.keys],
+            "bounds": self.bounds, "note": self.note, "still": self.still,
+            "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in self.series],
+            "levels": [level._asdict() for level in self.levels],
+        }  # fmt: skip
 
 
 Known = Callable[[str], Mapping[int, Interval]]
 """From a metric to its intervals by iteration, as far as they are known."""
-
-
-def _curves(log: Frames, theory: Mapping[str, float]) -> Iterator[Picture]:
-    found = lines_of(
-        log.iterations, lambda key: intervals(log, key), lambda keys: levels_of(log, keys, theory), zero_sum(log)
-    )
-    for curve in found:
-        drawing = charts.lines(curve.title, curve.series, curve.levels, curve.bounds)
-        yield Picture(curve.title, " ".join(curve.keys), drawing, curve.note, curve.still)
 
 
 def lines_of(
@@ -153,8 +148,8 @@ def levels_of(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float])
             yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
 
 
-def _panel(evaluations: Sequence[Evaluation]) -> Picture:
-    """Payoff against the panel, beside what the best response to it earns."""
+def of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
+    """Payoff against the panel, beside what the best response to it earns; nothing before the second evaluation."""
     points = []
     for one in evaluations:
         values = [value for value in by_deal(one, "payoff") if value is not None]
@@ -162,17 +157,16 @@ def _panel(evaluations: Sequence[Evaluation]) -> Picture:
             points.append((one.iteration, mean_ci(values, ANY)))
     best = best_response(evaluations)
     levels = [] if best is None else [Level("best response", best)]
-    note = f"the same {evaluations[-1].deals} deals each time"
-    return Picture(
-        "Payoff against the panel",
-        "panel.payoff",
-        charts.lines("Payoff against the panel", [Series("", points)], levels),
-        note,
-    )
+    if len(evaluations) > 1:
+        note = f"the same {evaluations[-1].deals} deals each time"
+        yield Curve("Payoff against the panel", ("panel.payoff",), [Series("", points)], levels, ANY, note)
 
 
-def outcomes(log: Frames) -> Picture | None:
-    """Picture what two sides were paid in the first and the last iteration; None for more sides, or fewer."""
+def outcomes(log: Frames) -> dict[str, Any] | None:
+    """What two sides were paid in the first and the last iteration; None for more sides, or fewer.
+
+    `clouds` are places of both payoffs with the share of the matches that ended so; `front` is the Pareto front.
+    """
     with suppress(StoreError):
         paid, theory = plots.two_sides(log)
         first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
@@ -180,11 +174,10 @@ def outcomes(log: Frames) -> Picture | None:
         for number in dict.fromkeys([first, last]):
             counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size().reset_index()
             rows = counts.astype("float64").to_numpy().tolist()
-            places = [(x, y, n / sum(row[2] for row in rows)) for x, y, n in rows]
-            clouds.append(Cloud(f"iteration {number}", places))
+            whole = sum(row[2] for row in rows)
+            clouds.append({"iteration": number, "places": [[x, y, n / whole] for x, y, n in rows]})
         front = plots.pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
-        marks = [(f"{name.replace('_', ' ')}, mean", *place) for name, place in theory.items()]
-        note = f"rings: iteration {first}; discs: iteration {last}; larger where more matches ended so"
-        drawing = charts.outcomes(paid.attrs["sides"], clouds, front, marks)
-        return Picture("Outcomes", "", drawing, note)
+        marks = [[f"{name.replace('_', ' ')}, mean", *place] for name, place in theory.items()]
+        sides = [harmless(side) for side in paid.attrs["sides"]]
+        return {"sides": sides, "clouds": clouds, "front": front, "theory": marks}
     return None

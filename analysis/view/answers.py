@@ -1,55 +1,25 @@
-"""Answers of the page's server: JSON that no text in it can break, and complaints of one line."""
+"""Answers of the page's server: JSON, and complaints of one line."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from starlette.responses import Response
 
+from analysis.view.plain import written
 from arena.plain import printable
-
-LONGEST = 20_000
-"""Characters of a text that the page gets unless it asks for all of it."""
-WHOLE = 2 * 10**6
-"""Characters of a text that the page gets at most."""
 
 
 class Json(Response):
-    """A value as pure ASCII: surrogates, U+2028 and the like stand in it as escapes."""
+    """A value as JSON in pure ASCII."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Write the value; what JSON has no number for is null."""
-        return json.dumps(plain(content), allow_nan=False, separators=(",", ":")).encode("ascii")
+        """Write the value."""
+        return written(content).encode("ascii")
 
 
 def complaint(line: str, status: int = 400) -> Json:
     """A complaint of one line as an answer."""
     return Json({"error": printable(line)[:1000]}, status)
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: numpy's numbers as Python's, dates as text, NaN as null."""
-    if isinstance(value, str) or value is None or value is True or value is False:
-        return value
-    if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [plain(part) for part in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else str(value)  # a browser's numbers are floats
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value)
-
-
-def text(value: str, most: int = LONGEST) -> Any:
-    """A text; of a longer one its beginning, and how long it is."""
-    return value if len(value) <= most else {"text": value[:most], "of": len(value)}

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from analysis.page.strategies import strategies
+from analysis.page.summary import summary
 from analysis.view import listing, notes, runs, search
 from analysis.view.answers import Json, complaint
 from analysis.view.credit import Judges
@@ -27,6 +29,7 @@ from analysis.view.jobs import Jobs
 from analysis.view.library import Library
 from analysis.view.match import family, row_of
 from analysis.view.match import match as one_match
+from analysis.view.plain import LONGEST, WHOLE
 from analysis.view.seats import Seats
 from analysis.view.tokens import tokens
 from analysis.view.whole import Whole, league, rung
@@ -70,14 +73,22 @@ class Viewer:
     def curves(self, query: Mapping[str, str], run: str) -> Any:
         """Its curves."""
         index = self.library.run(run)
-        index.refresh(0.1)
-        games = index.table()["game"].unique().to_pylist()
-        theory = self.given.theory(games[0]) if self.given.theory and len(games) == 1 else {}
-        return self._curves.setdefault(index, Curves(index)).charts(theory)
+        return self._curves.setdefault(index, Curves(index, self.given.theory)).charts()
 
     def alarms(self, query: Mapping[str, str], run: str) -> Any:
         """Its alarms."""
         return self._whole(run).figures(rung)
+
+    def summary(self, query: Mapping[str, str], run: str) -> Any:
+        """What came of it: its figures at first and at last."""
+        index = self.library.run(run)
+        index.refresh(0.1)
+        stated = {game: self.given.theory(game) for game in index.names()["game"]} if self.given.theory else {}
+        return self._whole(run).figures(summary, stated)
+
+    def strategies(self, query: Mapping[str, str], run: str) -> Any:
+        """Its matches by what was said in them."""
+        return self._whole(run).figures(strategies)
 
     def league(self, query: Mapping[str, str], run: str) -> Any:
         """Its league as a graph."""
@@ -95,10 +106,10 @@ class Viewer:
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """A match."""
         index = self.library.run(run)
-        index.refresh(0.1)
-        told = one_match(index, match, self.given.dealt, bool(query.get("whole")))
+        unread = index.refresh(0.0)  # of which the page asks again, as it does for the list that it is in
+        told = one_match(index, match, self.given.dealt, WHOLE if query.get("whole") else LONGEST)
         own = [note for note in notes.notes(index) if note["match"] == match]
-        return told | {"family": family(index, match), "notes": own}
+        return told | {"family": family(index, match), "notes": own, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """The matches before and after it in a list."""
@@ -192,7 +203,9 @@ def application(view: Viewer, token: str, port: int) -> Guard:
     asked: dict[str, Ask] = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
         "/api/runs/{run}": view.run,
-        **{f"{run}/{ask.__name__}": ask for ask in (view.curves, view.alarms, view.league, view.matches, view.flight)},
+        **{f"{run}/{ask.__name__}": ask for ask in (
+            view.curves, view.alarms, view.summary, view.strategies, view.league, view.matches, view.flight,
+        )},
         one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
         "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
     }  # fmt: skip

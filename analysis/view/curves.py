@@ -1,19 +1,15 @@
-"""A run's curves as the page draws them: metrics at once, their intervals as the log is read, iteration by iteration.
-
-What they are is decided where the report's pictures are made (`analysis.page.pictures`); here only numbers leave.
-"""
+"""A run's curves as the page draws them: metrics at once, intervals as the log is read, iteration by iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 from analysis.frames import Frames, numeric
-from analysis.page.charts import Level
-from analysis.page.names import named
-from analysis.page.pictures import intervals, levels_of, lines_of
+from analysis.page.learned import evaluated, zero_sum
+from analysis.page.pictures import Level, intervals, levels_of, lines_of, of_panel
 from analysis.view.index import Index, Stamp
 from arena.errors import StoreError
 from arena.statistics import Interval
@@ -21,6 +17,7 @@ from arena.statistics import Interval
 PATIENCE = 0.4
 """Seconds that a request reads on for."""
 NAME = "run"
+Theory = Callable[[str], Mapping[str, float]]
 KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
 """Beginnings of metrics that the log knows the single values of."""
 
@@ -28,42 +25,33 @@ KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
 class Curves:
     """The intervals of one run, each iteration's kept until its files change."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, index: Index, theory: Theory | None) -> None:
+        self.index, self.theory = index, theory
         self._known: dict[int, tuple[Stamp, dict[str, Interval]]] = {}
         self._asked = False
         self._levels: tuple[int, Frames | None] = (-1, None)
 
-    def charts(self, theory: Mapping[str, float]) -> dict[str, Any]:
-        """The charts: title, keys, lines of [iteration, value, low, high], theory's levels; and how much is unread."""
+    def charts(self) -> dict[str, Any]:
+        """The charts: title, keys, lines of [iteration, value, low, high], theory's levels; and how much is unread.
+
+        When first asked they are lines alone, which need no match to be read, so that they show at once.
+        """
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
-        unread = self._read_on([int(k) for k in frame["iteration"]], keys)
-        found = lines_of(frame, self._of, lambda own: self._levels_of(own, theory))
-        return {
-            "iterations": frame["iteration"].tolist(),
-            "unread": unread,
-            "curves": [
-                {
-                    "title": curve.title, "keys": curve.keys, "words": [named(key).words for key in curve.keys],
-                    "bounds": curve.bounds, "note": curve.note, "still": curve.still,
-                    "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in curve.series],
-                    "levels": [level._asdict() for level in curve.levels],
-                }
-                for curve in sorted(found, key=lambda curve: curve.still)
-            ],
-        }  # fmt: skip
+        first, self._asked = not self._asked, True
+        unread = len(frame) if first else self._read_on([int(k) for k in frame["iteration"]], keys)
+        nothing_won = not first and self._nothing_won()
+        found = lines_of(frame, self._of, lambda own: [] if first else self._levels_of(own), nothing_won)
+        shown = [*of_panel(evaluated(self.index.reader)), *sorted(found, key=lambda curve: curve.still)]
+        return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.told() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
-        """Read the newest iterations whose intervals are not known; returns how many are left.
-
-        None is read when first asked, so that lines show at once.
-        """
-        begun, patience = monotonic(), PATIENCE if self._asked else 0.0
-        self._asked = True
+        """Read the newest iterations whose intervals are not known; returns how many are left."""
+        self.index.refresh(0.1)
+        begun = monotonic()
         with self.index.lock:
             todo = [k for k in numbers if self.index.stamp(k) and self._known.get(k, ((),))[0] != self.index.stamp(k)]
-            while todo and monotonic() - begun < patience:
+            while todo and monotonic() - begun < PATIENCE:
                 number = todo.pop()
                 log, known = Frames({NAME: self.index.reader}, {NAME: [number]}, {number}), dict[str, Interval]()
                 with suppress(StoreError):  # what is damaged has no intervals; the list says what it is
@@ -75,10 +63,17 @@ class Curves:
     def _of(self, key: str) -> dict[int, Interval]:
         return {k: known[key] for k, (_, known) in self._known.items() if key in known}
 
-    def _levels_of(self, keys: Mapping[str, Any], theory: Mapping[str, float]) -> list[Level]:
+    def _levels_of(self, keys: Mapping[str, Any]) -> list[Level]:
+        games = self.index.table()["game"].unique().to_pylist()
+        stated = self.theory(games[0]) if self.theory and len(games) == 1 else {}
         with suppress(StoreError):
-            return [*levels_of(self._newest(), keys, theory)]
+            return [*levels_of(self._newest(), keys, stated)]
         return []
+
+    def _nothing_won(self) -> bool:
+        with suppress(StoreError):
+            return zero_sum(self._newest())
+        return False
 
     def _newest(self) -> Frames:
         """The newest iteration, whose deals stand for all where theory is a mean over them."""

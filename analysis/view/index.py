@@ -31,7 +31,7 @@ OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_tur
 COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
 STRONG = 0.95
-PATIENCE = 0.5
+PATIENCE = 0.2
 """Seconds that a request reads on for."""
 Stamp = tuple[tuple[int, int], ...]
 
@@ -57,7 +57,7 @@ class Index:
         return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
-        """Read on, the newest iterations first; returns how many are still to be read."""
+        """Read on, the newest iterations first; returns how many are still to be read. With no patience, only look."""
         begun = monotonic()
         with self.lock:
             self._stamps = self._files()
@@ -65,14 +65,18 @@ class Index:
                 del self._parts[gone]
             todo = [k for k, stamp in self._stamps.items() if self._parts.get(k, ((), None))[0] != stamp]
             todo.sort(reverse=True)
-            while todo and (monotonic() - begun < patience or len(todo) == 1):
-                number = todo.pop(0)
+            while todo and patience:
+                number = todo[0]
                 try:
                     part = self._read(number)
                     self.damaged.pop(number, None)
                 except StoreError as error:  # this iteration is damaged, and no other
                     part, self.damaged[number] = _nothing(), printable(str(error))
-                self._parts[number], self._names[number] = (self._stamps[number], part), _names(part)
+                done = number not in self._tails or not self._tails[number].behind
+                self._parts[number], self._names[number] = (self._stamps[number] if done else (), part), _names(part)
+                todo = todo[done:]
+                if monotonic() - begun > patience:
+                    break
             return len(todo)
 
     def table(self) -> Any:
@@ -102,7 +106,7 @@ class Index:
     def open_match(self, iteration: int, id: str) -> dict[str, Any] | None:
         """The row of a match of an open iteration; None where it is sealed."""
         with self.lock:
-            tail = self._tails.get(iteration)
+            tail = None if self.sealed(iteration) else self._tail(iteration)
             return tail.match(id) if tail else None
 
     def in_flight(self) -> dict[str, Playing]:
@@ -133,6 +137,9 @@ class Index:
         """Return True if the iteration is over."""
         return log_path(self.reader.log.folder, iteration, "parquet").exists()
 
+    def _tail(self, number: int) -> Tail:
+        return self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
+
     def _files(self) -> dict[int, Stamp]:
         """Look up sizes and times of the files of each iteration."""
         found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
@@ -151,10 +158,10 @@ class Index:
             self._tails.pop(number, None)
             credit = self.reader.log.credit_table(number, ["match", "advantage"])
             return _short(self.reader.log.table(number, COLUMNS), _extremes(credit))
-        tail = self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
+        tail = self._tail(number)
         new = _short(_matches(tail.new()), {})
         before = self._parts.get(number, ((), None))[1]
-        return new if before is None or not tail.places else pa.concat_tables([before, new])
+        return new if before is None or tail.again else pa.concat_tables([before, new])
 
 
 _CREDIT = "credit.parquet"

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from analysis.query import answer
-from analysis.view.answers import text
 from analysis.view.index import Index
+from analysis.view.plain import text
 from arena.errors import ConfigError
 from arena.plain import printable
 
@@ -118,8 +118,7 @@ def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, An
             open_rows = {id: index.open_match(number, id) for id in wanted}
             found |= {id: row["report"] for id, row in open_rows.items() if row}
             continue
-        table = index.reader.log.table(number, ["id", "report"])
-        table = table.filter(pc.is_in(table["id"], value_set=pa.array(wanted, pa.string())))
+        table = index.reader.log.table(number, ["id", "report"], wanted)
         found |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
     return found
 

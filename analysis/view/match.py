@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from analysis.page.matches import Dealt
 from analysis.page.names import named
-from analysis.view.answers import LONGEST, WHOLE, text
 from analysis.view.index import Index
+from analysis.view.plain import LONGEST, text
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
@@ -20,7 +20,7 @@ from arena.store.older import iteration_of
 from arena.store.schema import UNREAD
 
 MOST, FACTS = 2000, 60
-"""Turns that are shown of a match at most, and facts of a deal."""
+"""Turns that are shown of a match at most, and facts of a deal or figures of a report."""
 
 
 def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
@@ -37,11 +37,11 @@ def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
     raise StoreError(f"this run has no match '{printable(id)[:64]}'")
 
 
-def match(index: Index, id: str, dealt: Dealt | None, whole: bool = False) -> dict[str, Any]:
-    """All that the page shows of a match but its tokens; long texts are cut unless it is to be `whole`."""
-    row, cut = row_of(index, id), partial(text, most=WHOLE if whole else LONGEST)
+def match(index: Index, id: str, dealt: Dealt | None, longest: int = LONGEST, most: int = MOST) -> dict[str, Any]:
+    """All that the page shows of a match but its tokens: the first turns of very many, longer texts cut."""
+    row, cut = row_of(index, id), partial(text, most=longest)
     credit = _credit(index, row)
-    turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:MOST]]
+    turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:most]]
     _returns(turns)
     return {
         **{name: row[name] for name in ("id", "iteration", "game", "status", "started", "seconds", "rules")},
@@ -54,11 +54,11 @@ def match(index: Index, id: str, dealt: Dealt | None, whole: bool = False) -> di
         ],
         "report": [
             (name, named(name).words, cut(value) if isinstance(value, str) else value)
-            for name, value in row["report"].items()
+            for name, value in [*row["report"].items()][:FACTS]
         ],
         "deal": _deal(row, dealt, cut),
         "turns": turns,
-        "left_out": max(0, len(row["turns"]) - MOST),
+        "left_out": max(0, len(row["turns"]) - most),
         "open": not index.sealed(row["iteration"]),
         "playing": row["status"] == PLAYING,
         "scale": index.strong(),
@@ -83,8 +83,8 @@ def family(index: Index, id: str) -> list[dict[str, Any]]:
 
 
 def _credit(index: Index, row: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    table = index.reader.log.credit_table(row["iteration"])
-    return {one["turn"]: one for one in table.filter(pc.equal(table["match"], row["id"])).to_pylist()}
+    table = index.reader.log.credit_table(row["iteration"], ids=[row["id"]])
+    return {one["turn"]: one for one in table.to_pylist()}
 
 
 def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:

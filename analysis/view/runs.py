@@ -13,8 +13,8 @@ from analysis.frames import Frames, load, numeric
 from analysis.page.learned import TELLING
 from analysis.page.names import named
 from analysis.query import answer
-from analysis.view.answers import text
 from analysis.view.index import Index
+from analysis.view.plain import text
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import range_of

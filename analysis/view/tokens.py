@@ -36,10 +36,9 @@ def tokens(index: Index, id: str, pieces: Pieces | None) -> dict[str, Any]:
     if (row := index.open_match(number, id)) is not None:
         log = completed(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
     else:
-        log = index.reader.log.table(number, flatten.leaves("tokens", columns))
-        log = log.filter(pc.equal(log["id"], id))
-    credit = index.reader.log.credit_table(number, ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()])
-    credit = credit.filter(pc.equal(credit["match"], id))
+        log = index.reader.log.table(number, flatten.leaves("tokens", columns), [id])
+    figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
+    credit = index.reader.log.credit_table(number, figures, [id])
     table = flatten.credited(flatten.tokens(log), credit, log["id"])
     shown = table.slice(0, MOST)
     return {

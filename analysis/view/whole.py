@@ -1,4 +1,4 @@
-"""Figures that need all of a run at once: alarms, and the league as a graph. Of a large run in a child of its own.
+"""Figures that need all of a run at once: alarms, the league as a graph, a summary. Of a large run in a child.
 
 A child gives its memory back when it ends, and leaves this process free to answer.
 """
@@ -37,23 +37,23 @@ class Whole:
         self._found: dict[str, tuple[str, float, Any]] = {}
         self._lock = Lock()
 
-    def figures(self, function: Callable[[Path], Any]) -> Any:
-        """The function's answer for the run, from memory where no file has changed."""
+    def figures(self, function: Callable[..., Any], *given: Any) -> Any:
+        """The function's answer for the run and what is given, from memory where no file has changed."""
         with self._lock:
             now, name = self.index.fingerprint(), function.__name__
             known, until, answer = self._found.get(name, ("", 0.0, None))
             if known != now and monotonic() >= until:
-                begun, answer = monotonic(), self._answer(function)
+                begun, answer = monotonic(), self._answer(function, *given)
                 self._found[name] = (now, monotonic() + RARELY * (monotonic() - begun), answer)
             return answer
 
-    def _answer(self, function: Callable[[Path], Any]) -> Any:
+    def _answer(self, function: Callable[..., Any], *given: Any) -> Any:
         size = sum(path.stat().st_size for path in self.index.reader.log.folder.glob("*.parquet"))
         if size < LARGE:
-            return function(self.index.reader.path)
+            return function(self.index.reader.path, *given)
         context = multiprocessing.get_context("spawn")  # it ends with this process, also where that is killed
         with ProcessPoolExecutor(1, context, initializer=end_with, initargs=(os.getpid(),)) as child:
-            return child.submit(function, self.index.reader.path).result()
+            return child.submit(function, self.index.reader.path, *given).result()
 
 
 def rung(run: Path) -> list[dict[str, Any]]:
@@ -75,6 +75,7 @@ def league(run: Path) -> dict[str, Any]:
     """
     from analysis.frames import load
     from analysis.league import beats, cycles, pairs, ratings
+    from analysis.page.league import matrix
 
     reader, numbers, matches = RunReader(run), list[int](), 0
     for k in reversed(reader.iterations()):
@@ -101,6 +102,7 @@ def league(run: Path) -> dict[str, Any]:
         "edges": [
             {"one": p.one, "other": p.other, "matches": p.matches, "ahead": list(p.ahead)} for p in met
         ],
+        "matrix": matrix(log),
         "rings": [list(ring) for ring in cycles(beats(log))[:20]],
         "left_out": max(0, len(counts) - NAMES), "since": min(numbers, default=0), "matches": matches,
     }  # fmt: skip

@@ -17,6 +17,9 @@ from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path, logged_in
 from arena.store.schema import SCHEMA_VERSION, CreditRow
 
+GROUP = 1000
+"""Rows of a sealed file that are read together: one match is found without the rest of a large iteration."""
+
 
 class MatchLog:
     """The log folder of one run; one process writes it at a time (`RunFolder.lock`)."""
@@ -54,7 +57,7 @@ class MatchLog:
             rows = sorted(self._reader.open_rows(iteration), key=lambda row: str(row["id"]))
             _refuse_twins(rows, sealed)
             make_folder(self.folder)
-            write_atomic(sealed, _parquet(match_table(rows)))
+            write_atomic(sealed, _parquet(match_table(rows), GROUP))
         remove(log_path(self.folder, iteration, "jsonl"))
 
     def write_credit(
@@ -74,7 +77,7 @@ class MatchLog:
         )
         make_folder(self.folder)
         table = credit_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
-        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(table))
+        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(table, 10 * GROUP))
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""
@@ -174,9 +177,9 @@ def _marked(line: str) -> str:
     return f'{{"schema":{SCHEMA_VERSION},{line[1:]}'
 
 
-def _parquet(table: Any) -> bytes:
+def _parquet(table: Any, rows: int) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    pq.write_table(table, sink, row_group_size=rows, compression="zstd", write_page_checksum=True)
     return bytes(sink.getvalue().to_pybytes())
 
 

@@ -41,20 +41,31 @@ def logged_in(name: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else None
 
 
-def read_parquet(path: Path, schema: Any, columns: Collection[str], sparse: bool = False) -> Any:
+def read_parquet(
+    path: Path, schema: Any, columns: Collection[str], sparse: bool = False, ids: Collection[str] | None = None
+) -> Any:
     """Columns of the sealed file of that schema as an Arrow table; LogError when it is damaged or too new.
 
-    A `sparse` table, too, lacks the optional columns that the file lacks.
+    A `sparse` table, too, lacks the optional columns that the file lacks. With `ids`, rows of these matches alone: the
+    file is ordered by match, and only the groups of rows are read that may hold one of them.
     """
     try:
         require_plain(path)
         file = pq.ParquetFile(path, page_checksum_verification=True)
         written = file.schema_arrow
         absent = lacking(schema, written, check_version(written.metadata, path), path)
-        table = file.read(columns=leaves(written, columns))
-        return completed(table, spared(schema, absent) if sparse else schema, columns, absent)
+        groups = [k for k in range(file.num_row_groups) if ids is None or _may_hold(file.metadata.row_group(k), ids)]
+        table = file.read_row_groups(groups, columns=leaves(written, columns))
+        table = completed(table, spared(schema, absent) if sparse else schema, columns, absent)
+        return table if ids is None else table.filter(pc.field(schema.names[0]).isin(sorted(ids)))
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _may_hold(group: Any, ids: Collection[str]) -> bool:
+    """Return True unless the first column's bounds leave all of these matches out."""
+    bounds = group.column(0).statistics
+    return bounds is None or not bounds.has_min_max or any(bounds.min <= id <= bounds.max for id in ids)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -85,13 +96,12 @@ class LogReader:
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        table = self._table(iteration, wanted, sparse=True)
-        rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
+        rows = match_rows(self._table(iteration, wanted, sparse=True, ids=ids))
         return sorted(rows, key=lambda row: str(row["id"]))
 
-    def table(self, iteration: int, columns: Collection[str]) -> Any:
+    def table(self, iteration: int, columns: Collection[str], ids: Collection[str] | None = None) -> Any:
         """Columns of one iteration, `turns.seat` being one, as an Arrow table ordered by id; LogError as in `read`."""
-        return self._table(iteration, columns).sort_by("id")
+        return self._table(iteration, columns, ids=ids).sort_by("id")
 
     def images(self, iteration: int) -> set[str]:
         """Hashes of the images that the matches of one iteration show."""
@@ -104,21 +114,29 @@ class LogReader:
         """Reward and advantage of each turn; [] where credit has not been assigned."""
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
-    def credit_table(self, iteration: int, columns: Collection[str] = CreditRow._fields) -> Any:
-        """Return what credit gave each turn as an Arrow table; empty where it has not been assigned.
+    def credit_table(
+        self, iteration: int, columns: Collection[str] = CreditRow._fields, ids: Collection[str] | None = None
+    ) -> Any:
+        """Return what credit gave each turn, or those of some matches, as an Arrow table; empty where there is none.
 
         Figures of single tokens (`advantages`, `ratios`, `gaps`) where the columns name them.
         """
         path = log_path(self.folder, iteration, "credit.parquet")
-        return read_parquet(path, CREDIT, columns) if path.exists() else CREDIT.empty_table().select([*columns])
+        known = path.exists()
+        return read_parquet(path, CREDIT, columns, ids=ids) if known else CREDIT.empty_table().select([*columns])
 
-    def _table(self, iteration: int, columns: Collection[str], sparse: bool = False) -> Any:
+    def _table(
+        self, iteration: int, columns: Collection[str], sparse: bool = False, ids: Collection[str] | None = None
+    ) -> Any:
         """Columns of the sealed file or, without one, of the open file."""
-        table = self._sealed(iteration, columns, sparse)
+        table = self._sealed(iteration, columns, sparse, ids)
         if table is None and not (rows := self.open_rows(iteration)):
             # It may have been sealed, and its open file removed, between the two looks.
-            table = self._sealed(iteration, columns, sparse)
-        return self._open(iteration, rows, columns, sparse) if table is None else table
+            table = self._sealed(iteration, columns, sparse, ids)
+        if table is not None:
+            return table
+        wanted = rows if ids is None else [row for row in rows if row.get("id") in ids]
+        return self._open(iteration, wanted, columns, sparse)
 
     def _open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
         """Columns of the open file's rows, as of a sealed one; LogError for a row that does not fit the schema."""
@@ -131,11 +149,11 @@ class LogReader:
             return table.select([name for name in table.column_names if name in columns])
         return completed(table, MATCHES, columns)
 
-    def _sealed(self, iteration: int, columns: Collection[str], sparse: bool) -> Any:
+    def _sealed(self, iteration: int, columns: Collection[str], sparse: bool, ids: Collection[str] | None) -> Any:
         path = log_path(self.folder, iteration, "parquet")
         if not os.path.lexists(path):
             return None
-        table = read_parquet(path, MATCHES, columns, sparse)
+        table = read_parquet(path, MATCHES, columns, sparse, ids)
         if "id" in columns and pc.count_distinct(table["id"]).as_py() != len(table):
             raise LogError(f"{path} has a match twice: restore the log from a copy")
         return table

@@ -16,6 +16,8 @@ class Page:
         self.view = self.context.new_page()
         self.view.set_default_timeout(PATIENCE)
         self.wrong: list[str] = []
+        self.clicks = 0
+        """How often a person would have clicked."""
         self.view.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.view.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
         self.view.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
@@ -31,6 +33,16 @@ class Page:
         """Go to a route, and wait for something there."""
         self.view.evaluate("route => { location.hash = route }", route)
         return self.view.wait_for_selector(selector)
+
+    def click(self, selector: str) -> None:
+        """Click, and count it."""
+        self.view.click(selector)
+        self.clicks += 1
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose from a list: one click opens it, another one chooses."""
+        self.view.select_option(selector, value)
+        self.clicks += 2
 
     def text(self, selector: str) -> str:
         return str(self.view.inner_text(selector))

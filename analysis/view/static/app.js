@@ -1,6 +1,6 @@
 // The page: which part is shown, what has changed in the runs, keys that work everywhere.
 import { render } from "./vendor/preact.js";
-import { ask, Complaint, focused, go, html, parse, takeToken, to, useEffect, useKeys, useState } from "./lib.js";
+import { ask, Complaint, focused, FROZEN, go, html, parse, takeToken, to, useEffect, useKeys, useState } from "./lib.js";
 import { Runs } from "./runs.js";
 import { Run } from "./run.js";
 import { Match } from "./match.js";
@@ -14,7 +14,7 @@ const KEYS = [
   ["/", "search"], ["1 – 7", "parts of a run's page"], ["[  ]", "match before and after in the list"],
   ["Space", "replay, and pause"], ["← →", "replay: a turn back or on"], ["e", "choose the estimator"],
   ["o", "next overlay on the tokens"], ["s", "show or hide what seats saw"], ["n", "note on the turn"],
-  ["f", "fork from the turn"], ["c", "keep this match to compare it, then compare"], ["t", "dark, light, as the system"], ["p", "print"],
+  ["f", "fork from the turn"], ["c", "keep this match to compare it, then compare"], ["y", "copy the match as text"], ["t", "dark, light, as the system"], ["p", "print"],
 ];
 
 function useRoute() {
@@ -24,7 +24,7 @@ function useRoute() {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  return route;
+  return FROZEN && !route.parts.length ? { ...route, parts: ["run", FROZEN.run] } : route;
 }
 
 /** By run, a text that changes with its files; asked while the page is seen. */
@@ -42,7 +42,7 @@ function useVersions() {
           set((old) => ({ versions: old.versions, error: error.message }));
         }
       }
-      if (open) timer = setTimeout(look, EVERY);
+      if (open && !FROZEN) timer = setTimeout(look, EVERY);
     };
     look();
     document.addEventListener("visibilitychange", look);
@@ -64,7 +64,7 @@ function useTheme() {
 function Crumbs({ parts }) {
   const [kind, run, sub, id] = parts;
   return html`<nav class="crumbs" aria-label="Where you are">
-    <a class="home" href="#/"><img src="/mark.svg" alt="" width="20" height="20" /> arena</a>
+    <a class="home" href="#/">${!FROZEN && html`<img src="/mark.svg" alt="" width="20" height="20" />`} arena</a>
     ${kind === "run" && html`<span aria-hidden="true">/</span><a href=${to(["run", run])}>${run}</a>`}
     ${sub === "match" && html`<span aria-hidden="true">/</span><a href=${to(["run", run, "match", id])}>${id}</a>`}
     ${kind === "pair" && html`<span aria-hidden="true">/</span><b>two matches</b>`}

@@ -7,6 +7,13 @@ const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2], [1, 2]];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const soften = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, "0");
 
+/** The class of a colour: c1 to c5 for better than expected, m1 to m5 for worse, c0 for neither. */
+export function shade(value, scale) {
+  if (value === null || value === undefined) return "none";
+  const step = scale > 0 ? Math.round(5 * Math.min(1, Math.abs(value) / scale)) : 0;
+  return step ? `${value > 0 ? "c" : "m"}${step}` : "c0";
+}
+
 /** Columns for uPlot: x, then of each line its values, highs and lows, then theory's levels. */
 function columns(curve) {
   const xs = [...new Set(curve.series.flatMap((line) => line.points.map((p) => p[0])))].sort((a, b) => a - b);

@@ -1,5 +1,6 @@
 // The league as a graph: an arrow from who is surely ahead to who is behind, a thin line where nobody is.
 import { api, Complaint, count, html, number, short, signed, to, useData, useState } from "./lib.js";
+import { shade } from "./charts.js";
 
 const SIZE = 460, MARGIN = 88;
 
@@ -20,6 +21,16 @@ function Arrow({ edge, at, size, focus }) {
   return html`<line class="edge ${sure ? "sure" : ""} ${dim ? "dim" : ""}" x1=${x1 + ux * cut(winner)} y1=${y1 + uy * cut(winner)}
     x2=${x2 - ux * cut(loser)} y2=${y2 - uy * cut(loser)} marker-end=${sure ? "url(#arrow)" : undefined}>
     <title>${`${winner} is ${number(Math.abs(edge.ahead[0]))} ahead of ${loser} (${number(edge.ahead[1])} to ${number(edge.ahead[2])}), ${edge.matches} matches`}</title></line>`;
+}
+
+/** Mean payoff of row with column, in the order of what evolution would leave. */
+function Matrix({ told }) {
+  const bound = Math.max(0, ...told.cells.flat().map((v) => Math.abs(v ?? 0)));
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="mean payoff of row with column"><table class="matrix">
+    <caption>Mean payoff of row with column${told.shares ? "; α is the share that evolution would leave to it" : ""}${told.left_out ? `; ${told.left_out} more left out` : ""}</caption>
+    <thead><tr><td></td>${told.shares && html`<th class="n">α</th>`}${told.names.map((name, k) => html`<th class="n" title=${name}>${k + 1}</th>`)}</tr></thead>
+    <tbody>${told.names.map((name, k) => html`<tr><th scope="row">${k + 1} ${short(name, 30)}</th>${told.shares && html`<td class="n">${told.shares[k].toFixed(2)}</td>`}
+      ${told.cells[k].map((value) => html`<td class="n ${shade(value, bound)}">${value === null ? "" : number(value)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 export function League({ run, version }) {
@@ -55,5 +66,6 @@ export function League({ run, version }) {
       ${edges.length > 0 && html`<details><summary>All pairs</summary><div class="scroll"><table><thead><tr><th>Pair</th><th class="n">Ahead by</th><th class="n">95 %</th><th class="n">Matches</th></tr></thead>
         <tbody>${edges.map((e) => html`<tr><td>${short(e.one, 24)} – ${short(e.other, 24)}</td><td class="n">${signed(e.ahead[0])}</td>
           <td class="n">${number(e.ahead[1])} to ${number(e.ahead[2])}</td><td class="n">${count(e.matches)}</td></tr>`)}</tbody></table></div></details>`}
-    </div></div>`;
+    </div></div>
+    ${data.matrix && html`<${Matrix} told=${data.matrix} />`}`;
 }

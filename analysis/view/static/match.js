@@ -1,10 +1,12 @@
 // One match as its players saw it: the deal, a lane for each seat, credit under any estimator, tokens, replay.
-import { api, ask, Complaint, count, go, html, image, matchAt, number, Said, short, signed, to, useData, useEffect, useKeys, useMemo, useRef, useState, visible } from "./lib.js";
+import { api, ask, Complaint, count, FROZEN, go, html, image, matchAt, number, Said, short, signed, to, useData, useEffect, useKeys, useMemo, useRef, useState, visible } from "./lib.js";
 import { Tokens, OVERLAYS, byTurn, Legend } from "./tokens.js";
+import { shade } from "./charts.js";
 import { Tree } from "./tree.js";
 import { Note, Writer } from "./notes.js";
 import { Fork } from "./fork.js";
 import { keep } from "./kept.js";
+import { Copy } from "./copy.js";
 
 const EVERY = 1000; // milliseconds between two looks at a match that is being played
 const SPEEDS = [["1", "×1"], ["4", "×4"], ["16", "×16"], ["0", "steps"]];
@@ -45,12 +47,6 @@ function Estimators({ named, estimator, choose, credit }) {
 
 // -- turns -----------------------------------------------------------------------------------------------------------
 
-function shade(value, scale) {
-  if (value === null || value === undefined) return "none";
-  const step = scale > 0 ? Math.round(5 * Math.min(1, Math.abs(value) / scale)) : 0;
-  return step ? `${value > 0 ? "c" : "m"}${step}` : "c0";
-}
-
 function Picture({ run, hash, width, height }) {
   const [source, set] = useState("");
   useEffect(() => { let url = ""; image(run, hash).then((found) => { url = found; set(found); }, () => set("")); return () => URL.revokeObjectURL(url); }, [hash]);
@@ -89,7 +85,7 @@ function Turn({ run, turn, column, lanes, credit, scale, at, choose, seen, overl
       <span class="figure" title="its seat's rewards from here on, undiscounted">return <b>${signed(turn.return)}</b></span>
       <span class="figure advantage">advantage <b>${signed(advantage)}</b></span></footer>
     ${notes.map((one) => html`<${Note} key=${one.note} run=${run} note=${one} />`)}
-    ${at && !noting && html`<p class="acts"><button class="plain" onClick=${note}>note ( n )</button> ${fork && html`<button class="plain" onClick=${fork}>fork from here ( f )</button>
+    ${at && !noting && !FROZEN && html`<p class="acts"><button class="plain" onClick=${note}>note ( n )</button> ${fork && html`<button class="plain" onClick=${fork}>fork from here ( f )</button>
       <a class="plain" href=${to(["play"], { run, match: bounds.id, turn: turn.index, seat: turn.seat })}>play on as ${short(turn.seat, 20)}</a>`}</p>`}
     ${noting && html`<${Writer} run=${run} match=${bounds.id} turn=${turn.index} done=${note} />`}
   </article>`;
@@ -156,7 +152,7 @@ function useReplay(turns) {
 
 export function MatchView({ run, id, version, query = {}, single = false, alone = true }) {
   const path = `${api(run)}/matches/${encodeURIComponent(id)}`;
-  const { data: match, error } = useData(path, version, (told) => (told.playing ? EVERY : 0));
+  const { data: match, error } = useData(path, version, (told) => (told.playing || told.unread ? EVERY : 0));
   const { data: named } = useData("/api/estimators");
   const [estimator, setEstimator] = useState(query.estimator || ""), [overlay, setOverlay] = useState("");
   const [seen, setSeen] = useState(true), [at, setAt] = useState(query.turn === undefined ? 0 : Number(query.turn) || 0);
@@ -179,10 +175,10 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
   useEffect(() => { if (replay.playing) document.getElementById(`turn-${replay.played - 1}`)?.scrollIntoView({ block: "nearest" }); }, [replay.played]);
   const cycle = () => setOverlay((old) => { const kinds = ["", ...(tokens?.kept?.length || old ? OVERLAYS.map(([name]) => name) : ["logprob"])]; return kinds[(kinds.indexOf(old) + 1) % kinds.length]; });
   useKeys(!alone ? {} : {
-    j: () => move(1), k: () => move(-1), " ": () => replay.setPlaying(!replay.playing), s: () => setSeen(!seen), o: cycle,
+    j: () => move(1), k: () => move(-1), " ": () => replay.setPlaying(!replay.playing), s: () => setSeen(!seen), o: FROZEN ? null : cycle,
     ArrowRight: () => replay.setPlayed(Math.min(match.turns.length, (replay.played ?? match.turns.length) + 1)),
     ArrowLeft: () => replay.setPlayed(Math.max(0, (replay.played ?? match.turns.length) - 1)),
-    e: () => document.getElementById("estimator").focus(), n: () => setNoting(at), f: () => setForking(!match.playing), c: () => keep(run, id),
+    e: () => document.getElementById("estimator")?.focus(), n: () => setNoting(FROZEN ? null : at), f: () => setForking(!match.playing && !FROZEN), c: () => FROZEN || keep(run, id),
   });
   if (!match) return html`<${Complaint} line=${error} />${!error && html`<p class="quiet">reading …</p>`}`;
   const bounds = { id, scale, ...(held ? held.bounds : {}) }, lanes = single ? 1 : columns.size;
@@ -193,10 +189,10 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
     ${match.notes.filter((note) => note.turn === null).map((note) => html`<${Note} key=${note.note} run=${run} note=${note} />`)}
     <${Deal} deal=${match.deal} />
     <div class="tools">
-      <${Estimators} named=${named || []} estimator=${estimator} choose=${setEstimator} credit=${credit} />
-      <label class="field"><span>Tokens  ( o )</span><select id="overlay" value=${overlay} onChange=${(e) => setOverlay(e.target.value)}>
+      ${!FROZEN && html`<${Estimators} named=${named || []} estimator=${estimator} choose=${setEstimator} credit=${credit} />`}
+      ${!FROZEN && html`<label class="field"><span>Tokens  ( o )</span><select id="overlay" value=${overlay} onChange=${(e) => setOverlay(e.target.value)}>
         <option value="">as text</option>${OVERLAYS.map(([name, words]) => html`<option value=${name} selected=${overlay === name} disabled=${tokens && name !== "mask" && !tokens.kept.includes(name)}>${words}${
-          tokens && name !== "mask" && !tokens.kept.includes(name) ? " (not kept)" : ""}</option>`)}</select></label>
+          tokens && name !== "mask" && !tokens.kept.includes(name) ? " (not kept)" : ""}</option>`)}</select></label>`}
       <label class="tick"><input type="checkbox" checked=${seen} onChange=${() => setSeen(!seen)} /> what seats saw</label>
       <${Replay} total=${match.turns.length} ...${replay} />
     </div>
@@ -221,10 +217,10 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
 
 export function Match({ route, versions }) {
   const [, run, , id] = route.parts, { turn, estimator, ...list } = route.query;
-  const near = useData(`${api(run)}/matches/${encodeURIComponent(id)}/near?${new URLSearchParams(list)}`, "", (told) => (told.unread ? 300 : 0)).data || {};
+  const near = useData(FROZEN ? null : `${api(run)}/matches/${encodeURIComponent(id)}/near?${new URLSearchParams(list)}`, "", (told) => (told.unread ? 300 : 0)).data || {};
   const step = (place) => { if (near[place]) location.hash = matchAt(run, near[place], list); };
   useKeys({ "[": () => step("before"), "]": () => step("after") });
-  return html`<div class="head"><h1>${id}</h1>
+  return html`<div class="head"><h1>${id}</h1><${Copy} run=${run} id=${id} />
       <span class="end">${near.before && html`<a class="button" href=${matchAt(run, near.before, list)} title="[">← ${near.before}</a>`}
       ${near.after && html`<a class="button" href=${matchAt(run, near.after, list)} title="]">${near.after} →</a>`}
       <a class="button" href=${to(["run", run, "matches"], list)}>list</a></span></div>

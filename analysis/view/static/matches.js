@@ -1,5 +1,5 @@
 // The list of a run's matches: filters, full text, a condition in SQL, order; the address holds all of it.
-import { api, Complaint, count, go, html, matchAt, number, short, signed, to, useData, useEffect, useKeys, useState, visible } from "./lib.js";
+import { api, Complaint, count, FROZEN, go, html, matchAt, number, short, signed, to, useData, useEffect, useKeys, useState, visible } from "./lib.js";
 import { keep, kept } from "./kept.js";
 
 const PAGE = 50;
@@ -32,16 +32,40 @@ export function Outcome({ report }) {
   return html`${[...new Set(words)].slice(0, 2).map((word) => html`<span class="chip">${word}</span> `)}`;
 }
 
-function Row({ run, row, at, query, open }) {
+const USUAL = ["seats", "outcome", "turns", "low", "high"];
+const COLUMNS = { seats: "Seats and payoffs", outcome: "Outcome", turns: "Turns", low: "Least advantage", high: "Greatest", iteration: "Iteration", paid: "Learners' payoff",
+  seconds: "Seconds", game: "Game", status: "Status", source: "Source", parent: "Branch of", group: "Group" };
+const TEXTS = ["seats", "outcome", "game", "status", "source", "parent"];
+
+const words = (name) => COLUMNS[name] || visible(name.replace(/^report\./, ""));
+
+function Cell({ row, name }) {
+  const value = name.startsWith("report.") ? row.report[name.slice(7)] : row[name];
+  if (name === "seats") return html`${row.seats.map((seat) => html`<span class="who"><bdi>${short(seat.policy, 22)}</bdi><b>${number(seat.payoff)}</b></span>`)}`;
+  if (name === "outcome") return html`${row.status === "failed" ? html`<span class="chip bad">failed</span> <span class="quiet">${short(row.reason, 60)}</span>` : html`<${Outcome} report=${row.report} />`}${
+    row.place && html` <span class="quiet">${row.place}</span>`}`;
+  if (name === "low" || name === "high") return html`${signed(value)}`;
+  if (value === null || value === undefined || value === "" || (name === "group" && value < 0)) return "–";
+  return html`${typeof value === "number" ? number(value) : typeof value === "boolean" ? (value ? "yes" : "no") : html`<bdi>${short(value, 40)}</bdi>`}`;
+}
+
+const kind = (row, name) => [TEXTS.includes(name) || (name.startsWith("report.") && typeof row?.report[name.slice(7)] !== "number") ? "" : "n", USUAL.includes(name) ? name : "more",
+  name === "low" && row?.low < 0 ? "loss" : "", name === "high" && row?.high > 0 ? "gain" : ""].join(" ").trim();
+
+function Row({ run, row, at, query, open, columns }) {
   const { offset, ...list } = query;
   return html`<tr class=${at ? "at" : ""} id=${at ? "here" : undefined} onClick=${(e) => e.target.tagName !== "A" && e.target.tagName !== "INPUT" && open()}>
     <th scope="row"><a href=${matchAt(run, row.match, list)}>${row.match}</a>${row.parent && html` <span class="quiet" title="branch of ${row.parent}">⑂</span>`}</th>
-    <td class="seats">${row.seats.map((seat) => html`<span class="who"><bdi>${short(seat.policy, 22)}</bdi><b>${number(seat.payoff)}</b></span>`)}</td>
-    <td>${row.status === "failed" ? html`<span class="chip bad">failed</span> <span class="quiet">${short(row.reason, 60)}</span>` : html`<${Outcome} report=${row.report} />`}</td>
-    <td class="n">${row.turns}</td>
-    <td class="n ${row.low < 0 ? "loss" : ""}">${signed(row.low)}</td>
-    <td class="n ${row.high > 0 ? "gain" : ""}">${signed(row.high)}</td>
+    ${columns.map((name) => html`<td class=${kind(row, name)} data-label=${words(name)}><${Cell} row=${row} name=${name} /></td>`)}
   </tr>`;
+}
+
+/** Which columns the list has: the address holds them, and a match's own figures are among them. */
+function Columns({ rows, columns, choose }) {
+  const known = [...new Set([...Object.keys(COLUMNS), ...columns, ...rows.flatMap((row) => Object.keys(row.report).map((name) => `report.${name}`))])].slice(0, 60);
+  const tick = (name) => choose(known.filter((each) => (each === name ? !columns.includes(name) : columns.includes(each))));
+  return html`<details class="columns"><summary>Columns</summary><p>${known.map((name) => html`<label class="tick"><input type="checkbox" value=${name} checked=${columns.includes(name)} onChange=${() => tick(name)} /> ${words(name)}</label> `)}
+    ${columns.join() !== USUAL.join() && html`<button class="plain" onClick=${() => choose(USUAL)}>as at first</button>`}</p></details>`;
 }
 
 function Hits({ run, found, query }) {
@@ -52,8 +76,9 @@ function Hits({ run, found, query }) {
 }
 
 export function Matches({ run, version, query }) {
-  const put = (name) => (value) => go(["run", run, "matches"], { ...query, offset: "", [name]: value });
-  const path = `${api(run)}/matches?${new URLSearchParams({ ...query, limit: PAGE })}`;
+  const put = (name, stay = false) => (value) => go(["run", run, "matches"], { ...query, ...(stay ? {} : { offset: "" }), [name]: value });
+  const { columns: chosen, ...asked } = query, columns = chosen ? chosen.split(",").filter((name) => Object.hasOwn(COLUMNS, name) || name.startsWith("report.")) : USUAL;
+  const path = `${api(run)}/matches?${new URLSearchParams({ ...asked, limit: PAGE })}`;
   const { data, error, loading } = useData(path, version, (told) => (told.unread ? 200 : 0));
   const [at, setAt] = useState(-1), rows = data?.rows || [], offset = Number(query.offset || 0);
   const { offset: _, ...list } = query;
@@ -69,7 +94,7 @@ export function Matches({ run, version, query }) {
   const facets = data?.facets || { game: [], status: [], policy: [] };
   const any = (name) => [["", "any"], ...facets[name].map((value) => [value, value])];
   return html`
-    <form class="filters" onSubmit=${(e) => e.preventDefault()} aria-label="Filters">
+    ${!FROZEN && html`<form class="filters" onSubmit=${(e) => e.preventDefault()} aria-label="Filters">
       <${Written} id="text" label="Search  ( / )" placeholder="in all texts" value=${query.text || ""} put=${put("text")} />
       <${Choice} label="by" id="by" value=${query.by || ""} options=${BY} choose=${put("by")} />
       <${Choice} label="in what was" id="of" value=${query.of || ""} options=${OF} choose=${put("of")} />
@@ -80,16 +105,17 @@ export function Matches({ run, version, query }) {
       ${facets.status.length > 1 && html`<${Choice} label="Status" id="status" value=${query.status || ""} options=${any("status")} choose=${put("status")} />`}
       <${Choice} label="Order" id="sort" value=${query.sort || ""} options=${SORTS} choose=${put("sort")} />
       ${Object.keys(query).length > 0 && html`<a class="button" href=${to(["run", run, "matches"])}>Clear</a>`}
-    </form>
+    </form>`}
     <${Complaint} line=${error} />
     ${data?.damaged?.map((line) => html`<${Complaint} line=${line} />`)}
     ${data && html`<p class="quiet" role="status" id="total">${count(data.total)} of ${count(data.of)} matches${
       data.unread ? `, ${count(data.unread)} iterations still to read …` : ""}${loading ? " …" : ""}${
       data.found && !data.found.whole ? "; the newest, as the search ended before the oldest" : ""}</p>`}
     ${data?.found && html`<${Hits} run=${run} found=${data.found} query=${list} />`}
+    ${data && !FROZEN && html`<${Columns} rows=${rows} columns=${columns} choose=${(names) => put("columns", true)(names.join() === USUAL.join() ? "" : names.join() || "none")} />`}
     <div class="scroll"><table class="matches">
-      <thead><tr><th>Match</th><th>Seats and payoffs</th><th>Outcome</th><th class="n">Turns</th><th class="n">Least advantage</th><th class="n">Greatest</th></tr></thead>
-      <tbody>${rows.map((row, k) => html`<${Row} key=${row.match} run=${run} row=${row} at=${k === at} query=${query} open=${() => open(row)} />`)}</tbody>
+      <thead><tr><th>Match</th>${columns.map((name) => html`<th class=${kind(rows[0], name).split(" ")[0] === "n" ? "n" : ""}>${words(name)}</th>`)}</tr></thead>
+      <tbody>${rows.map((row, k) => html`<${Row} key=${row.match} run=${run} row=${row} at=${k === at} query=${query} open=${() => open(row)} columns=${columns} />`)}</tbody>
     </table></div>
     ${data && data.total > PAGE && html`<p class="pages"><button disabled=${!offset} onClick=${() => turn(-1)}>← before</button>
       <span>${count(offset + 1)}–${count(Math.min(offset + PAGE, data.total))} of ${count(data.total)}</span>

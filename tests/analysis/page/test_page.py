@@ -19,10 +19,11 @@ from tests.factories.browser import chromium, widths
 from tests.factories.commands import arena
 from tests.factories.contrast import contrast
 from tests.factories.made_run import make_run
+from tests.factories.report import answers
 from tests.factories.spoken_run import recorded, spoken
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example" / "negotiation"
-STYLE = (Path(analysis.__file__).parent / "templates" / "report.css").read_text("utf-8")
+STYLE = (Path(analysis.__file__).parent / "view" / "static" / "view.css").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -33,30 +34,53 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return out.read_text("utf-8")
 
 
-def part(page: str, start: str, end: str) -> str:
-    return page.partition(start)[2].partition(end)[0]
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
 
 
 def test_a_sentence_and_three_tiles_stand_on_top(page: str) -> None:
-    lead = part(page, '<p class="lead">', "</p>")
-    assert lead == "Over 12 iterations and 768 matches of negotiation, deals rose from 20\u00a0% to 75\u00a0%."
-    tiles = re.findall(r'<section class="tile (\w+)"><h2 title="([^"]+)">([^<]+)', page)
-    assert [tile[:2] for tile in tiles] == [("better", "deal"), ("better", "learners payoff"), ("better", "efficiency")]
-    assert page.index("lead") < page.index("tiles") < page.index('<main id="main">')
-
-
-def test_six_rows_are_seen_and_the_rest_is_folded(page: str) -> None:
-    figures = part(page, '<h2 id="figures">', '<h2 id="pictures">')
-    seen, *folded = figures.split("<details>")
-    assert seen.count('<th scope="row"') == learned.ROWS and len(folded) == 2
-    assert all(re.search(r'<th scope="row" title="([^"]+)">', fold) for fold in folded)
-    assert part(page, '<h2 id="settings">', "</main>").lstrip().startswith("Settings</h2>\n<details>")
+    told = answers(page)["summary"]
+    lead = "Over 12 iterations and 768 matches of negotiation, deals rose from 20\u00a0% to 75\u00a0%."
+    assert told["sentence"] == lead and f"<noscript><p>{lead}</p>" in page
+    tiles = [(row["verdict"], row["key"]) for row in told["rows"][: told["tiles"]]]
+    assert tiles == [("better", "deal"), ("better", "learners payoff"), ("better", "efficiency")]
 
 
 def test_names_are_plain_words_with_the_key_beside_them(page: str) -> None:
-    assert 'title="learn.shared.kl">distance from the reference (KL), shared</th>' in page
-    text = re.sub(r"<[^>]*>", " ", part(page, "<body>", '<h2 id="settings">'))
-    assert not re.findall(r"\b(?:learn|report|selection|win_rate|ratings)\.\w+", text)
+    rows = {row["key"]: row["name"] for row in answers(page)["summary"]["learning"]}
+    assert rows["learn.shared.kl"] == "distance from the reference (KL), shared"
+    assert [name for name in rows.values() if re.match(r"(?:learn|report|selection|win_rate|ratings)\.\w+", name)] == []
+
+
+def test_the_page_shows_what_the_viewer_shows(page: str, browser: Any, tmp_path: Path) -> None:
+    """All parts are one below the other: tiles, rows and the rest folded, curves, kinds, matches, league, settings."""
+    file = tmp_path / "page.html"
+    file.write_text(page, "utf-8")
+    view = browser.new_page()
+    view.goto(file.as_uri())
+    view.wait_for_selector("svg.graph .node")
+    view.wait_for_selector(".chart canvas")
+    counted = {".tile": 3, "table.figures:not(details *) tbody tr": learned.ROWS, "table.matches tbody tr": 6}
+    counted |= {"details table.figures": 2, ".kinds li": len(answers(page)["strategies"]["kinds"]), "circle.speck": -1}
+    counted |= {".chart canvas": len(answers(page)["curves"]["curves"]), "circle.ring": -1, "circle.disc": -1}
+    for selector, count in counted.items():
+        found = len(view.query_selector_all(selector))
+        assert found == count or (count < 0 < found), selector
+    assert view.query_selector_all(".filters, #estimator, #control, .flight, nav.tabs") == []
+    heads = view.eval_on_selector_all(".parts > h2", "all => all.map(h => h.textContent)")
+    assert heads[:2] == ["Curves", "Kinds of match"] and heads[-2:] == ["League", "Settings"]
+    signs = view.eval_on_selector_all(".verdict", "all => all.map(v => [v.className.split(' ')[1], v.textContent])")
+    said = {"better": r"[▲▼] better", "worse": r"[▲▼] worse", "changed": "[▲▼]", "same": "≈ within noise"}
+    assert signs and all(re.fullmatch(said[kind], word) for kind, word in signs)
+    view.keyboard.press("j")
+    view.keyboard.press("Enter")
+    view.wait_for_selector("h1 >> text=0001-0000")
+    assert view.inner_text(".deal").count("values") == 2 and re.search(r"books \d, hats \d", view.inner_text(".deal"))
+    view.keyboard.press("Escape")
+    view.wait_for_selector(".tile")
+    view.close()
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl"])
@@ -80,22 +104,13 @@ def test_theorys_names_are_those_that_games_state() -> None:
 
 
 def test_every_role_is_drawn(page: str) -> None:
-    for picture, lines in (
-        ("Payoff by seat", ("opener", "responder")),
-        ("Reward by role", ("nano opener", "nano responder")),
+    curves = {curve["title"]: curve for curve in answers(page)["curves"]["curves"]}
+    for title, lines in (
+        ("Payoff by seat", ["opener", "responder"]),
+        ("Reward by role", ["nano opener", "nano responder"]),
     ):
-        drawing = part(page, f">{picture}</figcaption>", "</svg>")
-        assert re.findall(r'class="label s\d">([^<]+)', drawing) == [*lines]
-    assert "Nash bargain, mean" in part(page, ">Payoff by seat</figcaption>", "</svg>")
-
-
-def test_a_match_begins_with_its_deal(page: str) -> None:
-    shown = part(page, '<h2 id="matches">', '<h2 id="settings">').split('<details class="match"')[1:]
-    assert len(shown) == 6
-    for match in shown:
-        deal = part(match, '<dl class="deal">', "</dl>")
-        assert re.search(r"pool</span> books \d, hats \d, balls \d", deal) and deal.count("values</span>") == 2
-        assert match.index('<dl class="deal">') < match.index("<ol>")
+        assert [line["label"] for line in curves[title]["series"]] == lines
+    assert [level["label"] for level in curves["Payoff by seat"]["levels"]] == ["Nash bargain, mean"]
 
 
 def test_what_was_dealt_is_what_the_game_deals() -> None:
@@ -139,13 +154,17 @@ def panel_row(iteration: int, payoff: float) -> str:
 def test_a_panel_comes_first_and_beside_what_the_best_response_earns(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", live=False).path
     (run / PANEL).write_text(panel_row(0, 2.0) + panel_row(2, 5.0), "utf-8")
-    text = report(run)
-    lead = part(text, '<p class="lead">', "</p>")
+    told = answers(report(run))
+    lead = told["summary"]["sentence"]
     assert lead.endswith("payoff against the panel rose from 3.00 to 6.00; the best response to it earns 8.00.")
-    tiles = re.findall(r'<section class="tile (\w+)"><h2 title="([^"]+)"', text)
+    tiles = [(row["verdict"], row["key"]) for row in told["summary"]["rows"]]
     assert tiles[:2] == [("better", "panel.payoff"), ("better", "panel.gap")]
-    drawing = part(text, ">Payoff against the panel</figcaption>", "</svg>")
-    assert "best response 8" in drawing and "M" in drawing
+    first = told["curves"]["curves"][0]
+    assert first["title"] == "Payoff against the panel" and [p[:2] for p in first["series"][0]["points"]] == [
+        [0, 3],
+        [2, 6],
+    ]
+    assert first["levels"] == [{"label": "best response", "value": 8.0}]
 
 
 def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None:
@@ -156,31 +175,25 @@ def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None
     run = recorded(tmp_path / "run", rounds)
     rows = [{"iteration": k, "payoff": {"opener": p, "responder": -p}} for k, p in enumerate((5 / 3, -4 / 3))]
     (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    text = report(run, theory={"parley": {"value": -0.5}})
-    lead = part(text, '<p class="lead">', "</p>")
+    told = answers(report(run, theory={"parley": {"value": -0.5}}))
+    lead = told["summary"]["sentence"]
     assert "payoff of opener fell from 1.67 to −1.33; between perfect players it is −0.50." in lead
-    assert "payoff of the learners" not in text
-    assert "value of the game −0.5" in part(text, ">Payoff by seat</figcaption>", "</svg>")
-
-
-def test_better_and_worse_are_told_without_colour(page: str) -> None:
-    words = re.findall(r'<span class="verdict (\w+)">([^<]+)', page)
-    said = {"better": r"[▲▼] better", "worse": r"[▲▼] worse", "changed": "[▲▼]", "same": "≈ within noise"}
-    assert words and all(re.fullmatch(said[kind], word) for kind, word in words)
-    marks = re.findall(r'<li class="(\w+)"><span class="mark">([^<]*)', page)
-    assert marks and all((kind[0], mark[:1]) in {("c", "+"), ("m", "−"), ("c", "±"), ("n", "")} for kind, mark in marks)
+    assert "learners payoff" not in [row["key"] for row in told["summary"]["rows"]]
+    (curve,) = [curve for curve in told["curves"]["curves"] if curve["title"] == "Payoff by seat"]
+    assert curve["levels"] == [{"label": "value of the game", "value": -0.5}]
 
 
 def test_the_page_is_small(page: str, tmp_path: Path) -> None:
-    """Twenty iterations of a league come to less than 200 kB: pictures are paths, not pixels."""
-    assert len(page.encode()) < 200_000
+    """Its script is 230 kB, and what it tells of twenty iterations of a league less than 100."""
+    assert len(page.encode()) < 400_000
     rounds = [[spoken(k, n, [f"word{k} {n}", f"word{n} {k} fine"]) for n in range(24)] for k in range(20)]
-    assert len(report(recorded(tmp_path / "run", rounds)).encode()) < 100_000
+    text = report(recorded(tmp_path / "run", rounds))
+    assert len(json.dumps(answers(text))) < 100_000
 
 
 def palettes() -> list[dict[str, str]]:
     """The colours by name, of light and of dark."""
-    blocks = re.findall(r":root \{(.*?)\n\s*\}", STYLE, re.S)
+    blocks = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\n\s*\}", STYLE, re.S)
     found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
     assert len(found) == 2 and found[0].keys() == found[1].keys()
     return found
@@ -210,12 +223,6 @@ def test_texts_and_lines_have_the_contrast_of_wcag_aa(place: int) -> None:
     assert low == {}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("width", [320, 400, 1400])
 def test_nothing_runs_out_of_the_window(browser: Any, page: str, tmp_path: Path, width: int) -> None:
     file = tmp_path / "page.html"
@@ -236,4 +243,4 @@ def test_every_fold_and_table_is_reached_by_keyboard(browser: Any, page: str, tm
         view.keyboard.press("Tab")
         reached.add(view.evaluate("document.activeElement.tagName + document.activeElement.className"))
     view.close()
-    assert {"Askip", "A", "SUMMARY", "DIVscroll"} <= reached
+    assert {"Askip", "A", "SUMMARY", "DIVscroll", "BUTTONplain"} <= reached

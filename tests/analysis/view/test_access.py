@@ -20,7 +20,7 @@ RUN = "#/run/negotiation"
 PARTS = {
     "#/": ".card", RUN: ".chart canvas", f"{RUN}/matches": "table.matches tbody tr",
     f"{RUN}/matches?text=walk": ".hits li", f"{RUN}/matches?where=nonsense": ".complaint",
-    f"{RUN}/league": "svg.graph .node", f"{RUN}/sql": "textarea", f"{RUN}/notes": "h1",
+    f"{RUN}/league": "svg.graph .node", f"{RUN}/figures": ".tile", f"{RUN}/sql": "textarea", f"{RUN}/notes": "h1",
     f"{RUN}/settings": "table.settings",
     f"{RUN}/match/0012-0007": "article.turn", "#/pair/negotiation/0012-0003/bargain/0001-0000": ".two article.turn",
     "#/compare/negotiation/bargain": "main h1", "#/play": "#begin", "#/run/live": ".flight li",

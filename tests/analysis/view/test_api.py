@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 import analysis
 from analysis.frames import load
+from analysis.report import report
+from analysis.view import listing, tail
 from analysis.view.given import Given
 from arena.cli.dealt import dealt
 from tests.factories.commands import arena
 from tests.factories.made_run import make_run, match
+from tests.factories.report import answers
 from tests.factories.view import Client
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
@@ -163,6 +167,49 @@ def test_tokens_are_those_of_the_log(asks: Client) -> None:
     assert told["kept"] == ["logprob", "advantage"]
     sampled = [value for value in stream["logprob"] if value is not None]
     assert sampled == pytest.approx(own["logprob"].dropna().tolist())
+
+
+def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A match of it is found at once, and no request waits for the whole; another file in its place begins anew."""
+    monkeypatch.setattr(tail, "CHUNK", 1000)
+    monkeypatch.setattr(listing.Index.refresh, "__defaults__", (1e-9,))
+    run = make_run(tmp_path / "run", iterations=1)
+    run.log.extend([match(0, number) for number in range(10, 30)])
+    asks = Client(tmp_path / "run")
+    assert asks.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
+    first = asks.get("/api/runs/run/matches")
+    assert first["unread"] == 1 and 0 < first["total"] < 24
+    told = until(asks, "/api/runs/run/matches", limit="200")
+    ids = [row["match"] for row in told["rows"]]
+    assert len(ids) == len(set(ids)) == told["total"] == 24
+    assert asks.get("/api/runs/run/matches/0000-0012")["id"] == "0000-0012"
+    asks.get("/api/runs/run/matches/0000-0031", 404)
+    path = tmp_path / "run" / "log" / "0000.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.rename(tmp_path / "before")
+    path.write_bytes(b"".join(lines[:3]))
+    assert until(asks, "/api/runs/run/matches")["total"] == 3
+
+
+def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
+    """The first answer reads no match: its lines have no intervals yet, and there are no levels of theory."""
+    shutil.copytree(EXAMPLE / "negotiation", tmp_path / "run")
+    asks = Client(tmp_path / "run")
+    log = (tmp_path / "run" / "log").rename(tmp_path / "away")
+    first = asks.get("/api/runs/run/curves")
+    log.rename(tmp_path / "run" / "log")
+    assert first["unread"] and all(
+        point[2] is None for line in first["curves"][0]["series"] for point in line["points"]
+    )
+    told = until(asks, "/api/runs/run/curves")
+    assert not told["unread"] and {c["title"] for c in told["curves"]} == {c["title"] for c in first["curves"]}
+    assert any(curve["levels"] for curve in told["curves"])
+
+
+def test_figures_are_those_of_the_report(asks: Client) -> None:
+    told, page = asks.get(f"{ONE}/summary"), answers(report(EXAMPLE / "negotiation", theory={}))
+    assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
+    assert asks.get(f"{ONE}/strategies") == page["strategies"]
 
 
 def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None:

@@ -52,17 +52,18 @@ def test_the_token_leaves_the_address_and_stays_in_the_window(page: Page) -> Non
     page.until("document.querySelectorAll('.card').length === 2")
 
 
-def test_a_reader_finds_the_largest_loss_and_why_by_six_acts(page: Page) -> None:
+def test_a_reader_finds_the_largest_loss_and_why_by_five_clicks(page: Page) -> None:
     """The run, its matches, their order, the first of them: then the turn, its advantage and what it did are seen."""
-    page.view.click("text=negotiation")
+    page.click("text=negotiation")
     page.view.wait_for_selector(".chart canvas")
-    page.view.click("nav.tabs >> text=Matches")
+    page.click("nav.tabs >> text=Matches")
     page.until("document.querySelectorAll('table.matches tbody tr').length > 5")
-    page.view.select_option("#sort", "low")
+    page.choose("#sort", "low")
     worst = analysis.sql(EXAMPLE / "negotiation", "select min(advantage) as low from turns")["low"].iloc[0]
     page.until(f"document.querySelector('td.loss')?.textContent === '{worst:.2f}'.replace('-', '\\u2212')")
-    page.view.click("table.matches tbody tr a")
+    page.click("table.matches tbody tr a")
     page.view.wait_for_selector("article.turn.m5")
+    assert page.clicks == 5
     assert "NOT VALID" in page.text("article.turn.m5").upper() and "The deal" in page.text(".deal")
     seats = page.view.eval_on_selector_all("h2.lane", "all => all.map(e => e.textContent)")
     assert seats == ["opener", "responder"]
@@ -85,6 +86,51 @@ def test_filters_narrow_the_list_and_stand_in_the_address(page: Page) -> None:
     page.view.wait_for_selector("article.turn.at")
     assert "WALK" in page.text("article.turn.at")
     page.wrong = [line for line in page.wrong if "400" not in line]  # the browser notes the refused condition
+
+
+def test_columns_of_the_list_are_chosen_and_stand_in_the_address(page: Page) -> None:
+    page.to("#/run/negotiation/matches", "table.matches tbody tr")
+    heads = "[...document.querySelectorAll('table.matches thead th')].map(h => h.textContent)"
+    assert page.view.evaluate(heads)[1:] == ["Seats and payoffs", "Outcome", "Turns", "Least advantage", "Greatest"]
+    page.view.click("details.columns summary")
+    page.view.click("input[value='report.efficiency']")
+    page.view.click("input[value=low]")
+    page.until("location.hash.includes('columns=')")
+    page.until(f"{heads}.includes('efficiency')")
+    page.view.reload()
+    page.view.wait_for_selector("table.matches tbody tr")
+    assert page.view.evaluate(heads)[1:] == ["Seats and payoffs", "Outcome", "Turns", "Greatest", "efficiency"]
+    query = 'select match, "report.efficiency" as e from matches order by iteration desc, match limit 50'
+    wanted = analysis.sql(EXAMPLE / "negotiation", query).set_index("match")["e"]
+    rows = "[...document.querySelectorAll('tbody tr')].map(r => [r.children[0].textContent, r.children[5].textContent])"
+    for id, shown in page.view.evaluate(rows):
+        known = wanted[id] == wanted[id]
+        assert float(shown) == pytest.approx(wanted[id], abs=6e-3) if known else shown == "–"
+    page.view.click("details.columns summary")
+    page.view.click("text=as at first")
+    page.until("!location.hash.includes('columns=')")
+    page.to("#/run/negotiation/matches?columns=constructor,__proto__,seats", "table.matches tbody tr")
+    page.until(f"{heads}.length === 2")
+
+
+def test_a_match_is_copied_as_text_as_json_and_as_a_link(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.to("#/run/negotiation/match/0012-0007?turn=1", "article.turn.at")
+    clip = "navigator.clipboard.readText()"
+    page.view.keyboard.press("y")
+    page.until("document.querySelector('.copy [role=status]').textContent === 'copied as text'")
+    lines = page.view.evaluate(clip).splitlines()
+    assert lines[0] == "negotiation 0012-0007: negotiation, iteration 12, finished" and "Dealt" in lines
+    turns = analysis.sql(EXAMPLE / "negotiation", "select seat from turns where match = '0012-0007' order by turn")
+    numbered = [line for line in lines if line[:1].isdigit()]
+    assert [line.split()[1] for line in numbered] == turns["seat"].tolist() and "advantage" in lines[-1]
+    page.view.click("#copy-JSON")
+    page.until("document.querySelector('.copy [role=status]').textContent === 'copied as JSON'")
+    told = json.loads(page.view.evaluate(clip))
+    assert told["id"] == "0012-0007" and len(told["turns"]) == len(turns)
+    page.view.click("#copy-link")
+    page.until("document.querySelector('.copy [role=status]').textContent === 'copied as link'")
+    assert page.view.evaluate(clip) == page.view.url and "token" not in page.view.url
 
 
 def test_every_estimators_values_are_those_of_arena_credit(page: Page) -> None:
@@ -164,14 +210,13 @@ def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
     assert "too <b>greedy</b>" in page.text(".note")
 
 
-def test_a_fork_says_what_would_have_happened_otherwise(page: Page) -> None:
-    page.to("#/run/bargain/matches", "table.matches tbody tr")
-    page.view.click("table.matches tbody tr a")
-    page.view.wait_for_selector("article.turn.at")
-    page.view.keyboard.press("f")
-    page.view.fill("#fork-act", "WALK")
-    page.view.fill("#fork-n", "2")
-    page.view.click(".fork .strong")
+def test_a_fork_says_what_would_have_happened_otherwise_by_three_clicks(page: Page) -> None:
+    page.to("#/run/bargain/match/0001-0000", "article.turn.at")
+    page.click("#turn-1")
+    page.click("#turn-1 .acts >> text=fork from here")
+    page.view.keyboard.type("WALK")  # where the form has the keyboard already
+    page.click(".fork .strong")
+    assert page.clicks == 3
     page.view.wait_for_selector("table.forked", timeout=60_000)
     assert "payoff opener" in page.text("table.forked")
 
@@ -207,6 +252,7 @@ def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
         page, name = Page(browser, link, 1000), "run%20%3Cscript%3Ewindow.pwned%3D1%3C"
         routes = {f"#/run/{name}": ".chart canvas", f"#/run/{name}/matches": "table.matches tbody tr"}
         routes |= {f"#/run/{name}/league": "svg.graph .node", f"#/run/{name}/settings": "table.settings"}
+        routes |= {f"#/run/{name}/figures": ".lead"}
         routes |= {f"#/run/{name}/matches?text=%3Cscript&of=seen": ".hits li"}
         routes |= {f"#/run/{name}/match/0001-{k:04d}": "h1" for k in range(len(TEXTS))}
         for route, selector in routes.items():
@@ -241,6 +287,7 @@ def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, sch
         "#/run/negotiation/matches": "table.matches tbody tr",
     }
     routes |= {"#/run/negotiation/match/0012-0007": "article.turn", "#/run/negotiation/league": "svg.graph .node"}
+    routes |= {"#/run/negotiation/figures": ".tile", "#/run/negotiation/matches?columns=seats,source,seconds": ".more"}
     for route, selector in routes.items():
         page.to(route, selector)
         wide, window = page.view.evaluate(

@@ -594,6 +594,31 @@ def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path) -> None:
         reader.table(0, ["id", "turns"])
 
 
+def test_a_match_is_read_without_the_rest_of_its_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies in other groups of rows is damaged here, and only who reads all of it notices."""
+    monkeypatch.setattr(matchlog, "GROUP", 2)
+    log, reader = MatchLog(tmp_path), LogReader(tmp_path)
+    records = [record(0, number) for number in range(30)]
+    log.extend(records)
+    log.seal(0)
+    log.write_credit(0, [one.credited([1.0], [0.5]) for each in records for one in trajectories(each)])
+    wanted = [row for row in log.read(0) if row["id"] == "0000-0005"]
+    for path in (tmp_path / "0000.parquet", tmp_path / "0000.credit.parquet"):
+        raw, file = bytearray(path.read_bytes()), pq.read_metadata(path)
+        for group in (file.row_group(k) for k in range(file.num_row_groups)):
+            bounds = group.column(0).statistics
+            for chunk in (group.column(i) for i in range(group.num_columns)):
+                begin = chunk.dictionary_page_offset or chunk.data_page_offset
+                if not bounds.min <= "0000-0005" <= bounds.max:
+                    raw[begin + chunk.total_compressed_size - 1] ^= 1
+        path.write_bytes(raw)
+    assert reader.read(0, ids=["0000-0005"]) == wanted
+    assert reader.credit_table(0, ids=["0000-0005"])["match"].to_pylist() == ["0000-0005"]
+    assert reader.read(0, ids=["0000-0099"]) == [] and reader.credit_table(0, ids=[""]).num_rows == 0
+    with pytest.raises(LogError, match="cannot be read"):
+        reader.read(0)
+
+
 def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))

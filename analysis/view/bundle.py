@@ -1,0 +1,114 @@
+"""The page as one file: its modules and styles in it, and all that it would ask a server for.
+
+The file's policy (CSP) lets that one script and that one style run, which it knows by their hashes, and nothing be
+loaded. What the page is told stands in it as JSON in which no text can end the element that holds it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import posixpath
+import re
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from analysis.page.texts import harmless
+from analysis.view.plain import written
+
+FIRST, STYLES = "app.js", ("vendor/uplot.css", "view.css")
+VENDOR = "vendor/"
+"""Where modules lie as they were published: what those export stands at their ends, and the like in comments."""
+_IMPORT = re.compile(r'^import\s*(?:(\w+)|\{([^}]*)\})\s*from\s*"([^"]+)";?', re.M)
+_EXPORTS = re.compile(r"(?:^|(?<=[;}]))export\s*\{([^{}]*)\};?", re.M)
+_EXPORTED = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.M)
+_DEFAULT = re.compile(r"(?:^|(?<=[;}]))export default (?=function)", re.M)
+
+SHELL = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<div id="app"><noscript><p>{told}</p>
+<p>The rest of this page needs JavaScript: its own and no other, and it loads nothing.</p></noscript></div>
+<script type="application/json" id="answers">{answers}</script>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def one_file(title: str, told: str, answers: Any) -> str:
+    """The page with its answers: `told` is for who runs no script."""
+    script, style = bundled(), "\n".join(_source(name) for name in STYLES)
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+    )
+    held = written(answers).replace("<", "\\u003c")
+    return SHELL.format(
+        policy=policy, title=escape(harmless(title)), told=escape(told), style=style, answers=held, script=script
+    )  # fmt: skip
+
+
+def bundled() -> str:
+    """All modules that the page imports as one script: each a function that gives what it exports, in their order."""
+    done: dict[str, str] = {}
+
+    def take(name: str) -> None:
+        if name not in done:
+            source = _source(name)
+            for _, _, other in _IMPORT.findall(source):
+                take(_place(name, other))
+            done[name] = _function(name, source)
+
+    take(FIRST)
+    script = "const modules = {};\n" + "\n".join(done.values())
+    assert "</script" not in script and "<!--" not in script, "this would end the element that holds the script"
+    return script
+
+
+def _function(name: str, source: str) -> str:
+    """A module as a call that keeps what it exports.
+
+    >>> _function("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
+    'modules["b.js"] = (() => {\\nconst {a, c: d} = modules["a.js"];\\nconst e = a + d;\\nreturn {e};\\n})();'
+    """
+    exported = [] if name.startswith(VENDOR) else _EXPORTED.findall(source)
+    for names in _EXPORTS.findall(source):
+        exported += [_renamed(each, export=True) for each in names.split(",")]
+    own = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _imported(name, *m.groups()), source)))
+    own, defaults = _DEFAULT.subn("const the_default = ", own)
+    given = ", ".join([*exported, *(["default: the_default"] if defaults else [])])
+    return f'modules["{name}"] = (() => {{\n{own.strip()}\nreturn {{{given}}};\n}})();'
+
+
+def _imported(name: str, default: str | None, names: str | None, other: str) -> str:
+    taken = f"default: {default}" if default else ", ".join(_renamed(each) for each in (names or "").split(","))
+    return f'const {{{taken}}} = modules["{_place(name, other)}"];'
+
+
+def _renamed(each: str, export: bool = False) -> str:
+    """`a as b` as an object's entry."""
+    before, _, after = (part.strip() for part in each.partition(" as "))
+    return f"{after}: {before}" if after and export else f"{before}: {after}" if after else before
+
+
+def _place(name: str, other: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
+
+
+def _source(name: str) -> str:
+    return (files("analysis.view") / "static" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
