@@ -46,7 +46,7 @@ def report(
 
 
 def _answers(name: str, log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt | None) -> dict[str, Any]:
-    """By what the page asks of its run, the answer."""
+    """Answers by what the page asks of its run."""
     index = Index(log.readers[name])
     while index.refresh():
         pass

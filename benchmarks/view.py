@@ -71,7 +71,7 @@ class Server:
 
 
 def painted(run: Path) -> dict[str, list[dict[str, float]]]:
-    """Seconds to the first paint, and to the first curve or the list of matches, each time anew; {} without a browser.
+    """Seconds to the first paint, and to the first curve or the list of matches, from the beginning each time; {} without a browser.
 
     And processor seconds until then, of the server and of all of the browser's processes together.
     """

@@ -239,7 +239,7 @@ class Decoder:
 
 
 MOST_AT_ONCE = 512
-"""Tokens of a tree: attention is computed of all with each other, whoever sees whom."""
+"""Tokens of a tree: attention is computed of all with each other, also of those that may not see each other."""
 _COMPACT_AT = 0.75
 """Rows of the batch that nobody uses leave it once no more than this share is used: moving the rest costs a copy."""
 

@@ -7,7 +7,7 @@ import torch
 
 
 class Shape(NamedTuple):
-    """What a request makes of its logits: temperature 0 takes the most likely, `top_k` 0 and `top_p` 1 keep all."""
+    """Settings of sampling: temperature 0 takes the most likely, `top_k` 0 and `top_p` 1 keep all."""
 
     temperature: float
     top_k: int

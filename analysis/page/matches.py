@@ -1,4 +1,4 @@
-"""Which matches of a run to read first, and the facts of a deal in words."""
+"""The matches of a run to read first, and the facts of a deal in words."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Curve(NamedTuple):
     note: str = ""
     still: bool = False
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The chart as the page draws it, its points as [iteration, value, low, high]."""
         return {
             "title": self.title, "keys": self.keys, "words": [named(key).words for key in self.keys],
@@ -163,7 +163,7 @@ def of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
 
 
 def outcomes(log: Frames) -> dict[str, Any] | None:
-    """What two sides were paid in the first and the last iteration; None for more sides, or fewer.
+    """Payoffs of two sides in the first and the last iteration; None for more sides, or fewer.
 
     `clouds` are places of both payoffs with the share of the matches that ended so; `front` is the Pareto front.
     """

@@ -43,7 +43,7 @@ def strategies(run: Frames | Path, embedding: Embedding = "hashed") -> dict[str,
 
 
 def _places(rows: list[list[float]]) -> list[tuple[float, float, int]]:
-    """Where each text lies in a square of one unit, and its kind; those that would cover each other are one."""
+    """Place of each text in a square of one unit, and its kind; those that would cover each other are one."""
     ends = [(min(column), max(column)) for column in list(zip(*rows, strict=True))[:2]]
     x, y = ([round((row[k] - low) / ((high - low) or 1.0), 2) for row in rows] for k, (low, high) in enumerate(ends))
     return list(dict.fromkeys(zip(x, y, (int(row[2]) for row in rows), strict=True)))

@@ -1,4 +1,4 @@
-"""What came of a run: a sentence, figures at first and at last, metrics of learning, outcomes of two sides."""
+"""Outcome of a run: a sentence, figures at first and at last, metrics of learning, outcomes of two sides."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Viewer:
         return self._whole(run).figures(rung)
 
     def summary(self, query: Mapping[str, str], run: str) -> Any:
-        """What came of it: its figures at first and at last."""
+        """Outcome of a run: its figures at first and at last."""
         index = self.library.run(run)
         index.refresh(0.1)
         stated = {game: self.given.theory(game) for game in index.names()["game"]} if self.given.theory else {}

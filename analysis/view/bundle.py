@@ -1,7 +1,7 @@
 """The page as one file: its modules and styles in it, and all that it would ask a server for.
 
 The file's policy (CSP) lets that one script and that one style run, which it knows by their hashes, and nothing be
-loaded. What the page is told stands in it as JSON in which no text can end the element that holds it.
+loaded. What the page shows stands in it as JSON in which no text can end the element that holds it.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Curves:
         nothing_won = not first and self._nothing_won()
         found = lines_of(frame, self._of, lambda own: [] if first else self._levels_of(own), nothing_won)
         shown = [*of_panel(evaluated(self.index.reader)), *sorted(found, key=lambda curve: curve.still)]
-        return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.told() for one in shown]}
+        return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
         """Read the newest iterations whose intervals are not known; returns how many are left."""

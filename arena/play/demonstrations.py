@@ -180,7 +180,7 @@ class Demonstrations:
 
     @property
     def _temperatures(self) -> dict[str, float]:
-        """By role."""
+        """Temperatures by role."""
         return {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
 
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:

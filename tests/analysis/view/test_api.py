@@ -12,8 +12,9 @@ import pytest
 import analysis
 from analysis.frames import load
 from analysis.report import report
-from analysis.view import listing, tail
+from analysis.view import tail
 from analysis.view.given import Given
+from analysis.view.index import Index
 from arena.cli.dealt import dealt
 from tests.factories.commands import arena
 from tests.factories.made_run import make_run, match
@@ -172,7 +173,7 @@ def test_tokens_are_those_of_the_log(asks: Client) -> None:
 def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A match of it is found at once, and no request waits for the whole; another file in its place begins anew."""
     monkeypatch.setattr(tail, "CHUNK", 1000)
-    monkeypatch.setattr(listing.Index.refresh, "__defaults__", (1e-9,))
+    monkeypatch.setattr(Index.refresh, "__defaults__", (1e-9,))
     run = make_run(tmp_path / "run", iterations=1)
     run.log.extend([match(0, number) for number in range(10, 30)])
     asks = Client(tmp_path / "run")
