@@ -71,7 +71,7 @@ class Server:
 
 
 def painted(run: Path) -> dict[str, list[dict[str, float]]]:
-    """Seconds to the first paint, and to the first curve or the list of matches, from the beginning each time; {} without a browser.
+    """Seconds to the first paint, the first curve and the list, each on a page just opened; {} without a browser.
 
     And processor seconds until then, of the server and of all of the browser's processes together.
     """
