@@ -1,4 +1,4 @@
-"""Arena's play beside raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both, bf16.
+"""Arena's play beside raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both.
 
     make against-vllm                                                                  # makes vLLM's environment first
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # a quarter of an hour
@@ -11,7 +11,8 @@ many tokens for each row as ours did; both caches are empty when a round begins,
 token's log-probability, vLLM is not asked for it. Ratios are of tokens a second, ours over vLLM's: above 1 is faster.
 
 vLLM runs in a process of its own, whose interpreter --vllm-python names, and both sides take turns batch by batch.
-`agreement`: what each samples is scored by the other. Writes results/against-vllm.json.
+Both compute in what is fastest here, bfloat16 or float32. `agreement`: what each samples is scored by the other. Writes
+results/against-vllm.json, or against-vllm-fp32.json.
 """
 
 import argparse
@@ -46,6 +47,7 @@ from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import environment
 from arena.lab import Lab
+from arena.learn.machine import fastest_precision
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -63,10 +65,11 @@ def experiment_of(in_flight: int, seed: int) -> Experiment:
     return compose([recipe_layer("negotiation"), *map(set_layer, layers)])
 
 
-def settings(in_flight: int, quick: bool) -> dict[str, Any]:
+def settings(in_flight: int, quick: bool, bf16: bool) -> dict[str, Any]:
     """vLLM's: its own defaults but for precision, size, and what has to do with text; compiled, where time allows."""
     plain = {"skip_tokenizer_init": True, "generation_config": "vllm", "disable_log_stats": True}
-    return {"dtype": "bfloat16", "max_model_len": 1024, "max_num_seqs": in_flight, "enforce_eager": quick} | plain
+    plain |= {"dtype": "bfloat16" if bf16 else "float32"}
+    return plain | {"max_model_len": 1024, "max_num_seqs": in_flight, "enforce_eager": quick}
 
 
 def their_environment(python: Path) -> dict[str, str]:
@@ -204,7 +207,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"seed": options.seed, "tokens a row": tokens, "in_flight": {}}
     python = Path(options.vllm_python).absolute()
     with Neighbour([python, HERE / "vllm_peer.py"], their_environment(python)) as peer:
-        asked = settings(max(sizes), quick)
+        bf16 = fastest_precision() == "bf16"
+        asked = settings(max(sizes), quick, bf16)
         result["peer"] = peer.ask(model=str(resolve(DEFAULT)), settings=asked) | {"settings": asked}
         for in_flight in sizes:
             with open_lab(experiment_of(in_flight, options.seed)) as lab:
@@ -255,7 +259,8 @@ def main() -> None:
     result |= measure(options)
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"against-vllm{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    fp32, quick = "-fp32" * (result["peer"]["settings"]["dtype"] == "float32"), "-quick" * options.quick
+    (RESULTS / f"against-vllm{fp32}{quick}.json").write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(lines(result)))
 
 
