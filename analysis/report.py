@@ -34,7 +34,7 @@ def report(
     themselves, by name; `dealt` tells a match's deal: the page shows both where they are given.
 
     >>> page = report("runs/latest")
-    >>> page.startswith("<!doctype html>"), "src=" in page
+    >>> page.startswith("<!doctype html>"), "<script src" in page
     (True, False)
     """
     log = run if isinstance(run, Frames) else load(run)

@@ -32,7 +32,7 @@ MATCH_SOURCES: tuple[MatchSource, ...] = get_args(MatchSource)
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources") / "run"
-    finished(folder, experiment("iterations=1"))
+    finished(folder, experiment("iterations=1", "play.matches=8"))  # more turns than there are sources
     return folder
 
 

@@ -236,8 +236,8 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("learn.demonstrations={matches: 3}", "give `scripted: […]` or `run: FOLDER`"),
-        ("learn.demonstrations={scripted: [random], run: x}", "give `scripted: […]` or `run: FOLDER`"),
+        ("learn.demonstrations={matches: 3}", "one of them demonstrates"),
+        ("learn.demonstrations={scripted: [random], run: x}", "one of them demonstrates"),
         ("learn.demonstrations={scripted: [random], weight: -1}", "learn.demonstrations.weight: -1 in iteration 1"),
         (
             "learn.demonstrations={scripted: [random], weight: {linear: {start: 1, end: -1, over: 1}}}",
