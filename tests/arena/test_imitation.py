@@ -48,7 +48,9 @@ def kill_in_imitation(run: Path, times: int, during: bool, *more: str) -> None:
     assert told.returncode == -signal.SIGKILL, told.stderr
 
 
-@pytest.mark.parametrize(("times", "during", "kept"), [(9, False, 9), (10, True, 9)])
+@pytest.mark.parametrize(
+    ("times", "during", "kept"), [pytest.param(9, False, 9, marks=pytest.mark.slow), (10, True, 9)]
+)
 def test_a_run_killed_at_its_imitation_goes_on_there(
     tmp_path: Path, unbroken: Path, times: int, during: bool, kept: int
 ) -> None:

@@ -27,6 +27,7 @@ from tests.factories.tiny_study import ITERATIONS, written
 ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     words = ["study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]

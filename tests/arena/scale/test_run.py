@@ -83,6 +83,7 @@ def versions(folder: Path) -> list[set[int]]:
     return [played[iteration] for iteration in sorted(played)]
 
 
+@pytest.mark.slow
 def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     code, said = Scaled("smoke", *TINY, *BOTH, "--out", run).end()
