@@ -128,11 +128,6 @@ def agreement(one: Sequence[int], other: Sequence[int]) -> int:
     return at
 
 
-def families(sequences: Mapping[int, Ids], start: int) -> list[list[int]]:
-    """Group sequences so that few tokens are computed, each group's common prefix once; numbers, all of them once."""
-    return Paths(sequences, Costs(start)).families()
-
-
 class Paths:
     """Token sequences as paths in the tree of their prefixes."""
 

@@ -36,6 +36,8 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
+OPENINGS = 64
+"""Openings that are kept of a policy: new contexts are compared with all of them."""
 _Asked = tuple[Request, asyncio.Future[Completion]]
 
 
@@ -99,7 +101,7 @@ class InProcessEngine:
                 refresh(halved, module)
             elif self.precision.bf16_products:
                 halved = half(module)
-        self._served[policy] = Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8))
+        self._served[policy] = Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8, OPENINGS))
         self._drop_unused()
 
     def _from_folder(self, policy: str, folder: Path) -> Lanes:

@@ -24,10 +24,10 @@ class KV:
 
 
 class KVStore:
-    """Streams' caches by key; the longest unused go first when over the budget (bytes)."""
+    """Streams' caches by key; the longest unused go first when over the budget (bytes), or more than `most`."""
 
-    def __init__(self, budget: int) -> None:
-        self.budget = budget
+    def __init__(self, budget: int, most: int = 10**9) -> None:
+        self.budget, self.most = budget, most
         self._kept: OrderedDict[str, KV] = OrderedDict()
         self._bytes = 0
 
@@ -57,7 +57,7 @@ class KVStore:
         self.drop(key)
         self._kept[key] = kv
         self._bytes += kv.nbytes
-        while self._bytes > self.budget and len(self._kept) > 1:
+        while len(self._kept) > 1 and (self._bytes > self.budget or len(self._kept) > self.most):
             self.drop(next(iter(self._kept)))
 
     def drop(self, key: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import MistralConfig, MistralForCausalLM
 
-from agents.packing import Costs, common_prefix, families
+from agents.packing import Costs, Paths, common_prefix
 from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
@@ -238,7 +238,7 @@ def test_families_are_a_partition_and_never_dearer_than_one_pass_for_all(
     sequences: list[tuple[int, ...]], start: int
 ) -> None:
     numbered = dict(enumerate(sequences))
-    groups = families(numbered, start)
+    groups = Paths(numbered, Costs(start)).families()
     assert sorted(i for group in groups for i in group) == sorted(numbered)
     assert computed(numbered, groups, start) <= computed(numbered, [list(numbered)], start)
 
@@ -251,7 +251,7 @@ def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> 
     rules, rng = tuple(range(40)), np.random.default_rng(0)
     prompts = [(*rules, 100 + deal // 2, 200 + deal, *rng.integers(300, 400, 49).tolist()) for deal in range(8)]
     sequences = {i: (*prompts[i // 8], *rng.integers(400, 10**6, 5).tolist()) for i in range(64)}
-    groups = families(sequences, 60)
+    groups = Paths(sequences, Costs(60)).families()
     assert sorted(map(sorted, groups)) == [list(range(8 * deal, 8 * deal + 8)) for deal in range(8)]
     assert computed(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
 

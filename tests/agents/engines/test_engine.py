@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.engines.base import Completion
-from agents.engines.in_process import InProcessEngine
+from agents.engines.in_process import OPENINGS, InProcessEngine
 from agents.engines.sampling import drawn, truncate
 from agents.precision import Precision
 from agents.published import ModuleWeights
@@ -291,6 +291,15 @@ def test_an_opening_is_computed_from_what_is_known_of_it(nano: Any, monkeypatch:
     (got,) = generate(engine, [later])
     agrees(nano, later, got)
     assert shapes[:2] == [(1, 2), (1, 1)], "9 9 behind 1 2 3, then the last 9"
+
+
+def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> None:
+    """A frozen policy plays for ever, and each of its contexts may begin otherwise."""
+    engine = serving(nano)
+    for first in range(OPENINGS + 9):
+        generate(engine, [request([first, 1, 2], key=f"{first}", max_tokens=1)])
+    kept = engine._served["p"].prefixes
+    assert len(kept._kept) == OPENINGS and kept.nearest((OPENINGS + 8, 1)) and kept.nearest((0, 1)) is None
 
 
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:

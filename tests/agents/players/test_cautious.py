@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,9 @@ from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
-from arena.config.layers import compose
 from arena.config.seating import set_tables
-from arena.config.sources import text_layer
 from arena.errors import ConfigError
+from tests.factories.texts import sampling_so
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 RULE = Cautious()
@@ -143,14 +143,9 @@ def test_marks_are_the_tokens_that_hold_one() -> None:
     assert set(FRAME.encode(".")) <= marks and marks.isdisjoint(FRAME.encode("offer 1")) and not marks & FRAME.stop_ids
 
 
-def test_trained_policies_are_not_cautious(tmp_path: Any) -> None:
-    (tmp_path / "wary.yaml").write_text("role: wary\nreply: {format: free}\nsampling: {cautious: {}}\n")
-    text = (
-        f"name: here\ngame: {{name: kuhn_poker}}\nroles: {tmp_path}\nseats: {{first: {{role: wary, policy: p}}, "
-        "second: {role: nano_kuhn, policy: random}}\npolicies: {p: {model: nano}}\niterations: 1\n"
-    )
-    with pytest.raises(ConfigError, match=r"role wary: sampling\.cautious keeps one of several"):
-        set_tables(compose([text_layer("here", text)]))
+def test_trained_policies_are_not_cautious(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"role odd: sampling\.cautious keeps one of several"):
+        set_tables(sampling_so(tmp_path, "{cautious: {}}"))
 
 
 @pytest.mark.parametrize("wrong", [{"most": 1}, {"low": 2.0}, {"high": 0.0}, {"mots": 3}])

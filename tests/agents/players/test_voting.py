@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,7 @@ from pydantic import ValidationError
 from agents.engines.base import Completion, Request
 from agents.players.voting import elected, final_act, voted
 from agents.role import Role
-from arena.config.layers import compose
 from arena.config.seating import set_tables
-from arena.config.sources import text_layer
 from arena.credit.samples import OWN
 from arena.errors import ConfigError
 from arena.play.contenders import ModelContender, play_one
@@ -22,6 +21,7 @@ from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
+from tests.factories.texts import sampling_so
 from tests.factories.walks import STEPS, WALKER, Wanderer
 
 VIEW: Any = None
@@ -118,14 +118,9 @@ def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> No
 # -- settings ----------------------------------------------------------------------------------------------
 
 
-def test_trained_policies_do_not_vote(tmp_path: Any) -> None:
-    (tmp_path / "many.yaml").write_text("role: many\nreply: {format: free}\nsampling: {votes: {samples: 4}}\n")
-    text = (
-        f"name: here\ngame: {{name: kuhn_poker}}\nroles: {tmp_path}\nseats: {{first: {{role: many, policy: p}}, "
-        "second: {role: nano_kuhn, policy: random}}\npolicies: {p: {model: nano}}\niterations: 1\n"
-    )
-    with pytest.raises(ConfigError, match=r"role many: sampling\.votes keeps one of several"):
-        set_tables(compose([text_layer("here", text)]))
+def test_trained_policies_do_not_vote(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"role odd: sampling\.votes keeps one of several"):
+        set_tables(sampling_so(tmp_path, "{votes: {samples: 4}}"))
 
 
 WRONG = [

@@ -27,6 +27,7 @@ from arena.records import MatchRecord, trained, trajectories
 from games.base import TextGame
 from games.maze import Maze
 from tests.factories.babble import FRAME, POLICIES, untimed
+from tests.factories.texts import MAZE
 from tests.factories.walks import PATCHED, Wanderer, walk
 
 
@@ -221,14 +222,6 @@ def test_every_game_can_be_cut_off() -> None:
 
 
 # -- settings ----------------------------------------------------------------------------------------------
-
-MAZE = """\
-name: here
-game: {name: maze, options: {size: 3, max_turns: 9}}
-seats: {walker: {role: nano_player, policy: p}}
-policies: {p: {model: nano}}
-iterations: 1
-"""
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from arena.records import MatchRecord, is_patch, trained
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.models import same, tiny, weights
 from tests.factories.samples import plain_scores
+from tests.factories.texts import MAZE
 from tests.factories.updating import updated
 from tests.factories.walks import PATCHED, Wanderer, walk
 
@@ -143,14 +144,6 @@ def test_patches_reach_the_loss_by_imitation_alone() -> None:
 
 
 # -- settings ----------------------------------------------------------------------------------------------
-
-MAZE = """\
-name: here
-game: {name: maze, options: {size: 3, max_turns: 9}}
-seats: {walker: {role: nano_player, policy: p}}
-policies: {p: {model: nano}}
-iterations: 1
-"""
 
 
 @pytest.mark.parametrize(
