@@ -124,7 +124,7 @@ def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experim
 def _run_all(runner: Runner, quiet: bool) -> None:
     """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
     from arena.config.study import EVALUATED, PANEL
-    from arena.evaluate.study.results import curve
+    from arena.evaluate.study.results import curve, has
 
     spec, checked = runner.plan.spec, set[str]()
     figures = [name for name in (spec.figure, *spec.also) if not name.startswith((EVALUATED, PANEL))]
@@ -134,7 +134,8 @@ def _run_all(runner: Runner, quiet: bool) -> None:
         def step(run: Run, more: int) -> None:
             if run.arm not in checked:
                 for figure in figures:
-                    curve(run, figure)
+                    if has(spec, run, figure):
+                        curve(run, figure)
                 checked.add(run.arm)
             shown.done += more
 

@@ -51,7 +51,8 @@ class KeptRun(BaseModel):
     curve: Curve
     """The figure, iteration by iteration."""
     also: dict[str, Curve] = {}
-    """Secondary figures, iteration by iteration; of an evaluation the value before and the one after."""
+    """Secondary figures, iteration by iteration; of an evaluation the value before and the one after. The first arm
+    has all, others those that their mechanism knows."""
     gauges: dict[str, float | None] = {}
     """The mean of each gauge over the iterations that have it; null where none has."""
     steps: int | None = None
@@ -85,7 +86,8 @@ class Record(BaseModel):
         for run in self.runs:
             if run.arm not in self.study.names:
                 raise ValueError(f"'{run.arm}' is none of its arms ({', '.join(self.study.names)})")
-            if missing := [name for name in self.study.also if name not in run.also]:
+            needed = self.study.also if run.arm == self.study.arm else ()
+            if missing := [name for name in needed if name not in run.also]:
                 raise ValueError(f"{run.arm}, seed {run.seed} lacks the figure {missing[0]}")
             if lengths.setdefault(run.arm, len(run.curve)) != len(run.curve):
                 raise ValueError(f"{run.arm}, seed {run.seed} has another number of iterations than other seeds")

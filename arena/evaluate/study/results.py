@@ -58,20 +58,20 @@ class Results:
     @property
     def arms(self) -> list[ArmSummary]:
         """The arms that have runs, the first one first."""
-        return self._summaries(self.ends)
+        return self._summaries(self.ends, self.curves)
 
     @property
     def beside(self) -> dict[str, list[ArmSummary]]:
         """The same of the figures that decide nothing."""
-        return {name: self._summaries(self._ends(name, curves)) for name, curves in self.also.items()}
+        return {name: self._summaries(self._ends(name, curves), curves) for name, curves in self.also.items()}
 
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
         """The last value of what is judged before and after learning; else the mean of the last iterations."""
         last = 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last
         return Ends(curves, figure.removeprefix(EVALUATED), last)
 
-    def _summaries(self, ends: Ends) -> list[ArmSummary]:
-        return [ends.summary(arm, self.spec.arm) for arm, seeds in self.curves.items() if seeds]
+    def _summaries(self, ends: Ends, curves: Mapping[str, Mapping[int, Curve]]) -> list[ArmSummary]:
+        return [ends.summary(arm, self.spec.arm) for arm, seeds in curves.items() if seeds]
 
     @property
     def verdict(self) -> Verdict:
@@ -96,7 +96,7 @@ def _ended(plan: Plan, run: Run) -> KeptRun:
     """A whole run, up to its last commit; StoreError where its files are not what was committed."""
     spec, most = plan.spec, plan.iterations(run.arm)
     check_committed(run.path, most)
-    also = {figure: curve(run, figure, most) for figure in spec.also}
+    also = {figure: curve(run, figure, most) for figure in spec.also if has(spec, run, figure, most)}
     found, rows = curve(run, spec.figure, most), read_metrics(run.path / METRICS)[:most]
     steps, tokens = learned(rows)
     gauges = means(rows, [gauge.figure for gauge in spec.gauges])
@@ -118,7 +118,8 @@ def _results(
         if run.arm in curves and 0 <= run.seed - spec.first_seed < seeds:
             curves[run.arm][run.seed] = run.curve
             for figure in spec.also:
-                also[figure][run.arm][run.seed] = run.also[figure]
+                if figure in run.also:
+                    also[figure][run.arm][run.seed] = run.also[figure]
             for gauge in names:
                 gauges[gauge][run.arm][run.seed] = run.gauges.get(gauge)
             if run.steps is not None and run.tokens is not None:
@@ -150,6 +151,19 @@ def curve(run: Run, figure: str, most: int | None = None) -> list[float]:
     if figure.startswith(EVALUATED):
         return evaluated(run.path, figure.removeprefix(EVALUATED))
     return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)[:most]]
+
+
+def has(spec: StudySpec, run: Run, figure: str, most: int | None = None) -> bool:
+    """Return whether a run has a figure; the first arm has all, or `curve` says which there are.
+
+    What the first arm's mechanism counts (patches, branches) an arm without it need not know.
+    """
+    if run.arm == spec.arm or figure == spec.figure:
+        return True
+    try:
+        return bool(curve(run, figure, most))
+    except ConfigError:
+        return False
 
 
 def evaluated(run: Path, figure: str) -> list[float]:

@@ -18,7 +18,7 @@ from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
 from arena.evaluate.study.plot import drawn
-from arena.evaluate.study.record import KeptRun, recorded
+from arena.evaluate.study.record import KeptRun, kept_runs, recorded
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, is_done, warm_settings
 from arena.evaluate.study.summary import Ends, figure_in
@@ -211,6 +211,28 @@ def played(of: Plan, run: Run) -> RunFolder:
         folder.metrics.append({"iteration": k, "seconds": {"play": 1.0}, **figures})
     folder.checkpoint(of.iterations(run.arm), write_state)
     return folder
+
+
+def test_what_the_first_arm_s_mechanism_counts_another_arm_need_not_know(tmp_path: Path) -> None:
+    """Patches, branches: an arm without them has no such figure, and the study goes on."""
+    plain = experiment_plan(tmp_path / "study", ["mars", "zero"], 1)
+    told = plain.spec.model_copy(update={"also": ["patches.count"]})
+    of = replace(plain, experiment=plain.experiment.model_copy(update={"study": told}))
+    mars, zero = of.runs
+    played(of, mars), played(plain, zero)
+    for _ in range(2):  # the second time it is read from the record
+        data = kept.write(of, kept.collected(of), {})
+        assert [list(run["also"]) for run in data["runs"]] == [["patches.count"], []]
+        assert list(data["also"]["patches.count"]) == ["mars"] and list(data["summary"]) == ["mars", "zero"]
+        of = replace(of, kept=kept_runs(recorded(of.record)))
+
+
+def test_the_first_arm_knows_all_figures(tmp_path: Path) -> None:
+    of = experiment_plan(tmp_path / "study", ["mars"], 1)
+    played(of, of.runs[0])
+    told = of.spec.model_copy(update={"also": ["patches.conut"]})
+    with pytest.raises(ConfigError, match=r"no figure 'patches\.conut'"):
+        kept.collected(replace(of, experiment=of.experiment.model_copy(update={"study": told})))
 
 
 def test_only_what_was_committed_of_a_run_is_told(tmp_path: Path) -> None:
