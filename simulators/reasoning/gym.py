@@ -61,6 +61,8 @@ BLANKS = ("?", "nan")
 """Texts that answer nothing, and must not score 1."""
 DRAWS = 100
 """Tasks drawn in a row before a family counts as unusable."""
+KEPT = 1024
+"""Tasks that are kept, of all families together."""
 
 
 class Scored(NamedTuple):
@@ -136,6 +138,7 @@ def isolated(seed: int) -> Iterator[None]:
 
 
 _ALONE = threading.RLock()
+_KEPT: dict[tuple[str, str, int], Task | None] = {}
 
 
 class _Hushed(io.TextIOBase):
@@ -167,9 +170,22 @@ def configured(given: object) -> dict[str, dict[str, Any]]:
 
 def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
     """A task that can be scored, with chance from rng alone; SimulatorFault when the family makes none."""
-    dataset_class, config_class = _library()[0][family]
     for _ in range(DRAWS):
-        seed = int(rng.integers(2**31))
+        if task := _made(family, settings, int(rng.integers(2**31))):
+            return task
+    raise SimulatorFault(f"none of {DRAWS} tasks of {family} could be scored")
+
+
+def _made(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
+    """The task of a seed; None where it cannot be scored.
+
+    The last KEPT are kept: all matches of a group have the same one, and to make and check it takes milliseconds.
+    """
+    key = (family, repr(sorted(settings.items())), seed)
+    with _ALONE:
+        if key in _KEPT:
+            return _KEPT[key]
+        dataset_class, config_class = _library()[0][family]
         try:
             with isolated(seed):
                 dataset = dataset_class(config=config_class(**settings, seed=seed, size=1))
@@ -177,9 +193,10 @@ def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> 
         except Exception as error:
             raise SimulatorFault(f"{family} makes no task: {type(error).__name__}: {error}") from error
         task = Task(family, str(entry["question"]), str(entry["answer"] or ""), entry, dataset)
-        if task.fit():
-            return task
-    raise SimulatorFault(f"none of {DRAWS} tasks of {family} could be scored")
+        _KEPT[key] = task if task.fit() else None
+        if len(_KEPT) > KEPT:
+            del _KEPT[next(iter(_KEPT))]
+        return _KEPT[key]
 
 
 def is_test(question: str) -> bool:

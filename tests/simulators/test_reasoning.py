@@ -214,6 +214,20 @@ def test_a_fault_leaves_the_game_by_step(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not game.ended
 
 
+def test_matches_of_a_deal_share_its_task_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(seed: int, **settings: Any) -> gym.Task:
+        return gym.draw("chain_sum", settings, np.random.default_rng(seed))
+
+    one = drawn(7)
+    assert drawn(7) is one
+    assert drawn(7, max_digits=9).question != one.question
+    monkeypatch.setattr(gym, "KEPT", 3)
+    monkeypatch.setattr(gym, "_KEPT", {})
+    again = [drawn(seed) for seed in range(5)]
+    assert len(gym._KEPT) == 3 and drawn(4) is again[4] and drawn(0) is not again[0]
+    assert drawn(0).question == again[0].question
+
+
 def test_tasks_that_cannot_be_scored_are_not_posed() -> None:
     assert _task(("2", 1.0)).fit()
     assert not _task(("2", 0.9)).fit()
