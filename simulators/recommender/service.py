@@ -37,7 +37,7 @@ class Limits:
     """Whether words may go with a page."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Deal:
     """All that is given in a match before it is played."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -37,8 +38,9 @@ class Yardstick:
         return max(0.0, min(1.0, (worth - self.random) / span)) if span > 0 else 0.0
 
 
+@functools.lru_cache(maxsize=1024)
 def measure(deal: Deal) -> Yardstick:
-    """Plays a deal through by who knows and by chance, which comes from the deal's key."""
+    """Plays a deal through by who knows and by chance, which comes from the deal's key; matches of a group share it."""
     plays = max(2, PLAYS // len(deal.records))
     randoms = tuple(worth(deal, at_random(random.Random(deal.key + n))) for n in range(plays))
     return Yardstick(worth(deal, knowing), randoms)
