@@ -4,11 +4,15 @@ A transform is `transform(batch, advantages, *, settings) -> [N] float64`, both 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
 
 from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.branches import over_copies
 from arena.credit.tokens import z_scores
-from arena.parts.chosen import Kind, needs
+from arena.parts.chosen import Chosen, Kind, needs
 
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
@@ -44,5 +48,27 @@ def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
     return over_copies(batch, advantages)
 
 
-TRANSFORMS: dict[str, Transform] = {f.__name__: f for f in (whiten, entropy_scale, shared_prefix)}
+TRANSFORMS: dict[str, Transform] = {}
 TRANSFORM = Kind("transform", TRANSFORMS)
+
+
+def dealt_measures(
+    batch: TurnBatch,
+    advantages: Floats,
+    *,
+    of: Annotated[Chosen, TRANSFORM] = Chosen(TRANSFORM, "entropy_scale"),
+    by: list[Key] = POLICY,
+) -> Floats:
+    """The random counterpart of weighing by a measure: another transform, its measures dealt among alike tokens (`by`).
+
+    Each token gets the entropy of another one, so that as much is weighed and as strongly, but anywhere.
+    """
+    groups = batch.groups(by)[batch.token_turns]
+    to = np.argsort(groups, kind="stable")
+    dealt = np.empty_like(to)
+    dealt[to] = np.lexsort((batch.rng.random(len(groups)), groups))
+    measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}
+    return of(replace(batch, measures={**batch.measures, **measures}), advantages)  # type: ignore[no-any-return]
+
+
+TRANSFORMS |= {f.__name__: f for f in (whiten, entropy_scale, shared_prefix, dealt_measures)}

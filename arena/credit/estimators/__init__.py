@@ -7,7 +7,7 @@ of a turn apart. Groups and their statistics come from the batch, which leaves o
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators.archer import archer
 from arena.credit.estimators.combined import weighted_sum
-from arena.credit.estimators.controls import shuffled, zero
+from arena.credit.estimators.controls import regrouped, shuffled, zero
 from arena.credit.estimators.gae import gae_bilevel, gae_token, gae_turn
 from arena.credit.estimators.group_relative import at_grpo, dr_grpo, grpo, reinforce_pp, rloo
 from arena.credit.estimators.likelihood import epo_weighted
@@ -27,7 +27,7 @@ ESTIMATORS |= {
         *(grpo, dr_grpo, rloo, reinforce_pp, at_grpo, tree),
         *(gigpo, step_episode, epo_weighted, refuel),
         *(gae_turn, gae_token, gae_bilevel, archer),
-        *(weighted_sum, shuffled, zero),
+        *(weighted_sum, shuffled, regrouped, zero),
     )
 }
 

@@ -1,14 +1,22 @@
 """Controls: what learning looks like when credit says nothing."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
-from arena.credit.batch import Floats, Ints, Key, TurnBatch
+from arena.credit.batch import Floats, Ints, Key, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import AGENT
+from arena.credit.estimators.steps import situations
 from arena.credit.estimators.table import ESTIMATOR
 from arena.credit.tokens import TokenAdvantages
 from arena.parts.chosen import Chosen
+
+Label = Literal["game", "seat", "role", "situation"]
+"""Respects in which turns are alike that estimators compare."""
+SEAT: list[Label] = ["seat"]
+POLICY: list[TrajectoryKey] = ["policy"]
 
 
 def zero(batch: TurnBatch, rewards: Floats) -> Floats:
@@ -45,6 +53,38 @@ def shuffled(
         starts[drawn] + place * batch.turn_tokens[drawn] // np.maximum(batch.turn_tokens[turns], 1)
     ]
     return TokenAdvantages(values)
+
+
+def regrouped(
+    batch: TurnBatch,
+    rewards: Floats,
+    *,
+    of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
+    what: Annotated[list[Label], Field(min_length=1)] = SEAT,
+    within: list[TrajectoryKey] = POLICY,
+) -> Floats | TokenAdvantages:
+    """The random counterpart of comparing like with like: another estimator, which compares by labels dealt at random.
+
+    Labels of trajectories (`game`, `seat`, `role`) go together to another trajectory of the same group (`within`), a
+    `situation` to another turn of it. So there are as many groups, each as large, with the same returns in all; only
+    that those who are compared have something in common is broken. Rewards and turns stay where they were. Zero as
+    `of` is.
+    """
+    parts, found = batch.trajectory_groups(within), list(batch.trajectories)
+    labels = [name for name in what if name != "situation"]
+    if labels:
+        drawn = _dealt(batch, np.arange(len(found)), parts)
+        found = [
+            replace(one, **{name: getattr(batch.trajectories[i], name) for name in labels})
+            for one, i in zip(found, drawn.tolist(), strict=True)
+        ]
+    if "situation" in what:
+        met = batch.numbered(situations(batch))[_dealt(batch, np.arange(len(batch.owner)), parts[batch.owner])]
+        found = [
+            replace(one, turns=tuple(t._replace(situation=f"{met[start + k]}") for k, t in enumerate(one.turns)))
+            for one, start in zip(found, batch.starts.tolist(), strict=False)
+        ]
+    return of(replace(batch, trajectories=found), rewards)  # type: ignore[no-any-return]
 
 
 def _dealt(batch: TurnBatch, rows: Ints, groups: Ints) -> Ints:

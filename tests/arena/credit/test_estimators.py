@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
+from arena.credit.batch import Floats, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.estimators.steps import broken_returns, situations
 from arena.credit.selection import SELECTORS, Selection
@@ -473,6 +473,60 @@ def test_shuffled_tokens_move_turn_by_turn(monkeypatch: pytest.MonkeyPatch) -> N
     for row, source in zip((0, 1, 3), drawn, strict=True):
         stretched = [100 * source + k * length[source] // length[row] for k in range(length[row])]
         assert turns[row] == stretched
+
+
+@given(
+    st.lists(st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=4), min_size=2, max_size=9),
+    st.integers(0, 99),
+)
+def test_regrouped_compares_as_many_with_each_other_but_others(rewards: list[list[float]], seed: int) -> None:
+    found = [played(r, seat=("a", "b", "c")[i % 3]) for i, r in enumerate(rewards)]
+    batch, flat = batch_of(found)
+    batch = replace(batch, rng=np.random.default_rng(seed))
+    heard: list[TurnBatch] = []
+
+    def seats(batch: TurnBatch, rewards: Floats) -> Floats:
+        heard.append(batch)
+        return rewards
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ESTIMATORS, "seats", seats)
+        assert choose("estimator", "regrouped", of="seats", what=["seat"])(batch, flat).tolist() == flat.tolist()
+    (given,) = heard
+    assert Counter(t.seat for t in given.trajectories) == Counter(t.seat for t in found)
+    assert [t.turns for t in given.trajectories] == [t.turns for t in found] and given.lengths.tolist() == [
+        *map(len, rewards)
+    ]
+
+
+def test_regrouped_by_hand_when_all_labels_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seats a, a, b, b with returns 0, 4, 1, 3, each less its group's mean; dealt as b, a, b, a."""
+    found = [played([r], seat=seat) for seat, r in zip("aabb", (0, 4, 1, 3), strict=True)]
+    batch, rewards = batch_of(found)
+    mars = {"mars": {"by": ["seat"]}}
+    assert choose("estimator", "mars", by=["seat"])(batch, rewards).tolist() == [-2, 2, -1, 1]
+    monkeypatch.setattr("arena.credit.estimators.controls._dealt", lambda batch, rows, groups: np.array([2, 0, 3, 1]))
+    assert choose("estimator", "regrouped", of=mars, what=["seat"])(batch, rewards).tolist() == [-0.5, 0.5, 0.5, -0.5]
+
+
+def test_regrouped_situations_stay_in_their_deal_and_are_met_as_often() -> None:
+    """GiGPO's anchors: every deal has the situations it had, at other turns."""
+    found = [played([0, 1, 2], seed=seed, seen=["p", "q", f"r{n}"]) for seed in (1, 2) for n in range(6)]
+    batch, rewards = batch_of(found)
+    heard: list[TurnBatch] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ESTIMATORS, "seen", lambda batch, rewards: (heard.append(batch), rewards)[1])
+        choose("estimator", "regrouped", of="seen", what=["situation"], within=["seed"])(batch, rewards)
+    was, now = situations(batch), situations(heard[0])
+    for rows in (slice(0, 18), slice(18, 36)):
+        assert sorted(Counter(was[rows]).values()) == sorted(Counter(now[rows]).values()) == [1] * 6 + [6, 6]
+        firsts = {new for old, new in zip(was[rows], now[rows], strict=True) if old == was[rows.start]}
+        assert len(firsts) > 1, "they are at other turns"
+    gigpo = {"gigpo": {"mode": "mean_std_norm"}}
+    control = choose("estimator", "regrouped", of=gigpo, what=["situation"], within=["game", "seed", "role"])
+    assert (
+        control(batch, rewards).tolist() != choose("estimator", "gigpo", mode="mean_std_norm")(batch, rewards).tolist()
+    )
 
 
 # -- beside naive loops -------------------------------------------------------------------------------------

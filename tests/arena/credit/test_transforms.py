@@ -84,9 +84,23 @@ def test_the_same_entropy_everywhere_changes_nothing() -> None:
     assert applied("entropy_scale", [spoken([3])], [1, 2, 3], measures=measures) == [1, 2, 3]
 
 
+def test_dealt_measures_weigh_as_strongly_elsewhere() -> None:
+    """All advantages 1: what comes out are the factors, those of `entropy_scale` in another order."""
+    rng = np.random.default_rng(0)
+    found, entropy = [spoken([20, 30]), spoken([25], policy="other")], rng.gamma(2.0, size=75).astype(np.float32)
+    measures = {"entropy": [entropy[:50], entropy[50:]]}
+    honest = applied("entropy_scale", found, [1.0] * 75, measures=measures)
+    dealt = applied("dealt_measures", found, [1.0] * 75, measures=measures)
+    assert np.mean(np.isclose(dealt, honest)) < 0.2
+    for own in (slice(0, 50), slice(50, 75)):
+        assert sorted(dealt[own]) == pytest.approx(sorted(honest[own]))
+    assert dealt == applied("dealt_measures", found, [1.0] * 75, measures=measures), "the same seed deals the same"
+
+
 def test_entropy_is_asked_for() -> None:
     rule = CreditSpec.model_validate(dict(transforms=["entropy_scale"]))
     assert rule.needs == {"entropy"} and not CreditSpec.model_validate(dict(transforms=["whiten"])).needs
+    assert CreditSpec.model_validate(dict(transforms=["dealt_measures"])).needs == {"entropy"}
     with pytest.raises(KeyError, match="entropy"):
         assign(TurnBatch([spoken([1])]), rule)
 
