@@ -157,9 +157,12 @@ class SelfImitation:
 
     `step: own` is an update of its own after that of the fresh trajectories, as published; with Adam, which divides by
     the gradient's size, its `weight` says little, and the step moves on along the first one's momentum. `step: shared`
-    puts both into one update. Source: SPEAR (Qin et al. 2025): coefficient·(1 - cos(πt/T))/2 with T = 200, tolerance
-    at most 10 steps, a history of 10,240, threshold 1.5 × 2,048 samples (script: 1.5 × 32), only with a tool call, one
-    history for all (`by: []`), a power of two drawn.
+    puts both into one update. `which: any` is the random counterpart: at the same moments as many trajectories of the
+    iteration, whichever, at what the better ones are worth.
+
+    Source: SPEAR (Qin et al. 2025): coefficient·(1 - cos(πt/T))/2 with T = 200, tolerance at most 10 steps, history of
+    10,240, threshold 1.5 × 2,048 samples (script: 1.5 × 32), only with a tool call, one history for all (`by: []`), a
+    power of two drawn.
     """
 
     memory: dict[str, Any]
@@ -176,6 +179,7 @@ class SelfImitation:
     std: bool = False
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 0.0, "end": 1.0, "over": 200})
     step: Literal["own", "shared"] = "own"
+    which: Literal["better", "any"] = "better"
 
     @property
     def own_step(self) -> bool:
@@ -200,7 +204,8 @@ class SelfImitation:
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
-                old = recalled(self.log, drawn, batch.trajectories)
+                told = drawn if self.which == "better" else self._any(batch, drawn)
+                old = recalled(self.log, told, batch.trajectories)
                 replayed += [self._worth(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
                 entries = [e for e in entries if e.policy != policy]
         self.memory["admitted"] = [[*e] for e in entries]
@@ -228,6 +233,12 @@ class SelfImitation:
             if (one.match, one.seat) in good
             and (self.pattern is None or any(re.search(self.pattern, turn.raw) for turn in one.turns))
         ]
+
+    def _any(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
+        """Return as many of the batch's trajectories as were drawn, of the same policy; some twice if it has fewer."""
+        own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
+        places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))
+        return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
 
     def _worth(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
         """The trajectory at what it is worth by now; its rewards have been counted before."""

@@ -223,6 +223,20 @@ def test_the_old_the_many_and_the_unfitting_are_left_out(tmp_path: Path) -> None
     assert iteration(replay, 1, [0.0, 0.0, 1.0, 1.0], calls) == [("0001-0003", 0.5)]
 
 
+def test_the_random_counterpart_learns_any_at_what_the_better_ones_are_worth(tmp_path: Path) -> None:
+    """Median 0: the three above the mean of .9 are worth 2, 3, 4. Any three of the next iteration's ten get these."""
+    scores = [0.0] * 7 + [2.0, 3.0, 4.0]
+    past, later = played(1, scores), played(2, [0.0] * 10)
+    replay = imitation(tmp_path, *past, *later, which="any")
+    iteration(replace(replay, threshold=9), 1, scores)
+    told = iteration(replay, 2, [0.0] * 10)
+    assert sorted(a for _, a in told) == [2.0, 3.0, 4.0] and replay.memory["admitted"] == []
+    assert len({match for match, _ in told}) == 3 and all(match.startswith("0002-") for match, _ in told)
+    few = imitation(tmp_path / "few", *past, *played(3, [0.0]), which="any")
+    iteration(replace(few, threshold=9), 1, scores)
+    assert [match for match, _ in iteration(few, 3, [0.0])] == ["0003-0000"] * 3
+
+
 def test_the_weight_follows_its_schedule(tmp_path: Path) -> None:
     """coefficient · (1 - cos(πt/T))/2: 0 in the first iteration, then (1 - cos(π/4))/2 with T = 4."""
     warmed = choose("schedule", "cosine", start=0.0, end=1.0, over=4)
