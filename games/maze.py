@@ -9,10 +9,12 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import View
-from games.families.grid import STEPS, carve, distances
+from games.families.grid import STEPS, Cell, Door, carve, distances, drawn
+from games.families.locks import State, after_step, lock, steps_left
 from games.families.solitaire import Solitaire
 
 MATCH = "match"
+MOST_LOCKS = 3
 
 
 class Maze(Solitaire):
@@ -21,6 +23,8 @@ class Maze(Solitaire):
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
     most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
     Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here);
+    locks 0 to 3, fewer than size: so many doors on the way to the goal are locked, and as many keys lie before
+    them. One round along the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns;
     expert, whether a step that brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}`
     makes a mark of agreement with an expert and no reward (UI-S1's estimator `step_episode` reads it).
     """
@@ -35,39 +39,54 @@ class Maze(Solitaire):
         *,
         size: int = 5,
         view: Literal["full", "partial"] = "full",
+        locks: int = 0,
         expert: bool = False,
         max_turns: int | None = None,
         **options: Any,
     ) -> None:
         self.size = whole_number("size", size, least=2, most=20)
+        self.locks = whole_number("locks", locks, least=0, most=min(MOST_LOCKS, self.size - 1))
         self.view, self.expert = choice("view", view, "full", "partial"), flag("expert", expert)
         if self.expert:
             self.reward_parts = {**self.reward_parts, MATCH: "1 for a step that brings the goal nearer"}
-        super().__init__(max_turns=2 * size**2 if max_turns is None else max_turns, **options)
+        enough = 2 * size**2 * (1 + 2 * self.locks)
+        super().__init__(max_turns=enough if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Carves a maze; the walker and the goal are in two different cells."""
+        """Carves a maze; the walker and the goal are in two different cells, farther apart than there are locks."""
         cells = [(x, y) for x in range(self.size) for y in range(self.size)]
-        self.doors = carve(cells, rng)
-        start, goal = rng.choice(len(cells), size=2, replace=False)
-        self.start, self.goal = cells[start], cells[goal]
-        self.position = self.start
-        self.away = distances(self.doors, self.goal)
+        self.doors, steps = carve(cells, rng), 0
+        while steps <= self.locks:
+            start, goal = rng.choice(len(cells), size=2, replace=False)
+            self.start, self.goal = cells[start], cells[goal]
+            steps = distances(self.doors, self.start)[self.goal]
+        locked, keys = lock(self.doors, self.start, self.goal, self.locks, rng)
+        self.at = self.begun = State(self.start, keys, 0, locked)
+
+    @property
+    def position(self) -> Cell:
+        """The walker's cell: column and row, from 0."""
+        return self.at.position
 
     def rules(self) -> str:
         """One paragraph."""
-        legend = " On the map # is wall, W you, G the goal, north is up." if self.view == "full" else ""
+        signs = " D a locked door, K a key," if self.locks else ""
+        legend = f" On the map # is wall, W you,{signs} G the goal, north is up." if self.view == "full" else ""
+        legend += " A locked door takes a key; who walks over a key has it." if self.locks else ""
         acts = "one step a turn, NORTH, EAST, SOUTH or WEST"
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """The exits here and the turns left; the map where the view is full."""
-        facts = {"exits": self._exits(), "turns_left": self.turns_left}
+        """The exits here, those that are locked, the keys held, and the turns left; the map where the view is full."""
+        locked = [way for way in self._exits() if self._door(way) in self.at.locked]
+        facts: dict[str, Any] = {"exits": [way for way in self._exits() if way not in locked]}
+        facts |= {"locked": locked, "keys": self.at.held} if self.locks else {}
+        facts["turns_left"] = self.turns_left
         return {"map": self.map(), **facts} if self.view == "full" else facts
 
     def situation(self, seat: str) -> str:
-        """The walker's cell."""
-        return str(self.position)
+        """The walker's cell; with locks, also the keys that it has and those that lie about."""
+        return f"{self.position} {self.at.held} {sorted(self.at.keys)}" if self.locks else str(self.position)
 
     def legal(self, seat: str) -> list[str]:
         """The four directions, walls or not."""
@@ -78,12 +97,16 @@ class Maze(Solitaire):
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
-        there = self.doors[self.position].get(direction)
-        if self.expert and there and self.away[there] < self.away[self.position]:
+        before, after = self.at, after_step(self.doors, self.at, direction)
+        if self.expert and self._left(after) < self._left(before):
             self.pay(seat, MATCH, 1.0)
-        self.position = there or self.position
-        if not there:
-            self.tell("You walk into a wall.")
+        if after == before:
+            self.tell("The door is locked." if direction in self.doors[self.position] else "You walk into a wall.")
+        if len(after.locked) < len(before.locked):
+            self.tell("You unlock the door.")
+        if len(after.keys) < len(before.keys):
+            self.tell("You find a key.")
+        self.at = after
         self.score(seat, self.position == self.goal, "You have reached the goal.", "No turns are left.")
         return direction
 
@@ -92,33 +115,31 @@ class Maze(Solitaire):
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def nearer(self) -> str:
-        """The direction of the step that brings the goal nearer."""
-        ways = self.doors[self.position].items()
-        return next(way for way, there in ways if self.away[there] < self.away[self.position])
+        """The direction of a step that brings the goal nearer."""
+        return min(self._exits(), key=lambda way: self._left(after_step(self.doors, self.at, way)))
 
     def map(self) -> str:
-        """The maze from above: rows of # and blanks, W the walker, G the goal; cell (x, y) is column 2x+1, row 2y+1."""
-        rows = [["#"] * (2 * self.size + 1) for _ in range(2 * self.size + 1)]
-        for (x, y), ways in self.doors.items():
-            rows[2 * y + 1][2 * x + 1] = " "
-            for direction in ways:
-                east, south = STEPS[direction]
-                rows[2 * y + 1 + south][2 * x + 1 + east] = " "
-        for (x, y), mark in (self.goal, "G"), (self.position, "W"):
-            rows[2 * y + 1][2 * x + 1] = mark
-        return "\n".join("".join(row) for row in rows)
+        """The maze from above: rows of # and blanks, W the walker, G the goal, K keys, D locked doors."""
+        marks = {**dict.fromkeys(self.at.keys, "K"), self.goal: "G", self.position: "W"}
+        return drawn(self.doors, marks, self.at.locked)
 
     def shortest(self) -> int:
-        """The steps on the way from the start to the goal."""
-        return distances(self.doors, self.start)[self.goal]
+        """The least steps from the start to the goal, by way of the keys."""
+        return self._left(self.begun)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Solved or not, the shortest way, and efficiency: shortest / turns taken, 0 where it is unsolved."""
         shortest, solved = self.shortest(), self.ended == "solved"
         return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
 
+    def _left(self, at: State) -> int:
+        return steps_left(self.doors, at, self.goal)
+
     def _exits(self) -> list[str]:
         return [direction for direction in STEPS if direction in self.doors[self.position]]
+
+    def _door(self, direction: str) -> Door:
+        return frozenset((self.position, self.doors[self.position][direction]))
 
 
 def _oracle(game: Maze, seed: int) -> Callable[[View], str]:

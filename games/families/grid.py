@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 Cell = tuple[int, int]  # column from the west, row from the north
 Doors = dict[Cell, dict[str, Cell]]  # for every cell, by direction, the cells next door
+Door = frozenset[Cell]  # the two cells that it joins
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
 BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
 
@@ -41,12 +42,30 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
     return doors
 
 
-def distances(doors: Doors, start: Cell) -> dict[Cell, int]:
-    """Number of doors on the shortest way from a cell to every cell that can be reached (breadth first)."""
+def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Cell, int]:
+    """Number of doors on the shortest way from a cell to every cell that can be reached (breadth first).
+
+    Nobody passes the doors that are shut.
+    """
     steps, edge = {start: 0}, [start]
     for cell in edge:
         for there in doors[cell].values():
-            if there not in steps:
+            if there not in steps and frozenset((cell, there)) not in shut:
                 steps[there] = steps[cell] + 1
                 edge.append(there)
     return steps
+
+
+def drawn(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
+    """Cells and doors from above: rows of # and blanks, D where a door is shut, cells as they are marked.
+
+    Cell (x, y) is column 2x+1, row 2y+1.
+    """
+    columns, lines = (2 * max(cell[axis] for cell in doors) + 3 for axis in (0, 1))
+    rows = [["#"] * columns for _ in range(lines)]
+    for (x, y), ways in doors.items():
+        rows[2 * y + 1][2 * x + 1] = marks.get((x, y), " ")
+        for direction, there in ways.items():
+            east, south = STEPS[direction]
+            rows[2 * y + 1 + south][2 * x + 1 + east] = "D" if frozenset(((x, y), there)) in shut else " "
+    return "\n".join("".join(row) for row in rows)

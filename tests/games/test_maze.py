@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from games.families.grid import BACK, STEPS, beside, carve, distances
+from games.families.locks import after_step, steps_left
 from games.maze import Maze
 from games.text_navigation import TextNavigation
 
@@ -77,6 +78,94 @@ def test_taking_and_bringing_are_subgoals_where_that_is_asked_for():
     assert paid == [1, 0, 0, 0, 1] and game.terminations["walker"], "taking pays once, bringing at the end"
     assert game.payoffs()["walker"] == pytest.approx(1 - 5 * 0.01), "marks are no payoff"
     assert "subgoal" not in TextNavigation().reward_parts
+
+
+LOCKED = [(size, locks) for size in (2, 3, 4, 7) for locks in range(1, min(size, 4))]
+
+
+@pytest.mark.parametrize(("size", "locks"), LOCKED)
+def test_every_key_lies_before_its_door(size, locks):
+    """Whoever walks from the start with what it finds gets from door to door, and not to the goal without a key."""
+    game = Maze(size=size, locks=locks)
+    for seed in range(200):
+        game.reset(seed=seed)
+        shut, keys = set(game.at.locked), set(game.at.keys)
+        assert len(shut) == len(keys) == locks and not keys & {game.start, game.goal}
+        for opened in range(locks):
+            reached = floods(
+                {c: {w: t for w, t in ways.items() if {c, t} not in shut} for c, ways in game.doors.items()}, game.start
+            )
+            assert game.goal not in reached and len(keys & reached.keys()) > opened
+            (border,) = [door for door in shut if len(door & reached.keys()) == 1]
+            shut.remove(border)
+
+
+@pytest.mark.parametrize(("size", "locks"), [(3, 0), *LOCKED])
+def test_the_oracle_takes_the_least_steps_and_a_hand_on_the_wall_suffices(size, locks):
+    clockwise = list(STEPS)
+    for seed in range(60):
+        game = Maze(size=size, locks=locks)
+        game.reset(seed=seed)
+        least, paid = game.shortest(), 0
+        while not game.terminations["walker"]:
+            before = steps_left(game.doors, game.at, game.goal)
+            game.step(game.nearer())
+            paid += steps_left(game.doors, game.at, game.goal) == before - 1
+        assert game.report()["solved"] and game.turns == paid == least and game.report()["efficiency"] == 1.0
+        game.reset(seed=seed)
+        facing = 0
+        while not game.terminations["walker"]:
+            for turn in (1, 0, 3, 2):  # right, ahead, left, back
+                way = clockwise[(facing + turn) % 4]
+                if way in game.doors[game.position]:
+                    at = game.at
+                    game.step(way)
+                    if game.terminations["walker"] or game.at != at:
+                        facing = clockwise.index(way)
+                        break
+        assert game.report()["solved"]
+
+
+def keyed():
+    """The start, a key, a locked door and the goal in a row from west to east."""
+    game = Maze(size=3, locks=1, expert=True)
+    for seed in itertools.count():
+        game.reset(seed=seed)
+        x, y = game.start
+        row = [(x, y), (x + 1, y), (x + 2, y)]
+        if (
+            game.goal == row[2]
+            and game.at.keys == {row[1]}
+            and all(game.doors[a].get("EAST") == b for a, b in itertools.pairwise(row))
+        ):
+            return game
+
+
+def test_keys_and_doors_by_hand():
+    game = keyed()
+    assert game.shortest() == 2 and game.infos["walker"]["public"]["keys"] == 0
+    rows = game.map().split("\n")
+    x, y = game.start
+    assert rows[2 * y + 1][2 * x + 1 : 2 * x + 6] == "W KDG"
+    game.step("EAST")
+    seen = game.infos["walker"]
+    assert (
+        seen["public"]["keys"] == 1 and seen["public"]["locked"] == ["EAST"] and "EAST" not in seen["public"]["exits"]
+    )
+    assert "You find a key." in str(game.observe("walker")) and seen["rewards"]["match"] == 1
+    assert game.at.held == 1 and not game.at.keys and "K" not in game.map()
+    game.step("EAST")
+    assert game.report()["solved"] and game.report()["efficiency"] == 1.0
+    other = keyed()
+    empty = other.at._replace(position=other.doors[other.start]["EAST"], keys=frozenset())
+    assert after_step(other.doors, empty, "EAST") == empty, "without a key it is shut"
+
+
+def test_without_locks_nothing_of_keys_is_said():
+    game = Maze(size=3, view="partial")
+    game.reset(seed=0)
+    assert set(game.public()) == {"exits", "turns_left"} and "key" not in game.rules()
+    assert "key" in Maze(size=3, locks=1).rules() and Maze(size=3, locks=1).max_turns == 54
 
 
 def test_a_wall_costs_a_turn_and_the_goal_pays():
@@ -204,7 +293,15 @@ def test_only_the_room_the_walker_is_in_is_seen():
 
 
 def test_bad_options():
-    for options in ({"size": 1}, {"size": 21}, {"view": "none"}, {"max_turns": 0}):
+    for options in (
+        {"size": 1},
+        {"size": 21},
+        {"view": "none"},
+        {"max_turns": 0},
+        {"size": 3, "locks": 3},
+        {"locks": 4},
+        {"locks": -1},
+    ):
         with pytest.raises(ValueError):
             Maze(**options)
     wrong: list[dict[str, Any]] = [{"rooms": 1}, {"rooms": 13}, {"items": 0}, {"items": 11}]

@@ -1,0 +1,63 @@
+"""Locked doors on a grid, and the keys that open them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from games.families.grid import STEPS, Cell, Door, Doors, distances
+
+
+class State(NamedTuple):
+    """A walker on the grid: its place, its keys, and what it has changed."""
+
+    position: Cell
+    keys: frozenset[Cell]
+    """Cells where a key lies."""
+    held: int
+    """Keys that the walker has; any of them opens any door."""
+    locked: frozenset[Door]
+
+
+def lock(
+    doors: Doors, start: Cell, goal: Cell, count: int, rng: np.random.Generator
+) -> tuple[frozenset[Door], frozenset[Cell]]:
+    """Locks on `count` doors of the only way from start to goal, and cells where as many keys lie.
+
+    The way is longer than `count`. The key of the first lock lies on this side of it, that of the second before the
+    second, and so on; none lies at the start or the goal.
+    """
+    away, way = distances(doors, goal), [start]
+    while way[-1] != goal:
+        way.append(min(doors[way[-1]].values(), key=away.__getitem__))
+    places = sorted(rng.choice(np.arange(1, len(way) - 1), size=count, replace=False).tolist()) if count else []
+    locked = [frozenset(way[place : place + 2]) for place in places]
+    keys: list[Cell] = []
+    for k in range(count):
+        free = sorted(distances(doors, start, locked[k:]).keys() - {start, *keys})
+        keys.append(free[rng.integers(len(free))])
+    return frozenset(locked), frozenset(keys)
+
+
+def after_step(doors: Doors, at: State, direction: str) -> State:
+    """The state after a step, which opens a door and picks up a key on its way; the same one where there is no way."""
+    there = doors[at.position].get(direction)
+    door = frozenset((at.position, there)) if there else None
+    if there is None or (door in at.locked and not at.held):
+        return at
+    held = at.held - (door in at.locked) + (there in at.keys)
+    return State(there, at.keys - {there}, held, at.locked - {door})
+
+
+def steps_left(doors: Doors, at: State, goal: Cell) -> int:
+    """The least steps from a state to the goal (breadth first); ValueError where it cannot be reached."""
+    steps, edge = {at: 0}, [at]
+    for state in edge:
+        if state.position == goal:
+            return steps[state]
+        for direction in STEPS:
+            if (after := after_step(doors, state, direction)) not in steps:
+                steps[after] = steps[state] + 1
+                edge.append(after)
+    raise ValueError(f"no way leads from {at.position} to {goal}")
