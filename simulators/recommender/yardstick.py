@@ -38,7 +38,7 @@ class Yardstick:
         return max(0.0, min(1.0, (worth - self.random) / span)) if span > 0 else 0.0
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=256)  # deals hold their catalogue
 def measure(deal: Deal) -> Yardstick:
     """Plays a deal through by who knows and by chance, which comes from the deal's key; matches of a group share it."""
     plays = max(2, PLAYS // len(deal.records))

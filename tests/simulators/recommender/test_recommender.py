@@ -109,6 +109,15 @@ def test_matches_in_flight_share_one_shelf_and_a_clone_copies_none():
     assert len(json.dumps(flights[0].public())) < 100
 
 
+def test_matches_of_a_deal_are_read_on_one_scale():
+    """Measured once: playing the deal through takes most of the time of a reset."""
+    one, again, other = (games.make("recommender", candidates=12) for _ in range(3))
+    for game, seed in ((one, 11), (again, 11), (other, 12)):
+        game.reset(seed=seed)
+    assert again.stick is one.stick and again.service.deal == one.service.deal
+    assert other.stick is not one.stick and other.service.deal != one.service.deal
+
+
 def test_counterfactuals_are_paired():
     """A question changes the patience it costs, and nothing of what would be clicked."""
     one, two = Recommender(days=1), Recommender(days=1)
