@@ -56,7 +56,9 @@ def check_role_file(
 
 @check_app.command("experiment")
 def check_experiment(
-    file: Annotated[Path, typer.Argument(help="A whole experiment's YAML file.", show_default=False)],
+    file: Annotated[
+        str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
+    ],
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over it; repeatable.")
     ] = None,
@@ -69,10 +71,10 @@ def check_experiment(
     from arena.cli.loop import wait
     from arena.config.arms import check_arms
     from arena.config.layers import compose, to_yaml
-    from arena.config.sources import file_layer, set_layer
+    from arena.config.sources import named_layer, set_layer
     from arena.preflight import preflight
 
-    experiment = compose([file_layer(file), *map(set_layer, set_ or [])])
+    experiment = compose([named_layer(file), *map(set_layer, set_ or [])])
     if experiment.study:
         check_arms(experiment)
     console = PlainConsole()

@@ -106,3 +106,8 @@ def test_a_file_that_is_in_the_way_of_one_of_several_leaves_nothing() -> None:
     Path("mine.yaml").write_text("years of work")
     assert "mine.yaml is there already" in refused("init", "game", "mine")
     assert [path.name for path in Path().iterdir()] == ["mine.yaml"]
+
+
+def test_a_recipe_is_checked_by_its_name() -> None:
+    assert arena("check", "experiment", "maze-nano").out.endswith("maze-nano: fit to run\n")
+    assert "unknown recipe 'maze-nan' — did you mean 'maze-nano'?" in refused("check", "experiment", "maze-nan")
