@@ -124,18 +124,20 @@ def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experim
 def _run_all(runner: Runner, quiet: bool) -> None:
     """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
     from arena.config.study import EVALUATED, PANEL
-    from arena.evaluate.study.results import curve, has
+    from arena.evaluate.study.results import beside, curve
 
     spec, checked = runner.plan.spec, set[str]()
-    figures = [name for name in (spec.figure, *spec.also) if not name.startswith((EVALUATED, PANEL))]
+    later = EVALUATED, PANEL  # known when a run has ended
 
     with _followed(runner, quiet) as shown:
 
         def step(run: Run, more: int) -> None:
             if run.arm not in checked:
-                for figure in figures:
-                    if has(spec, run, figure):
-                        curve(run, figure)
+                if not spec.figure.startswith(later):
+                    curve(run, spec.figure)
+                for figure in spec.also:
+                    if not figure.startswith(later):
+                        beside(spec, run, figure)
                 checked.add(run.arm)
             shown.done += more
 

@@ -56,7 +56,7 @@ def check_role_file(
 
 @check_app.command("experiment")
 def check_experiment(
-    file: Annotated[
+    recipe: Annotated[
         str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
     ],
     set_: Annotated[
@@ -74,7 +74,7 @@ def check_experiment(
     from arena.config.sources import named_layer, set_layer
     from arena.preflight import preflight
 
-    experiment = compose([named_layer(file), *map(set_layer, set_ or [])])
+    experiment = compose([named_layer(recipe), *map(set_layer, set_ or [])])
     if experiment.study:
         check_arms(experiment)
     console = PlainConsole()

@@ -162,6 +162,12 @@ class TurnBatch:
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
+    def dealt(self, rows: Ints, groups: Ints) -> Ints:
+        """The same rows, dealt at random within each group; `groups` is of these rows."""
+        dealt = np.empty_like(rows)
+        dealt[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
+        return dealt
+
     def _weights(self, size: int) -> Floats:
         return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
 

@@ -63,10 +63,7 @@ def dealt_measures(
 
     Each token gets the entropy of another one, so that as much is weighed and as strongly, but anywhere.
     """
-    groups = batch.groups(by)[batch.token_turns]
-    to = np.argsort(groups, kind="stable")
-    dealt = np.empty_like(to)
-    dealt[to] = np.lexsort((batch.rng.random(len(groups)), groups))
+    dealt = batch.dealt(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
     measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}
     return of(replace(batch, measures={**batch.measures, **measures}), advantages)  # type: ignore[no-any-return]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Floats, Ints, Key, TrajectoryKey, TurnBatch
+from arena.credit.batch import Floats, Key, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import AGENT
 from arena.credit.estimators.steps import situations
 from arena.credit.estimators.table import ESTIMATOR
@@ -39,10 +39,10 @@ def shuffled(
     """
     estimate, groups = of(batch, rewards), batch.groups(by)
     if not isinstance(estimate, TokenAdvantages):
-        return np.asarray(estimate[_dealt(batch, np.arange(len(groups)), groups)])
+        return np.asarray(estimate[batch.dealt(np.arange(len(groups)), groups)])
     spoken = np.flatnonzero(batch.turn_tokens > 0)
     source = np.arange(len(groups))
-    source[spoken] = _dealt(batch, spoken, groups[spoken])
+    source[spoken] = batch.dealt(spoken, groups[spoken])
     order = np.argsort(batch.token_turns, kind="stable")  # turn by turn, as streams need not be
     starts = np.cumsum(batch.turn_tokens) - batch.turn_tokens
     turns = batch.token_turns[order]
@@ -66,29 +66,22 @@ def regrouped(
     """The random counterpart of comparing like with like: another estimator, which compares by labels dealt at random.
 
     Labels of trajectories (`game`, `seat`, `role`) go together to another trajectory of the same group (`within`), a
-    `situation` to another turn of it. So there are as many groups, each as large, with the same returns in all; only
-    that those who are compared have something in common is broken. Rewards and turns stay where they were. Zero as
-    `of` is.
+    `situation` to another turn of it. So there are as many groups of as many trajectories, or turns, and the same
+    returns in all; only that those who are compared have something in common is broken. Rewards and turns stay where
+    they were. Zero as `of` is.
     """
     parts, found = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]
     if labels:
-        drawn = _dealt(batch, np.arange(len(found)), parts)
+        drawn = batch.dealt(np.arange(len(found)), parts)
         found = [
             replace(one, **{name: getattr(batch.trajectories[i], name) for name in labels})
             for one, i in zip(found, drawn.tolist(), strict=True)
         ]
     if "situation" in what:
-        met = batch.numbered(situations(batch))[_dealt(batch, np.arange(len(batch.owner)), parts[batch.owner])]
+        met = batch.numbered(situations(batch))[batch.dealt(np.arange(len(batch.owner)), parts[batch.owner])]
         found = [
             replace(one, turns=tuple(t._replace(situation=f"{met[start + k]}") for k, t in enumerate(one.turns)))
             for one, start in zip(found, batch.starts.tolist(), strict=False)
         ]
     return of(replace(batch, trajectories=found), rewards)  # type: ignore[no-any-return]
-
-
-def _dealt(batch: TurnBatch, rows: Ints, groups: Ints) -> Ints:
-    """The same rows, dealt at random within each group."""
-    dealt = np.empty_like(rows)
-    dealt[np.argsort(groups, kind="stable")] = rows[np.lexsort((batch.rng.random(len(rows)), groups))]
-    return dealt

@@ -97,6 +97,5 @@ def shuffle(
     values, groups = column(batch, rewards, part), batch.groups(by)
     rows = np.flatnonzero(~batch.last | last)
     shuffled = values.copy()
-    drawn = np.lexsort((batch.rng.random(len(rows)), groups[rows]))
-    shuffled[rows[np.argsort(groups[rows], kind="stable")]] = values[rows[drawn]]
+    shuffled[rows] = values[batch.dealt(rows, groups[rows])]
     return {part: shuffled}

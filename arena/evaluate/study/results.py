@@ -96,7 +96,8 @@ def _ended(plan: Plan, run: Run) -> KeptRun:
     """A whole run, up to its last commit; StoreError where its files are not what was committed."""
     spec, most = plan.spec, plan.iterations(run.arm)
     check_committed(run.path, most)
-    also = {figure: curve(run, figure, most) for figure in spec.also if has(spec, run, figure, most)}
+    told = {figure: beside(spec, run, figure, most) for figure in spec.also}
+    also = {figure: values for figure, values in told.items() if values is not None}
     found, rows = curve(run, spec.figure, most), read_metrics(run.path / METRICS)[:most]
     steps, tokens = learned(rows)
     gauges = means(rows, [gauge.figure for gauge in spec.gauges])
@@ -153,17 +154,17 @@ def curve(run: Run, figure: str, most: int | None = None) -> list[float]:
     return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)[:most]]
 
 
-def has(spec: StudySpec, run: Run, figure: str, most: int | None = None) -> bool:
-    """Return whether a run has a figure; the first arm has all, or `curve` says which there are.
+def beside(spec: StudySpec, run: Run, figure: str, most: int | None = None) -> list[float] | None:
+    """A figure told beside the verdict, iteration by iteration; None where an arm other than the first lacks it.
 
     What the first arm's mechanism counts (patches, branches) an arm without it need not know.
     """
-    if run.arm == spec.arm or figure == spec.figure:
-        return True
     try:
-        return bool(curve(run, figure, most))
+        return curve(run, figure, most)
     except ConfigError:
-        return False
+        if run.arm == spec.arm:
+            raise
+        return None
 
 
 def evaluated(run: Path, figure: str) -> list[float]:
