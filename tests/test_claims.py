@@ -39,8 +39,8 @@ Each row is a study: a small model learns with the mechanism and with its contro
 the mechanism's arm begins and ends (means over seeds), the control that it beats by least, and the difference paired by
 seed with the interval of the recipe's rule (95 %, unless it says 99). *Could see*: the smallest difference that so many
 seeds show with chance .8 after the correction. *Verdict*: by the recipe's own rule, then by Holm's correction over all
-{rows} rows (.05 for the whole table); in *italics*, what the row alone would say. **†**: the recipe's rule is another by
-now: to be run again.
+{rows} rows (.05 for the whole table); in *italics*, what the row alone would say. **†**: the recipe's rule is another
+by now: to be run again.
 
 ## Mechanisms, beside a baseline that learns as well
 
