@@ -13,6 +13,7 @@ import torch
 from torch.nn.functional import linear
 
 from agents.adapter import low_rank_layers, on_the_same_parameters
+from agents.engines.step import product
 
 
 class _Matrices(NamedTuple):
@@ -115,7 +116,7 @@ class _Routed(torch.nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[B, (W,) out] from [B, (W,) in], where row i has the adapter of its segment."""
-        output: torch.Tensor = self.base(inputs)
+        output = product(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
         segments = self.lanes.segments
         present = [segment for segment in segments if segment[0] in self._adapters]
         if not present:
