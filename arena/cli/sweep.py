@@ -32,7 +32,15 @@ def sweep(
     ],
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.B=C,D", help="A key and the values to try, or one for all runs; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="A.B=C,D",
+            help="A key and the values to try, or one for all runs; repeatable. Default the recipe's `study.grid`.",
+        ),
+    ] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(help="Arms of its study that each try all: all, or mars,zero; default the recipe alone."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10**4, help="How many of each setting.")] = 3,
     first_seed: Annotated[
@@ -52,23 +60,28 @@ def sweep(
 ) -> None:
     """Run every combination of some settings with some seeds, and list them, best first: for tuning, without a verdict.
 
-    Values are YAML between commas. Every run is an ordinary one, FOLDER/SETTING-SEED. Stopped or killed at any moment,
+    Values are YAML between commas. With --arms each arm of the recipe's study tries all of them: a baseline gets as
+    much tuning as the mechanism. Every run is an ordinary one, FOLDER/SETTING-SEED. Stopped or killed at any moment,
     the same command goes on. Then FOLDER/sweep.json has every number, FOLDER/sweep.png the settings.
 
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
     from arena.config.arms import check_arms, study_of
     from arena.config.sources import named_layer
-    from arena.evaluate.study.grid import axes, grid, size, swept
+    from arena.evaluate.study.grid import arms_of, axes, declared, grid, size, swept
 
-    swept_axes = axes(set_ or [])
+    base = named_layer(recipe)
+    swept_axes = axes(set_) if set_ else declared(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
-    settings, runs = size(swept_axes), size(swept_axes) * seeds
-    what = f"{settings} settings × {seeds} seeds"
+    tuned = [""] if arms is None else arms_of(base, arms)
+    settings = size(swept_axes)
+    runs = settings * len(tuned) * seeds
+    what = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"
     if runs > most:
         raise ConfigError(f"{what} are {runs} runs, more than {most}: try fewer values, or allow them with --most")
-    experiment = swept(named_layer(recipe), grid(swept_axes), seeds, figure, less_is_better, first_seed)
+    points = grid(swept_axes, tuned)
+    experiment = swept(base, points, seeds, figure, less_is_better, first_seed)
     check_arms(experiment)
     names = list(study_of(experiment).arms)
     if not (as_json or redraw):
@@ -80,7 +93,7 @@ def sweep(
     folder = folder_of("sweep", experiment.name, out)
     runner = carry_out(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD, on_ray)
     results = found.collected(runner.plan)
-    ranked = ranking.ranking(runner.plan, results)
+    ranked = ranking.ranking(runner.plan, results, points)
     told = {"grid": swept_axes, "ranking": ranking.as_json(ranked)}
     data = found.write(runner.plan, results, about() | told)
     if ranked and not ranking.plot(results, ranked, folder / PICTURE):
@@ -101,14 +114,17 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
     title = f"{results.name}: {spec.figure}, {results.seeds} seeds, {best} (95 % intervals over seeds)"
     console.print(Text(title, style="bold"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("setting", "seeds", spec.figure, "run"):
+    arms = any(of.arm for of in ranked)
+    for column in (*(["arm"] if arms else []), "setting", "seeds", spec.figure, "run"):
         table.add_column(column)
     for of in ranked:
-        table.add_row(of.label, str(len(of.values)), interval(of.mean), of.name)
+        arm = [of.arm] if arms else []
+        table.add_row(*arm, " ".join(of.settings), str(len(of.values)), interval(of.mean), of.name)
     print_table(console, table)
     if line := missing_line(plan, results):
         console.print(line, soft_wrap=True)
     last = spec.first_seed + results.seeds - 1
     seeds = f"seeds {spec.first_seed} to {last}" if last > spec.first_seed else f"seed {last}"
-    said = f"for tuning on {seeds}, no verdict: the best of {len(ranked)} is partly luck, so judge it on other seeds"
+    of_many = "of each arm" if arms else f"of {len(ranked)}"
+    said = f"for tuning on {seeds}, no verdict: the best {of_many} is partly luck, so judge it on other seeds"
     console.print(Text(said), soft_wrap=True)

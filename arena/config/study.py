@@ -77,7 +77,7 @@ CONTROLS = ("zero", "shuffled")
 """Arms that learn nothing from what was earned: who is better than these learns, by whatever mechanism."""
 
 
-_TOLD = {"replicates", "claim", "published", "family", "minutes", "also"}
+_TOLD = {"replicates", "claim", "published", "family", "minutes", "also", "grid"}
 """What a study says beside its rule."""
 
 
@@ -108,6 +108,8 @@ class StudySpec(BaseModel):
     """How many seeds of each arm are judged, no more and no less; null leaves that to the command."""
     tuned_on: list[Seed] = []
     """Seeds that anybody looked at when the settings were found: none of them may be judged."""
+    grid: list[str] = []
+    """Values that each arm tried on those seeds, as `arena sweep --set` takes them: learn.lr=1e-4,3e-4."""
     looks: Annotated[int, Field(ge=1, le=MOST_LOOKS)] = 1
     """How often the judged seeds are looked at, after equal parts of them, by O'Brien and Fleming's bounds: a study may
     end at any look without erring more often."""

@@ -1,12 +1,16 @@
-"""The grid of a sweep: values to try of each key, as the arms of an experiment that claims nothing."""
+"""The grid of a sweep: values to try of each key, as the arms of an experiment that claims nothing.
+
+Each arm of a study may try the same values, so that a baseline gets as much tuning as the mechanism.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
+from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
@@ -21,6 +25,15 @@ RESERVED = {"seed": "--seeds and --first-seed say which seeds", "name": "--out n
 """Keys that differ from run to run by themselves."""
 Axes = Mapping[str, Sequence[str]]
 """Values to try of each key, as they are written."""
+
+
+class Point(NamedTuple):
+    """One setting of a sweep."""
+
+    arm: str
+    """The arm that tries it; "" for the recipe itself where arms are not told apart."""
+    settings: list[str]
+    """As `--set` takes them."""
 
 
 def axes(settings: Sequence[str]) -> dict[str, list[str]]:
@@ -79,18 +92,37 @@ def size(axes: Axes) -> int:
     return prod(len(values) for values in axes.values())
 
 
-def grid(axes: Axes) -> dict[str, list[str]]:
-    """Every combination, as `--set` takes it, by a name of its own; the last key changes fastest."""
-    points = product(*axes.values())
+def grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
+    """Every combination for each arm, by a name of its own; the last key changes fastest."""
+    combinations = product(arms, *axes.values())
     return {
-        f"setting-{n}": [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
-        for n, point in enumerate(points, start=1)
+        f"setting-{n}": Point(arm, [f"{key}={value}" for key, value in zip(axes, values, strict=True)])
+        for n, (arm, *values) in enumerate(combinations, start=1)
     }
+
+
+def declared(base: Layer) -> dict[str, list[str]]:
+    """The grid that a recipe's study states; nothing where there is none, ConfigError for one that is none."""
+    study = compose([base]).study
+    try:
+        return axes(study.grid if study else [])
+    except ConfigError as error:
+        raise ConfigError(f"study.grid: {str(error).removeprefix('--set ')}") from None
+
+
+def arms_of(base: Layer, names: str) -> list[str]:
+    """The arms of a recipe's study, `all` or those named between commas; ConfigError for one that it does not have."""
+    known = study_of(compose([base])).names
+    asked = known if names == "all" else [*dict.fromkeys(name.strip() for name in names.split(","))]
+    for name in asked:
+        if name not in known:
+            raise ConfigError(f"--arms: no arm '{name}'{nearest(name, known)} (there are {', '.join(known)})")
+    return asked
 
 
 def swept(
     base: Layer,
-    points: Mapping[str, Sequence[str]],
+    points: Mapping[str, Point],
     seeds: int,
     figure: str = "",
     lowest: bool = False,
@@ -99,13 +131,13 @@ def swept(
     """An experiment whose arms are the settings of a grid, and which claims nothing.
 
     Figure, how often it is averaged, and its direction are the recipe's where it has a study; ConfigError, naming the
-    setting, for one that is none.
+    setting, for one that is none, or that an arm has of its own.
     """
     experiment = compose([base])
     for point in points.values():
-        compose([base, *map(set_layer, point)])
+        compose([base, *map(set_layer, point.settings)])
     known = experiment.study
-    tried = [setting for point in points.values() for setting in point]
+    tried = [setting for point in points.values() for setting in point.settings]
     same = known is not None and figure in ("", known.figure)
     spec: dict[str, Any] = {
         "replicates": known.replicates if known else "nothing",
@@ -116,7 +148,7 @@ def swept(
         "figure": figure or (known.figure if known else "mean_payoff"),
         "last": known.last if known else max(1, experiment.iterations // 4),
         "arm": BASE,
-        "arms": {name: list(point) for name, point in points.items()},
+        "arms": {name: [*_own(known, point), *point.settings] for name, point in points.items()},
         "each": unset(known.each, tried) if known else [],
     }
     less = lowest or bool(same and known and known.verdict.less_is_better)
@@ -126,6 +158,17 @@ def swept(
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)
     return _levelled(experiment.model_copy(update={"study": study}))
+
+
+def _own(known: StudySpec | None, point: Point) -> list[str]:
+    """The settings that make the point's arm what it is; ConfigError where one of the sweep would change them."""
+    own = known.arms.get(point.arm, []) if known else []
+    for setting in point.settings:
+        for kept in own:
+            if within(kept, setting) or within(setting, kept):
+                key = setting.partition("=")[0]
+                raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {kept}: leave one of them out")
+    return own
 
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.evaluate.study.grid import Point
 from arena.evaluate.study.plan import Plan
 from arena.evaluate.study.plot import plain_text, write_picture
 from arena.evaluate.study.results import Results
@@ -20,9 +21,11 @@ DRAWN = 24
 
 
 class Ranked(NamedTuple):
-    """One setting of a sweep."""
+    """One setting of a sweep and what came of it."""
 
     name: str
+    arm: str
+    """The arm that tried it; "" where arms are not told apart."""
     settings: Sequence[str]
     """As `--set` takes them, those that all settings of the sweep share left out."""
     values: Mapping[int, float]
@@ -31,19 +34,27 @@ class Ranked(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return its settings in one line."""
-        return " ".join(self.settings)
+        """Return its arm and settings in one line."""
+        return " ".join([f"{self.arm}:", *self.settings] if self.arm else self.settings)
 
 
-def ranking(plan: Plan, results: Results) -> list[Ranked]:
-    """Return the settings that have runs, the best mean first, and what cannot be compared last."""
-    sign = 1.0 if plan.spec.verdict.less_is_better else -1.0
+def ranking(plan: Plan, results: Results, points: Mapping[str, Point]) -> list[Ranked]:
+    """Return the settings that have runs, the best mean first, and what cannot be compared last; arm by arm."""
+    tried = [point.settings for point in points.values()]
+    shared = [setting for setting in tried[0] if all(setting in other for other in tried)]
+    own = {name: [it for it in point.settings if it not in shared] for name, point in points.items()}
+    if not any(own.values()):
+        own = {name: point.settings for name, point in points.items()}  # a single setting
     last = results.ends.last
-    tried = plan.spec.arms
-    shared = set.intersection(*map(set, tried.values())) if len(tried) > 1 else set[str]()
-    own = {arm: [setting for setting in settings if setting not in shared] for arm, settings in tried.items()}
-    found = [Ranked(of.arm, own[of.arm], last[of.arm], of.last) for of in results.arms]
-    return sorted(found, key=lambda of: (math.isnan(of.mean.estimate), sign * of.mean.estimate))
+    found = [Ranked(of.arm, points[of.arm].arm, own[of.arm], last[of.arm], of.last) for of in results.arms]
+    arms = [*dict.fromkeys(point.arm for point in points.values())]
+    best = _best_first(results)
+    return sorted(found, key=lambda of: (arms.index(of.arm), *best(of)))
+
+
+def _best_first(results: Results) -> Callable[[Ranked], tuple[bool, float]]:
+    sign = 1.0 if results.spec.verdict.less_is_better else -1.0
+    return lambda of: (math.isnan(of.mean.estimate), sign * of.mean.estimate)
 
 
 def as_json(ranked: Sequence[Ranked]) -> list[dict[str, Any]]:
@@ -51,6 +62,7 @@ def as_json(ranked: Sequence[Ranked]) -> list[dict[str, Any]]:
     return [
         {
             "name": of.name,
+            **({"arm": of.arm} if of.arm else {}),
             "set": list(of.settings),
             "mean": of.mean._asdict(),
             "seeds": {str(seed): value for seed, value in of.values.items()},
@@ -68,7 +80,7 @@ def drawn(results: Results, ranked: Sequence[Ranked]) -> Figure:
     """Return a row for each of the best settings: its seeds, their mean, and the interval of that."""
     from matplotlib.figure import Figure
 
-    shown = ranked[:DRAWN]
+    shown = ranked if len(ranked) <= DRAWN else sorted(ranked, key=_best_first(results))[:DRAWN]
     figure = Figure(figsize=(6.4, 1.6 + 0.28 * len(shown)), layout="constrained")
     axis = figure.add_subplot()
     for row, of in enumerate(shown):

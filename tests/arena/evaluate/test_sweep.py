@@ -17,7 +17,7 @@ from arena.config.layers import compose
 from arena.config.sources import Layer, recipe_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import ranking, remaining
-from arena.evaluate.study.grid import axes, grid, size, swept, values
+from arena.evaluate.study.grid import arms_of, axes, declared, grid, size, swept, values
 from arena.evaluate.study.overrides import rehearsal, with_settings
 from arena.evaluate.study.plan import Plan, Run, plan
 from arena.evaluate.study.record import KeptRun
@@ -62,6 +62,47 @@ def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> Non
     check_arms(one)
     assert spec.first_seed == 1000 and spec.figure == "mean_payoff" and spec.verdict.better_than == []
     assert spec.minutes is None, "those of the recipe are of other runs"
+
+
+def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
+    arms = arms_of(BASE, "all")
+    points = grid(axes(["learn.lr=1e-4,3e-4"]), arms)
+    one = swept(BASE, points, 2)
+    spec, known = study_of(one), study_of(compose([BASE]))
+    assert arms == known.names and len(points) == 2 * len(arms)
+    assert [point.arm for point in points.values()] == [arm for arm in arms for _ in range(2)]
+    zero = [name for name, point in points.items() if point.arm == "zero"]
+    assert [with_arm(one, name).learn.lr for name in zero] == [1e-4, 3e-4]
+    assert all(with_arm(one, name).credit == with_arm(compose([BASE]), "zero").credit for name in zero)
+    assert with_arm(one, "setting-1").credit == compose([BASE]).credit, "the first arm is the recipe"
+    check_arms(one)
+    assert spec.verdict.better_than == []
+    assert arms_of(BASE, "zero, zero") == ["zero"]
+
+
+@pytest.mark.parametrize(
+    ("arms", "setting", "says"),
+    [
+        ("zer", "learn.lr=1,2", "--arms: no arm 'zer' — did you mean 'zero'?"),
+        ("", "learn.lr=1,2", "--arms: no arm ''"),
+        ("zero", "credit.estimator=mars,rae", "--set credit.estimator: arm zero keeps its own credit.estimator=zero"),
+        ("zero", "credit={estimator: mars}", "--set credit: arm zero keeps its own credit.estimator=zero"),
+    ],
+)
+def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: str, setting: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        swept(BASE, grid(axes([setting]), arms_of(BASE, arms)), 2)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_recipe_may_declare_its_grid_which_decides_nothing() -> None:
+    tuned = compose([BASE, Layer("", "", {"study": {"grid": ["learn.lr=1e-4,3e-4"]}})])
+    assert declared(BASE) == {} == declared(recipe_layer("tic_tac_toe-nano"))
+    assert declared(Layer("", "", as_plain(tuned))) == {"learn.lr": ["1e-4", "3e-4"]}
+    wrong = compose([BASE, Layer("", "", {"study": {"grid": ["learn.lr"]}})])
+    with pytest.raises(ConfigError, match=r"study\.grid: learn\.lr: write it as a\.b=value,value"):
+        declared(Layer("", "", as_plain(wrong)))
+    assert study_of(tuned).rule == study_of(compose([BASE])).rule
 
 
 def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
@@ -152,7 +193,8 @@ def begun(folder: Path, experiment: Experiment, seeds: int = 2) -> Plan:
 
 @pytest.mark.parametrize("lowest", [False, True])
 def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path, lowest: bool) -> None:
-    of = begun(tmp_path / "it", of_grid("learn.lr=1e-4,2e-4,3e-4", "credit.estimator=rae", lowest=lowest), 3)
+    points = grid(axes(["learn.lr=1e-4,2e-4,3e-4", "credit.estimator=rae"]))
+    of = begun(tmp_path / "it", swept(BASE, points, 2, lowest=lowest), 3)
     ends = {"setting-1": [0.1, 0.2, 0.3], "setting-2": [2.0, 2.1, 2.2], "setting-3": [1.0, 1.1, 1.2]}
     known = {
         (arm, 1000 + n): KeptRun(arm=arm, seed=1000 + n, seconds=1.0, curve=[0.0] * 15 + [end] * 5)
@@ -160,7 +202,7 @@ def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path
         for n, end in enumerate(seeds)
     }
     results = collected(replace(of, kept=known))
-    ranked = ranking.ranking(of, results)
+    ranked = ranking.ranking(of, results, points)
     best = ["setting-2", "setting-3", "setting-1"]
     assert [it.name for it in ranked] == (best[::-1] if lowest else best)
     (first,) = [it for it in ranked if it.name == "setting-2"]
@@ -172,6 +214,21 @@ def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path
     assert data == json.loads((tmp_path / "it" / "sweep.json").read_text())
     assert data["ranking"][0]["seeds"].keys() == {"1000", "1001", "1002"} and len(data["runs"]) == 9
     assert begun(tmp_path / "it", of.experiment, 3).kept.keys() == known.keys(), "and it is read again"
+
+
+def test_settings_are_ranked_arm_by_arm(tmp_path: Path) -> None:
+    points = grid(axes(["learn.lr=1e-4,3e-4"]), ["mars", "zero"])
+    of = begun(tmp_path / "it", swept(BASE, points, 2))
+    ends = {"setting-1": 0.1, "setting-2": 0.2, "setting-3": 9.0, "setting-4": 3.0}
+    known = {(arm, 1000): KeptRun(arm=arm, seed=1000, seconds=1.0, curve=[end] * 20) for arm, end in ends.items()}
+    results = collected(replace(of, kept=known))
+    ranked = ranking.ranking(of, results, points)
+    assert [(it.arm, it.name) for it in ranked] == [
+        ("mars", "setting-2"), ("mars", "setting-1"), ("zero", "setting-3"), ("zero", "setting-4"),
+    ]  # fmt: skip
+    assert [it.label for it in ranked[::2]] == ["mars: learn.lr=3e-4", "zero: learn.lr=1e-4"]
+    assert [row["arm"] for row in ranking.as_json(ranked)] == ["mars", "mars", "zero", "zero"]
+    assert not complaints(ranking.drawn(results, ranked))
 
 
 def test_another_grid_or_other_seeds_in_the_same_folder_are_refused(tmp_path: Path) -> None:
