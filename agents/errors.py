@@ -17,6 +17,10 @@ class WeightsError(Exception):
     """Weights that cannot be had: one line which says what is wrong and how to fix it."""
 
 
+class PatternError(Exception):
+    """A regular expression that takes too long on a text; the message is one line."""
+
+
 class ScriptedPolicyError(ValueError):
     """An unknown scripted policy, or one that cannot play this game; the message is one line."""
 

@@ -18,6 +18,7 @@ from agents import strict_yaml
 from agents.errors import RoleError
 from agents.memory import Memory
 from agents.names import nearest
+from agents.patterns import Pattern
 from agents.reply import TALK, Reply, ReplySpec, visible
 from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
 from games.contracts import View
@@ -74,10 +75,8 @@ class Votes(Part):
     @field_validator("pattern")
     @classmethod
     def _is_readable(cls, pattern: str | None) -> str | None:
-        try:
-            re.compile(pattern or "")
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        if pattern is not None:
+            Pattern(pattern)
         return pattern
 
 

@@ -7,13 +7,13 @@ log says `voted` of such turns. Source: self-consistency (Wang et al. 2022), maj
 """
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.patterns import Pattern
 from agents.players.model import Writer
 from agents.role import Role
 from games.contracts import View
@@ -44,13 +44,12 @@ def elected(acts: Sequence[str]) -> int:
 def final_act(role: Role, frame: ChatFrame) -> Final:
     """Reads replies in a role's format: case and blanks make no difference between acts, nor does talk."""
     rule = role.sampling.votes
-    pattern = re.compile(rule.pattern) if rule and rule.pattern else None
+    pattern = Pattern(rule.pattern) if rule and rule.pattern else None
 
     def final(completion: Completion) -> str:
         text = role.parse(frame.decode(completion.ids)).action
         if pattern:
-            found = [match[1 if pattern.groups else 0] or "" for match in pattern.finditer(text)]
-            text = found[-1] if found else ""
+            text = pattern.last(text) or ""
         return " ".join(text.split()).casefold()
 
     return final

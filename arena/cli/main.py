@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from agents.errors import ChatError, EngineError, EnginesLost, RoleError, ScriptedPolicyError, WeightsError
+from agents.errors import (
+    ChatError,
+    EngineError,
+    EnginesLost,
+    PatternError,
+    RoleError,
+    ScriptedPolicyError,
+    WeightsError,
+)
 from arena.cli.app import app
 from arena.cli.console import note
 from arena.errors import (
@@ -27,7 +35,16 @@ from arena.errors import (
     debugging,
 )
 
-BAD_INPUT = (ConfigError, StoreError, RoleError, ScriptedPolicyError, WeightsError, ChatError, EngineError)
+BAD_INPUT = (
+    ConfigError,
+    StoreError,
+    RoleError,
+    PatternError,
+    ScriptedPolicyError,
+    WeightsError,
+    ChatError,
+    EngineError,
+)
 """Errors whose text is one line for the user; the command ends with exit code 2."""
 STOPPED = (PlayError, BugError, GateError, DivergedError, OutOfMemory, RanksLost, EnginesLost)
 """Errors that end a run on its way; exit code 1."""

@@ -11,17 +11,18 @@ A replay is `replay(memory, log, *, settings)`, with two moments: `inject` befor
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from agents.patterns import Pattern
 from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
 from arena.credit.credited import Credited
 from arena.credit.estimators.relative import PROBLEM
+from arena.credit.rewards.columns import Regex
 from arena.credit.selection import scores
 from arena.errors import StoreError
 from arena.parts.chosen import Chosen, Kind, RewardName
@@ -135,14 +136,6 @@ class Success:
         return _labels(batch, [*self.by, "role", "policy"])
 
 
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    return value
-
-
 @dataclass(frozen=True)
 class SelfImitation:
     """Trajectories that did well are learned once more, at what they are worth by now: SPEAR.
@@ -171,7 +164,7 @@ class SelfImitation:
     by: Keys = ("game", "role")
     group: Keys = tuple(PROBLEM)
     of: Annotated[str, RewardName()] | None = None
-    pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    pattern: Regex | None = None
     tolerate: Annotated[int, Field(ge=0, le=10**9)] = 10
     history: Count = 10_240
     threshold: Annotated[int, Field(ge=0, le=10**9)] = 48
@@ -226,12 +219,12 @@ class SelfImitation:
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[Credited]
     ) -> list[Entry]:
         """Return entries for trajectories of this iteration that did better than was to be expected."""
+        searched = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
             Entry(one.match, one.seat, one.policy, task, float(value))
             for one, task, value in zip(batch.trajectories, tasks, score, strict=True)
-            if (one.match, one.seat) in good
-            and (self.pattern is None or any(re.search(self.pattern, turn.raw) for turn in one.turns))
+            if (one.match, one.seat) in good and (searched is None or any(turn.raw in searched for turn in one.turns))
         ]
 
     def _any(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:

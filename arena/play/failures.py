@@ -17,6 +17,7 @@ from agents.errors import (
     EngineDied,
     EngineError,
     EnginesLost,
+    PatternError,
     RoleError,
     ScriptedPolicyError,
     WeightsError,
@@ -39,7 +40,7 @@ _ROOMS = tuple(f"{_ROOT / room}/" for room in ("arena", "agents", "games", "simu
 _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE = (EndpointError, EngineError, HumanLeft, WorkerLost)
-_OF_FILES = (RoleError, ChatError, ScriptedPolicyError, WeightsError)
+_OF_FILES = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError)
 """Errors in a role's or a model's own files, reported in one line."""
 
 

@@ -1,11 +1,11 @@
 """Rewards for trying again: where the turns of a trajectory are attempts at one answer, each right or wrong."""
 
-import re
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
+from agents.patterns import Pattern
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, Regex, Text, column, earlier, on_last, text_of
 
@@ -38,7 +38,7 @@ def repetition(
     groups, the pattern) matches; case and blanks make no difference. 0 where nothing was answered. Source: UFO (Liu
     et al. 2025); one of its released environments leaves this penalty out.
     """
-    read = re.compile(pattern) if pattern is not None else None
+    read = Pattern(pattern) if pattern is not None else None
     penalties = np.zeros(len(batch.lengths))
     for row, trajectory in enumerate(batch.trajectories):
         texts = (text_of(turn, text) for turn in trajectory.turns if turn.valid)
@@ -48,13 +48,13 @@ def repetition(
     return {"repetition": -weight * on_last(batch, penalties)}
 
 
-def _answer(text: str, read: re.Pattern[str] | None) -> str | None:
+def _answer(text: str, read: Pattern | None) -> str | None:
     """The answer in a text, normalised; None where it holds none."""
     if read is not None:
-        match = read.search(text)
-        if match is None:
+        found = read.found(text)
+        if found is None:
             return None
-        text = match[1 if read.groups else 0] or ""
+        text = found
     return " ".join(text.casefold().split())
 
 

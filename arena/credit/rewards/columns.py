@@ -1,12 +1,12 @@
 """Common parts of reward stages: their settings' types, and the way between turns and trajectories."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from agents.patterns import Pattern
 from arena.credit.batch import Bools, Floats, Ints, TurnBatch
 from arena.parts.chosen import RewardName
 from arena.records import Turn
@@ -16,17 +16,14 @@ Columns = Mapping[str, Floats]
 
 
 def _readable(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    Pattern(pattern)
     return pattern
 
 
 Part = Annotated[str, Field(min_length=1), RewardName()]
 """The name of a reward, of the game's or of an earlier stage."""
 Regex = Annotated[str, AfterValidator(_readable)]
-"""A regular expression of Python's `re`; it is searched for anywhere in a text."""
+"""A regular expression as of Python's `re`; it is searched for anywhere in a text."""
 Text = Literal["raw", "action", "public", "private"]
 """Texts of a turn: all that was written, what the game read, what the others heard, what nobody heard."""
 
@@ -38,8 +35,8 @@ def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
 
 def holding(batch: TurnBatch, pattern: str, text: Text) -> Bools:
     """[T] whether this text of the turn holds the pattern."""
-    search = re.compile(pattern).search
-    return batch.column(lambda turn: search(text_of(turn, text)) is not None) > 0
+    searched = Pattern(pattern)
+    return batch.column(lambda turn: text_of(turn, text) in searched) > 0
 
 
 def text_of(turn: Turn, text: Text) -> str:

@@ -1,11 +1,11 @@
 """Rewards for what happens on the way: tools used, pivotal turns, and how far the policy has moved."""
 
-import re
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
+from agents.patterns import Pattern
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, Regex, column, earlier, holding, on_last
 from arena.parts.chosen import Chosen, needs
@@ -48,11 +48,11 @@ def tool_success(
     any of its lines, the call failed. A last turn earns nothing: nobody was shown what came of it. Source: ARTIST
     (Singh et al. 2025), which adds such a reward for tools to those for answer and format; its weights are not public.
     """
-    wrong = re.compile(failed, re.MULTILINE).search
+    wrong = Pattern(failed, lines=True)
     paid = np.zeros(len(batch.owner))
     for row in np.flatnonzero(~batch.last):
         answers = [message.text for message in batch.turns[row + 1].messages if message.sender == sender]
-        paid[row] = bonus if answers and not any(map(wrong, answers)) else 0.0
+        paid[row] = bonus if answers and not any(answer in wrong for answer in answers) else 0.0
     return {"tool_success": paid}
 
 

@@ -1,0 +1,54 @@
+"""Regular expressions that a user writes, over texts that a model writes: a search that takes too long is an error.
+
+Python's `re` can take years over forty letters, (a|aa)+$ over aaa…b, and nothing ends it. `regex` reads the same
+expressions and has a time limit.
+"""
+
+from typing import Any
+
+import regex
+
+from agents.errors import PatternError
+
+SECONDS = 2.0
+"""Most of one search; an ordinary one takes microseconds."""
+
+
+class Pattern:
+    """A compiled expression; ValueError, in one line, for a text that is none."""
+
+    def __init__(self, text: str, lines: bool = False) -> None:
+        """With `lines`, ^ and $ are those of any line."""
+        self.text = text
+        try:
+            self._compiled = regex.compile(text, regex.MULTILINE if lines else 0)
+        except regex.error as error:
+            raise ValueError(f"{text!r} is no regular expression: {error}") from None
+
+    def found(self, text: str) -> str | None:
+        """The first match's first group, or all of it where there are no groups; None without a match.
+
+        PatternError where the search takes longer than `SECONDS`; for the others, too.
+        """
+        match = self._timed(self._compiled.search, text)
+        return None if match is None else match[1 if self._compiled.groups else 0] or ""
+
+    def last(self, text: str) -> str | None:
+        """The same of the last match."""
+        matches = self._timed(self._compiled.findall, text)
+        if not matches:
+            return None
+        return matches[-1] if self._compiled.groups < 2 else matches[-1][0]  # type: ignore[no-any-return]
+
+    def __contains__(self, text: str) -> bool:
+        """Return True if the text holds a match."""
+        return self.found(text) is not None
+
+    def _timed(self, search: Any, text: str) -> Any:
+        try:
+            return search(text, timeout=SECONDS)
+        except TimeoutError:
+            raise PatternError(
+                f"the regular expression {self.text!r} takes over {SECONDS:g} s on a text of {len(text):,} characters: "
+                "write it so that a text has one way to match, without (a+)+ or (a|aa)*"
+            ) from None

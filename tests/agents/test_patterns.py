@@ -1,0 +1,47 @@
+"""Regular expressions of users over texts of models: as Python's `re` has them, and an error where one goes on."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents import patterns
+from agents.errors import PatternError
+from agents.patterns import Pattern
+
+EXPRESSIONS = [
+    "a",
+    "a+b?",
+    "(a|b)c",
+    "^b",
+    "c$",
+    "(a)(b)?",
+    "",
+    r"\bab\b",
+    r"^Error: |^\w*Error\b",
+    "<x>(.*?)</x>",
+    "(?i)A",
+]
+
+
+@given(st.sampled_from(EXPRESSIONS), st.text("abc <>x/\nE:rror", max_size=40), st.booleans())
+def test_they_find_what_python_does(expression: str, text: str, lines: bool) -> None:
+    theirs, ours = re.compile(expression, re.MULTILINE if lines else 0), Pattern(expression, lines)
+    found = [match[1 if theirs.groups else 0] or "" for match in theirs.finditer(text)]
+    assert ours.found(text) == (found[0] if found else None)
+    assert ours.last(text) == (found[-1] if found else None)
+    assert (text in ours) == bool(found)
+
+
+def test_of_a_text_that_is_none_a_line_tells() -> None:
+    with pytest.raises(ValueError, match=r"^'\(a' is no regular expression: missing \)"):
+        Pattern("(a")
+
+
+@pytest.mark.parametrize("search", ["found", "last", "__contains__"])
+def test_a_search_without_end_is_a_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Python's `re` this takes years."""
+    monkeypatch.setattr(patterns, "SECONDS", 0.05)
+    with pytest.raises(PatternError, match=r"'\(a\|aa\)\+\$' takes over 0.05 s on a text of 5,001 characters: write"):
+        getattr(Pattern("(a|aa)+$"), search)("a" * 5000 + "b")
