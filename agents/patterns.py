@@ -18,14 +18,14 @@ class Pattern:
     """A compiled expression; ValueError, in one line, for a text that is none."""
 
     def __init__(self, text: str, lines: bool = False) -> None:
-        """With `lines`, ^ and $ are those of any line."""
+        """Compile it; with `lines`, ^ and $ are those of any line."""
         self.text = text
         try:
             self._compiled = regex.compile(text, regex.MULTILINE if lines else 0)
         except regex.error as error:
             raise ValueError(f"{text!r} is no regular expression: {error}") from None
 
-    def found(self, text: str) -> str | None:
+    def first(self, text: str) -> str | None:
         """The first match's first group, or all of it where there are no groups; None without a match.
 
         PatternError where the search takes longer than `SECONDS`; for the others, too.
@@ -42,7 +42,7 @@ class Pattern:
 
     def __contains__(self, text: str) -> bool:
         """Return True if the text holds a match."""
-        return self.found(text) is not None
+        return self.first(text) is not None
 
     def _timed(self, search: Any, text: str) -> Any:
         try:

@@ -29,7 +29,7 @@ EXPRESSIONS = [
 def test_they_find_what_python_does(expression: str, text: str, lines: bool) -> None:
     theirs, ours = re.compile(expression, re.MULTILINE if lines else 0), Pattern(expression, lines)
     found = [match[1 if theirs.groups else 0] or "" for match in theirs.finditer(text)]
-    assert ours.found(text) == (found[0] if found else None)
+    assert ours.first(text) == (found[0] if found else None)
     assert ours.last(text) == (found[-1] if found else None)
     assert (text in ours) == bool(found)
 
@@ -39,7 +39,7 @@ def test_of_a_text_that_is_none_a_line_tells() -> None:
         Pattern("(a")
 
 
-@pytest.mark.parametrize("search", ["found", "last", "__contains__"])
+@pytest.mark.parametrize("search", ["first", "last", "__contains__"])
 def test_a_search_without_end_is_a_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Python's `re` this takes years."""
     monkeypatch.setattr(patterns, "SECONDS", 0.05)

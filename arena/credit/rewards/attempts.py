@@ -51,10 +51,10 @@ def repetition(
 def _answer(text: str, read: Pattern | None) -> str | None:
     """The answer in a text, normalised; None where it holds none."""
     if read is not None:
-        found = read.found(text)
-        if found is None:
+        answer = read.first(text)
+        if answer is None:
             return None
-        text = found
+        text = answer
     return " ".join(text.casefold().split())
 
 
