@@ -56,6 +56,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/r
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/view.py
 	$(BIN)/python benchmarks/heartbeat.py
+	$(BIN)/python benchmarks/worlds.py
 
 gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, under 8 minutes (without one: on the CPU, small)
 	$(BIN)/python benchmarks/gpu/run.py

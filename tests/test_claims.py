@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,7 @@ FOOT = """\
   *contradicted* pays for each of a row's comparisons.
 - {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
   on which recipes were tried out. No row was judged by a gauge or by room: its rule stated none.
+- What chance, imitation, the best run and an oracle reach in each world: [room](claims/worlds.md).
 - {marked} rows are marked †. Their recipes now judge seeds that nobody has looked at.
 - The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. What a rule may say, and
   how often the procedure errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
@@ -75,6 +77,21 @@ What does each study say alone, and what is left of that among all of them? Verd
 p is two-sided; q is Benjamini and Hochberg's. A verdict survives where Holm's p is at most .05.
 
 | study | seeds | alone | p | Holm | q | corrected |
+|---|---|---|---|---|---|---|
+"""
+WORLDS = """\
+# Room in the worlds of the claims
+
+How hard is each study's world, and how much is left to learn there? Verdicts: [claims](../claims.md).
+
+*Random* picks among listed acts, or says nothing where none are listed; *oracle* comes with the world and knows its
+answer (of cards: best play, computed). Both sit in the policies' seats in {matches} matches, and all others as in the
+recipe. *Imitation* is where the studies' runs begin (their mean), *best* the best of their runs at its end. *Turns* are
+the learners' own in a match, of random and of the oracle. Where the best run comes near to the oracle, a mechanism has
+no room; where random reaches more than imitation, runs begin with acts that are not legal.
+`python benchmarks/worlds.py`
+
+| study | figure | turns | random | imitation | best | oracle |
 |---|---|---|---|---|---|---|
 """
 FAMILY = """\
@@ -119,6 +136,11 @@ def pages() -> Iterator[tuple[Path, str]]:
     )
     yield DOCS / "claims.md", HEAD.format(sum=summed_up(found), rows=len(found), print=small, **tables)
     yield DOCS / "claims" / "family.md", EVERY + "".join(map(corrected, found))
+    worlds = json.loads((KEPT / "worlds.json").read_text("utf-8"))
+    rooms = [
+        room(row.results, worlds["worlds"][row.results.name]) for row in found if row.results.name in worlds["worlds"]
+    ]
+    yield DOCS / "claims" / "worlds.md", WORLDS.format(matches=worlds["matches"]) + "".join(rooms)
     families = defaultdict(list)
     for file, row in zip(FILES, found, strict=True):
         families[row.results.spec.family].append(section(row, minutes(file)))
@@ -202,6 +224,19 @@ def corrected(row: Row) -> str:
     of = row.results
     values = (f"{value:.4f}" for value in (row.decision.p, row.holm, row.bh))
     return f"| {' | '.join((of.name, str(of.seeds), of.verdict.verdict, *values, row.verdict))} |\n"
+
+
+def room(of: Results, world: dict[str, Any]) -> str:
+    """What is reached in a study's world, from chance to its oracle."""
+    assert world["figure"] == of.spec.figure, "measure it again: python benchmarks/worlds.py"
+    scripted = [world[who] for who in ("random", "oracle") if "mean" in world[who]]
+    turns = " to ".join(f"{reached['turns']:.1f}" for reached in scripted)
+    random, *oracle = (f"{reached['mean']['estimate']:.2f}" for reached in scripted)
+    own = next(arm for arm in of.arms if arm.arm == of.spec.arm)
+    best = f"{max(of.ends.last[own.arm].values()):.2f} of {of.seeds}"
+    most = [f"{world['best play']:.2f}"] if "best play" in world else oracle or ["–"]
+    told = (of.name, cell(of.spec.figure), turns, random, f"{own.first.estimate:.2f}", best, *most)
+    return f"| {' | '.join(told)} |\n"
 
 
 def section(row: Row, took: float) -> str:
