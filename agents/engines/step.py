@@ -45,8 +45,11 @@ def step(model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor,
 
 
 def product(layer: Any, x: torch.Tensor) -> torch.Tensor:
-    """[B, out] of a linear layer from [B, in]; a few rows in float32 as W x^T, which MKL computes faster than x W^T."""
-    if type(layer) is not torch.nn.Linear or not 1 < len(x) <= _FEW:
+    """[B, out] of a linear layer from [B, in]; a few rows in float32 as W x^T, which MKL computes faster than x W^T.
+
+    ZeRO-3 puts weights together only while their layer is called.
+    """
+    if type(layer) is not torch.nn.Linear or not 1 < len(x) <= _FEW or hasattr(layer.weight, "ds_id"):
         return layer(x)  # type: ignore[no-any-return]
     y = torch.mm(layer.weight, x.t()).t().contiguous()
     return y if layer.bias is None else y + layer.bias

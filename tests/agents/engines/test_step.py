@@ -101,6 +101,29 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
             torch.testing.assert_close(logits.float(), expected.float(), rtol=0.05, atol=0.05)
 
 
+def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
+    """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
+    model = kind("llama with biases")
+    nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
+    tokens, places = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
+
+    def logits() -> torch.Tensor:
+        batch = BatchKV([nothing] * 3, room=1)
+        batch.mask[:, 0] = True
+        with torch.no_grad():
+            return step(model, batch, tokens, places, batch.mask[:, :1])
+
+    expected = logits()
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Linear):
+            whole = layer.weight.data
+            layer.weight.ds_id = 0  # type: ignore[attr-defined]
+            layer.weight.data = whole.new_zeros(0)
+            layer.register_forward_pre_hook(lambda layer, _, whole=whole: setattr(layer.weight, "data", whole))
+            layer.register_forward_hook(lambda layer, *_: setattr(layer.weight, "data", torch.zeros(0).double()))
+    torch.testing.assert_close(logits(), expected, rtol=1e-12, atol=1e-12)
+
+
 def windowed(family: type[PreTrainedConfig], **more: Any) -> Any:
     return AutoModelForCausalLM.from_config(family(**GROUPED, sliding_window=4, **more))
 
