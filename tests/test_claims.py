@@ -38,10 +38,9 @@ Which published mechanisms work here, and which do not?
 
 Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. *Effect*: where
 the mechanism's arm begins and ends (means over seeds), the control that it beats by least, and the difference paired by
-seed with the interval of the recipe's rule (95 %, unless it says 99). *Could see*: the smallest difference that so many
-seeds show with chance .8 after the correction. *Verdict*: by the recipe's own rule, then by Holm's correction over all
-{rows} rows (.05 for the whole table); in *italics*, what the row alone would say. **†**: the recipe's rule is another
-by now: to be run again.
+seed with the rule's interval (95 %, unless it says 99). *Could see*: the smallest difference that so many seeds show with
+chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for the whole
+table); in *italics*, what the row alone would say. **†**: the rule is another by now: to be run again.
 
 ## Mechanisms, beside a baseline that learns as well
 
@@ -63,11 +62,11 @@ FOOT = """\
 - p, Holm's and Benjamini and Hochberg's of every row: [the family](claims/family.md). All rows are one family;
   *contradicted* pays for each of a row's comparisons.
 - {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
-  on which recipes were tried out. No row was judged by a gauge or by room: its rule stated none.
+  on which recipes were tried out. {gauged} states gauges and room.
 - What chance, imitation, the best run and an oracle reach in each world: [room](claims/worlds.md).
 - {marked} rows are marked †. Their recipes now judge seeds that nobody has looked at.
-- The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. What a rule may say, and
-  how often the procedure errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
+- The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
+  errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
 """
 EVERY = """\
 # The family of all claims
@@ -132,6 +131,7 @@ def pages() -> Iterator[tuple[Path, str]]:
         unrecorded=sum(not row.results.looks for row in found),
         short=sum(row.results.seeds < 10 for row in found),
         tuned=sum(row.results.spec.first_seed == 0 for row in found),
+        gauged=", ".join(row.results.name for row in found if row.results.spec.gauges) or "No row",
         marked=sum(changed_since(row.results) for row in found),
     )
     yield DOCS / "claims.md", HEAD.format(sum=summed_up(found), rows=len(found), print=small, **tables)
@@ -168,7 +168,7 @@ def summed_up(found: Sequence[Row]) -> str:
         )
         told.append(f"Of {len(rows)} claims {what}, {counted(row.verdict for row in rows)}.")
     alone = counted(row.results.verdict.verdict for row in found)
-    return f"**{' '.join(told)}** Row by row, without the correction: {alone}."
+    return f"**{' '.join(told)}** Without the correction: {alone}."
 
 
 def counted(words: Iterable[str]) -> str:
