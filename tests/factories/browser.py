@@ -27,6 +27,7 @@ def widths(browser: Any, address: str, width: int, scheme: str = "light") -> tup
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     view = context.new_page()
     view.goto(address)
+    view.wait_for_timeout(500)  # it is drawn after it is loaded
     view.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     found = view.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     context.close()
