@@ -39,8 +39,8 @@ Which published mechanisms work here, and which do not?
 Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. *Effect*: where
 the mechanism's arm begins and ends (means over seeds), the control that it beats by least, and the difference paired by
 seed with the rule's interval (95 %, unless it says 99). *Could see*: the smallest difference that so many seeds show
-with chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for the
-whole table); in *italics*, what the row alone would say. **†**: the rule is another by now: to be run again.
+with chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for
+the whole table); in *italics*, what the row alone would say. **†**: the rule is another by now: to be run again.
 
 ## Mechanisms, beside a baseline that learns as well
 
