@@ -56,7 +56,7 @@ def product(layer: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 _FEW = 48
-"""Rows up to which that pays: half the time with 2, two thirds with 8, the same with 64 (SmolLM2, AVX2)."""
+"""Rows up to which that pays: .56 of a step's time with 2, .82 with 8, .95 with 32, none with 64 (SmolLM2, AVX2)."""
 
 
 def _mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:

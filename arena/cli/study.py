@@ -13,12 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.names import nearest
 from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, begin_line, carry_out, folder_of
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json, listed
 from arena.cli.progress import lasting
-from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.config.experiment import Experiment
@@ -70,13 +68,14 @@ def study(
 
     Example: arena study negotiation-nano --seeds 3 --arms all --jobs 2
     """
-    from arena.config.arms import check_arms, study_of
+    from arena.config.arms import check_arms, chosen_arms, study_of
     from arena.config.sources import named_layer
     from arena.evaluate.study.overrides import kept_by_arms, with_settings
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
     experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
-    chosen = _chosen(experiment, arms)
+    beside = chosen_arms(experiment, listed(arms))
+    chosen = [*dict.fromkeys([study_of(experiment).arm, *beside])]
     check_arms(experiment)
     seeds = seeds or study_of(experiment).seeds or SEEDS
     if not as_json:
@@ -170,21 +169,6 @@ def _say(experiment: Experiment, what: str, runs: int, jobs: int | None, quiet: 
     """Say at once what is to come: to load and to check takes a while."""
     if not quiet:
         note(begin_line(what, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
-
-
-def _chosen(experiment: Experiment, arms: str) -> list[str]:
-    """The arms that are wanted, in the order of the experiment; with the first one, which others are compared with."""
-    from arena.config.arms import study_of
-
-    known, wanted = study_of(experiment).names, listed(arms)
-    if wanted == ["all"]:
-        return known
-    for arm in wanted:
-        if arm not in known:
-            raise ConfigError(f"--arms: no arm '{arm}'{nearest(arm, known)} (all, or some of {', '.join(known)})")
-    if not wanted:
-        raise ConfigError(f"--arms: name some of {', '.join(known)}, or all")
-    return [arm for arm in known if arm in (known[0], *wanted)]
 
 
 def _show(console: Console, planned: Plan, results: Results) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, begin_line, carry_out, folder_of
 from arena.cli.console import PlainConsole, note
-from arena.cli.evaluate import Json
+from arena.cli.evaluate import Json, listed
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,15 +66,16 @@ def sweep(
 
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
-    from arena.config.arms import check_arms, study_of
+    from arena.config.arms import check_arms, chosen_arms, study_of
+    from arena.config.layers import compose
     from arena.config.sources import named_layer
-    from arena.evaluate.study.grid import arms_of, axes, declared, grid, size, swept
+    from arena.evaluate.study.grid import axes, declared, grid, size, swept
 
     base = named_layer(recipe)
     swept_axes = axes(set_) if set_ else declared(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
-    tuned = [""] if arms is None else arms_of(base, arms)
+    tuned = [""] if arms is None else chosen_arms(compose([base]), listed(arms))
     settings = size(swept_axes)
     runs = settings * len(tuned) * seeds
     what = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"

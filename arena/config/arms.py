@@ -1,5 +1,6 @@
 """Arms of a study: the recipe and, beside it, the same with other settings, all at the same budget."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.names import nearest
@@ -16,6 +17,19 @@ def study_of(experiment: Experiment) -> StudySpec:
     if experiment.study is None:
         raise ConfigError(f"{experiment.name} has no section `study` that names arms (docs/experiments.md)")
     return experiment.study
+
+
+def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
+    """The arms that `--arms` names, or `all`, in the experiment's order; ConfigError for one that it does not have."""
+    known = study_of(experiment).names
+    if list(names) == ["all"]:
+        return known
+    for arm in names:
+        if arm not in known:
+            raise ConfigError(f"--arms: no arm '{arm}'{nearest(arm, known)} (all, or some of {', '.join(known)})")
+    if not names:
+        raise ConfigError(f"--arms: name some of {', '.join(known)}, or all")
+    return [arm for arm in known if arm in names]
 
 
 def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:

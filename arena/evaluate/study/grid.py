@@ -10,14 +10,13 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import Layer, set_layer
 from arena.config.study import TUNING, RuleSpec, StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.overrides import unset, within
+from arena.evaluate.study.overrides import clash, unset
 
 BASE = "recipe"
 """What a sweep calls the recipe itself, which it does not run."""
@@ -46,7 +45,7 @@ def axes(settings: Sequence[str]) -> dict[str, list[str]]:
         if (why := RESERVED.get(key)) or key.split(".")[0] == "study":
             raise ConfigError(f"--set {key}: no setting to sweep: {why or 'a sweep has no arms and no rule'}")
         for other in found:
-            if within(other, key) or within(key, other):
+            if clash(other, key):
                 raise ConfigError(f"--set {key}: {other} is swept, too: give all values of one key in one --set")
         found[key] = values(text)
         _check_distinct(key, found[key])
@@ -110,16 +109,6 @@ def declared(base: Layer) -> dict[str, list[str]]:
         raise ConfigError(f"study.grid: {str(error).removeprefix('--set ')}") from None
 
 
-def arms_of(base: Layer, names: str) -> list[str]:
-    """The arms of a recipe's study, `all` or those named between commas; ConfigError for one that it does not have."""
-    known = study_of(compose([base])).names
-    asked = known if names == "all" else [*dict.fromkeys(name.strip() for name in names.split(","))]
-    for name in asked:
-        if name not in known:
-            raise ConfigError(f"--arms: no arm '{name}'{nearest(name, known)} (there are {', '.join(known)})")
-    return asked
-
-
 def swept(
     base: Layer,
     points: Mapping[str, Point],
@@ -163,11 +152,10 @@ def swept(
 def _own(known: StudySpec | None, point: Point) -> list[str]:
     """The settings that make the point's arm what it is; ConfigError where one of the sweep would change them."""
     own = known.arms.get(point.arm, []) if known else []
-    for setting in point.settings:
-        for kept in own:
-            if within(kept, setting) or within(setting, kept):
-                key = setting.partition("=")[0]
-                raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {kept}: leave one of them out")
+    for kept, setting in product(own, point.settings):
+        if clash(kept, setting):
+            key = setting.partition("=")[0]
+            raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {kept}: leave one of them out")
     return own
 
 

@@ -31,13 +31,13 @@ def kept_by_arms(experiment: Experiment, settings: Sequence[str]) -> list[str]:
         for arm, owned in study_of(experiment).arms.items()
         for own in owned
         for setting in settings
-        if within(own, setting) or within(setting, own)
+        if clash(own, setting)
     ]
 
 
 def unset(each: Iterable[str], settings: Sequence[str]) -> list[str]:
     """Settings of every run without those that others replace."""
-    return [own for own in each if not any(within(own, s) or within(s, own) for s in settings)]
+    return [own for own in each if not any(clash(own, setting) for setting in settings)]
 
 
 def rehearsal(experiment: Experiment) -> Experiment:
@@ -56,7 +56,7 @@ def rehearsal(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"iterations": REHEARSED, "study": spec.model_copy(update=changed)})
 
 
-def within(setting: str, other: str) -> bool:
-    """Return True if the key of a setting is another's, or lies inside of it."""
-    key, outer = (text.partition("=")[0].strip() for text in (setting, other))
-    return f"{key}.".startswith(f"{outer}.")
+def clash(one: str, other: str) -> bool:
+    """Return True if two settings are of the same key, or one's key lies inside of the other's."""
+    keys = sorted(f"{text.partition('=')[0].strip()}." for text in (one, other))
+    return keys[1].startswith(keys[0])

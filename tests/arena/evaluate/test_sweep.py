@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from arena.config.arms import check_arms, study_of, with_arm
+from arena.config.arms import check_arms, chosen_arms, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.kept import as_plain
 from arena.config.layers import compose
 from arena.config.sources import Layer, recipe_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import ranking, remaining
-from arena.evaluate.study.grid import arms_of, axes, declared, grid, size, swept, values
+from arena.evaluate.study.grid import axes, declared, grid, size, swept, values
 from arena.evaluate.study.overrides import rehearsal, with_settings
 from arena.evaluate.study.plan import Plan, Run, plan
 from arena.evaluate.study.record import KeptRun
@@ -65,7 +65,7 @@ def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> Non
 
 
 def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
-    arms = arms_of(BASE, "all")
+    arms = chosen_arms(compose([BASE]), ["all"])
     points = grid(axes(["learn.lr=1e-4,3e-4"]), arms)
     one = swept(BASE, points, 2)
     spec, known = study_of(one), study_of(compose([BASE]))
@@ -77,7 +77,7 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
     assert with_arm(one, "setting-1").credit == compose([BASE]).credit, "the first arm is the recipe"
     check_arms(one)
     assert spec.verdict.better_than == []
-    assert arms_of(BASE, "zero, zero") == ["zero"]
+    assert chosen_arms(compose([BASE]), ["zero", "zero"]) == ["zero"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
 )
 def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: str, setting: str, says: str) -> None:
     with pytest.raises(ConfigError) as error:
-        swept(BASE, grid(axes([setting]), arms_of(BASE, arms)), 2)
+        swept(BASE, grid(axes([setting]), chosen_arms(compose([BASE]), [arms])), 2)
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
