@@ -41,6 +41,7 @@ the mechanism's arm begins and ends (means over seeds), the control that it beat
 seed with the rule's interval (95 %, unless it says 99). *Could see*: the smallest difference that so many seeds show
 with chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for
 the whole table); in *italics*, what the row alone would say. **†**: the rule is another by now: to be run again.
+`arena study STUDY` runs a row again.
 
 ## Mechanisms, beside a baseline that learns as well
 
@@ -55,7 +56,7 @@ Beside advantages of zero (`zero`), and of its own dealt to random turns (`shuff
 {print}
 """
 TABLE = """\
-| claim | effect | could see | verdict | command |
+| claim | study | effect | could see | verdict |
 |---|---|---|---|---|
 """
 FOOT = """\
@@ -189,13 +190,14 @@ def command(of: Results) -> str:
 
 
 def line_of(row: Row) -> tuple[str, ...]:
-    """A study in one line: claim, effect, what it could see, verdict, command."""
+    """A study in one line: claim, name, effect, what it could see, verdict."""
     of = row.results
     source = "ours" if of.spec.replicates.startswith("none") else re.sub(r"\), .*", ")", of.spec.replicates)
     own, other = ({arm.arm: arm for arm in of.arms}[name] for name in (of.spec.arm, row.arm))
     ends = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {row.arm} {other.last.estimate:.2f}"
-    effect = f"[{of.spec.figure}]({address(of.spec.family)}#{of.name}) {ends}: {signed(row.effect)}"
-    return f"{of.spec.claim} ({source})", effect, f"{row.visible:.2f}", worded(row), f"`{command(of)}`"
+    name = f"[{of.name}]({address(of.spec.family)}#{of.name})"
+    effect = f"{of.spec.figure} {ends}: {signed(row.effect)}"
+    return f"{of.spec.claim} ({source})", name, effect, f"{row.visible:.2f}", worded(row)
 
 
 def worded(row: Row) -> str:
