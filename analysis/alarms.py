@@ -149,7 +149,7 @@ def _drifted(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
     logs = pd.DataFrame({role: np.log((own.reindex(vocabulary).fillna(0) + 1) / (own.sum() + len(vocabulary)))
                          for role, own in counts.items()})  # fmt: skip
     rest = talk.drop(index=first[even].index)
-    guessed = rest["public"].map(lambda said: _likeliest(said, logs))
+    guessed = _likeliest(rest["public"], logs)
     strange = rest.assign(value=(guessed != rest["role"]).astype("float64"))[guessed != ""]
     for role, lines in strange.groupby("role"):
         if role in counts:
@@ -160,10 +160,12 @@ def _words(lines: pd.DataFrame) -> pd.Series[Any]:
     return lines["public"].str.lower().str.split().explode().value_counts().astype("float64")
 
 
-def _likeliest(said: str, logs: pd.DataFrame) -> str:
-    """The role whose words these are; "" where none of them is known, which is nobody's."""
-    known = [word for word in said.lower().split() if word in logs.index]
-    return str(logs.loc[known].sum().idxmax()) if known else ""
+def _likeliest(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
+    """The role whose words each of these are; "" where none of them is known, which is nobody's."""
+    words = said.str.lower().str.split().explode()
+    known = words[words.isin(logs.index)]
+    evidence = logs.reindex(known).set_axis(known.index).groupby(level=0).sum()
+    return evidence.idxmax(axis=1).reindex(said.index, fill_value="")
 
 
 def _one_sided(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:

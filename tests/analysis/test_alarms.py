@@ -86,9 +86,9 @@ def test_what_another_run_reports_hides_no_outcome(tmp_path: Path, success: Any)
 
 def test_a_line_of_words_that_nobody_knows_is_nobodys() -> None:
     logs = pd.DataFrame({"buyer": [-1.0, -2.0], "seller": [-2.0, -1.0]}, index=["want", "offer"])
-    assert [alarms_of._likeliest(said, logs) for said in ("I want", "an Offer", "zum zum zum")] == [
-        "buyer", "seller", ""
-    ]  # fmt: skip
+    said = pd.Series(["I want", "an Offer", "zum zum zum", ""], index=[5, 3, 8, 0])
+    assert alarms_of._likeliest(said, logs).to_dict() == {5: "buyer", 3: "seller", 8: "", 0: ""}
+    assert alarms_of._likeliest(said[:0], logs).empty
 
 
 def test_new_words_are_no_drift(tmp_path: Path) -> None:
