@@ -5,7 +5,9 @@ import io
 import json
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,37 +59,52 @@ NAMES = [row for row in ROWS if row.what in ("name", "function")]
 PHRASES = re.compile(rf"\b({'|'.join(row.old for row in ROWS if row.what == 'phrase')})\b", re.I)
 
 
-def defined(tree: ast.AST, functions_only: bool) -> Iterator[tuple[str, int]]:
-    """The names that a module gives to functions and classes, and to parameters, fields and attributes, with lines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name, node.lineno
-        elif functions_only:
-            continue
-        elif isinstance(node, ast.arg):
-            yield node.arg, node.lineno
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id, node.lineno
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr, node.lineno
+@cache
+def source(path: Path) -> str:
+    return path.read_text("utf-8")
 
 
-def prose(text: str) -> Iterator[tuple[int, str]]:
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(source(path))
+
+
+@cache
+def defined() -> dict[str, list[tuple[Path, int, bool]]]:
+    """Where modules give each name to what: file, line, and whether to a function or class.
+
+    Else it is a parameter's, a field's or an attribute's.
+    """
+    places = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                places[node.name].append((path, node.lineno, True))
+            elif isinstance(node, ast.arg):
+                places[node.arg].append((path, node.lineno, False))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                places[node.target.id].append((path, node.lineno, False))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                places[node.attr].append((path, node.lineno, False))
+    return places
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings and comments of a module, with their lines."""
     strings = {
         node.lineno: node.value.value
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
     yield from strings.items()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(source(path)).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
 
 
-def first_lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def first_lines(module: ast.Module) -> Iterator[tuple[int, str]]:
     """The first line of the docstring of a module and of each class and function in it, with where that is."""
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, kinds) and (text := ast.get_docstring(node)):
             yield getattr(node, "lineno", 1), text.splitlines()[0]
@@ -109,10 +126,8 @@ def test_the_table_can_be_read() -> None:
 def test_no_name_is_an_old_one(row: Row) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}"
-        for path in MODULES
-        if row.holds(path)
-        for name, line in defined(TREES[path], row.what == "function")
-        if name == row.old
+        for path, line, is_function in defined().get(row.old, [])
+        if row.holds(path) and (is_function or row.what != "function")
     ]
     assert not found, f"{row.old} is {row.new} now"
 
@@ -161,7 +176,7 @@ def test_no_docstring_or_comment_speaks_the_old_words() -> None:
         f"{path.relative_to(ROOT)}:{line}: {match[0]}"
         for path in MODULES
         if path.name != "renamed.py"
-        for line, text in prose(SOURCES[path])
+        for line, text in prose(path)
         if (match := PHRASES.search(without_values(text)))
     ]
     assert not found, "\n".join(found)
@@ -180,7 +195,7 @@ def test_first_lines_of_docstrings_stand_by_themselves() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in MODULES
-        for line, text in first_lines(TREES[path])
+        for line, text in first_lines(tree(path))
         if ASIDES.match(text)
     ]
     assert not found, "\n".join(found)
@@ -190,7 +205,3 @@ def test_first_lines_of_docstrings_stand_by_themselves() -> None:
 def test_no_page_speaks_the_old_words(page: Path) -> None:
     text = without_values(page.read_text("utf-8"))
     assert not (found := [match[0] for match in PHRASES.finditer(text)]), found
-
-
-SOURCES = {path: path.read_text("utf-8") for path in MODULES}
-TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
