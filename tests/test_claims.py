@@ -63,7 +63,7 @@ FOOT = """\
 - p, Holm's and Benjamini and Hochberg's of every row: [the family](claims/family.md). All rows are one family;
   *contradicted* pays for each of a row's comparisons.
 - {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
-  on which recipes were tried out. {gauged} states gauges and room.
+  on which recipes were tried out. Gauges and room are stated by {gauged}.
 - What chance, imitation, the best run and an oracle reach in each world: [room](claims/worlds.md).
 - {marked} rows are marked †. Their recipes now judge seeds that nobody has looked at.
 - The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
@@ -132,7 +132,7 @@ def pages() -> Iterator[tuple[Path, str]]:
         unrecorded=sum(not row.results.looks for row in found),
         short=sum(row.results.seeds < 10 for row in found),
         tuned=sum(row.results.spec.first_seed == 0 for row in found),
-        gauged=", ".join(row.results.name for row in found if row.results.spec.gauges) or "No row",
+        gauged=", ".join(row.results.name for row in found if row.results.spec.gauges) or "no row",
         marked=sum(changed_since(row.results) for row in found),
     )
     yield DOCS / "claims.md", HEAD.format(sum=summed_up(found), rows=len(found), print=small, **tables)
