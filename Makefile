@@ -40,7 +40,7 @@ machines: $(VENV)/installed ## the tests that compute, as other processors would
 	for machine in $(MACHINES); do for threads in 1 2; do \
 		echo "== $$machine, $$threads thread(s)"; \
 		ATEN_CPU_CAPABILITY=$${machine%:*} ONEDNN_MAX_CPU_ISA=$${machine#*:} OMP_NUM_THREADS=$$threads \
-		$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/agents tests/arena || { echo "red: $$machine, $$threads thread(s)"; exit 1; }; \
+		$(BIN)/python -m pytest -n 2 --dist worksteal tests/agents tests/arena || { echo "red: $$machine, $$threads thread(s)"; exit 1; }; \
 	done; done
 
 bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/results

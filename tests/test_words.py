@@ -122,6 +122,13 @@ def test_the_table_can_be_read() -> None:
     assert all((ROOT / place).exists() for row in ROWS for place in row.places), "a place that is not there"
 
 
+def test_names_are_found_where_modules_give_them() -> None:
+    """Else the test below could not fail: a class, a function, a parameter, a field, an attribute."""
+    here = ROOT / "arena" / "play" / "match.py"
+    kinds = {"MatchPlan": True, "play_match": True, "keep_turns": False, "draws": False, "cut": False}
+    assert all({(path, kind) for path, _, kind in defined()[name]} >= {(here, kinds[name])} for name in kinds)
+
+
 @pytest.mark.parametrize("row", NAMES, ids=str)
 def test_no_name_is_an_old_one(row: Row) -> None:
     found = [
