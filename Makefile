@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 
+# Containers often forbid Python to keep bytecode, and then every process compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
+# What is installed is compiled as it is first loaded: a tenth of it ever is.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,scale,search,serve,simulators,textarena,docs,dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,scale,search,serve,simulators,textarena,docs,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it
@@ -18,15 +22,18 @@ install: $(VENV)/installed ## make .venv with everything in it
 selfplay: $(VENV)/installed ## the main job: SmolLM2 learns to negotiate with itself
 	$(BIN)/arena run selfplay --game negotiation
 
+# Of two cores: one more, as tests wait for files and processes. Each takes up to 2 GB.
+JOBS ?= 3
+
 test: $(VENV)/installed ## style, types, import contracts, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(JOBS) --dist worksteal
 
 test-scale: $(VENV)/installed ## the long tests of runs on several processes, by Ray
 	$(BIN)/python -m pytest -m slow tests/arena/scale

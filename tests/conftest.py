@@ -4,11 +4,14 @@ import gc
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
@@ -22,6 +25,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `slow_after(n)`, all cases but the first n are slow."""
+    cases: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("slow_after")
+        if mark and item.get_closest_marker("slow") is None and isinstance(item, pytest.Function):
+            cases[item.path, item.originalname] += 1
+            if cases[item.path, item.originalname] > mark.args[0]:
+                item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage less often, and not among modules and tests: it took 8 % of the time."""
     gc.freeze()
@@ -33,6 +48,14 @@ def no_power_cut() -> Iterator[None]:
     """No waiting for the disk: fsync guards against a loss of power, which no test makes; a kill loses nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_parser() -> Iterator[None]:
+    """The parser of the commands is built once, not for each of a thousand: that took nine tenths of a refusal."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
 
 

@@ -46,11 +46,8 @@ the whole table); in *italics*, what the row alone would say. **†**: the rule 
 ## Mechanisms, beside a baseline that learns as well
 
 {mechanisms}
-## Studies that say that something is learned
+Studies that say that something is learned, beside advantages of zero: [what is learned](claims/learned.md).
 
-Beside advantages of zero (`zero`), and of its own dealt to random turns (`shuffled`).
-
-{learns}
 ## Small print
 
 {print}
@@ -68,6 +65,15 @@ FOOT = """\
 - {marked} rows are marked †. Their recipes now judge seeds that nobody has looked at.
 - The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
   errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
+"""
+LEARNS = """\
+# Studies that say that something is learned
+
+What do small models learn here by reward alone? Mechanisms beside a baseline, and what the columns say:
+[claims](../claims.md).
+
+Beside advantages of zero (`zero`), and of its own dealt to random turns (`shuffled`).
+
 """
 EVERY = """\
 # The family of all claims
@@ -135,7 +141,9 @@ def pages() -> Iterator[tuple[Path, str]]:
         gauged=", ".join(row.results.name for row in found if row.results.spec.gauges) or "no row",
         marked=sum(changed_since(row.results) for row in found),
     )
-    yield DOCS / "claims.md", HEAD.format(sum=summed_up(found), rows=len(found), print=small, **tables)
+    head = HEAD.format(sum=summed_up(found), rows=len(found), print=small, mechanisms=tables["mechanisms"])
+    yield DOCS / "claims.md", head
+    yield DOCS / "claims" / "learned.md", LEARNS + tables["learns"].replace("](claims/", "](")
     yield DOCS / "claims" / "family.md", EVERY + "".join(map(corrected, found))
     worlds = json.loads((KEPT / "worlds.json").read_text("utf-8"))
     rooms = [

@@ -206,6 +206,7 @@ def test_the_tutorials_that_show_output_are_these() -> None:
     assert [page.name for page in LIVE] == ["new-game.md", "new-role.md", "new-simulator.md"]
 
 
+@pytest.mark.slow_after(2)  # the third makes a simulator and trains in it
 @pytest.mark.parametrize("page", LIVE, ids=lambda page: page.name)
 def test_what_commands_say_is_what_they_say(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", WIDTH)

@@ -53,6 +53,7 @@ def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int
     return ours, theirs * 20
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ALL)
 def test_no_control_id_comes_out_of_content(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
@@ -80,6 +81,7 @@ def test_any_unicode_text_gives_no_control_id(name: str, frames: dict[str, ChatF
     assert frame.control_ids.isdisjoint(frame.encode(text))
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", [*BYTE_LEVEL, "qwen", "gemma", "llama2", "mistral"])
 def test_content_survives_encoding_and_decoding(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
@@ -238,6 +240,7 @@ def test_templates_render_as_transformers_renders_them(name: str, tokenizers: di
             assert rendered.text(chat) == expected
 
 
+@pytest.mark.slow
 def test_a_template_that_does_not_end_is_ended(tokenizers: dict[str, Any]) -> None:
     tokenizer = copy.copy(tokenizers["nano"])
     tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"

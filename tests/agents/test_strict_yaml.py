@@ -240,6 +240,7 @@ def test_bytes_never_raise_anything_else(tmp_path_factory: pytest.TempPathFactor
         assert str(error).startswith(f"{path}:") and str(error).isprintable()
 
 
+@pytest.mark.slow
 @FUZZ
 @given(TREES, st.integers(0, 400), st.integers(0, 8), st.sampled_from(["", *SNIPPETS]), st.booleans())
 def test_mutated_documents_never_raise_anything_else(tree: Any, at: int, cut: int, put: str, flow: bool) -> None:

@@ -65,6 +65,7 @@ AFTER = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(VALUES),

@@ -198,6 +198,7 @@ def stripped(turns: int, shown: int) -> list[Stream]:
     return streams
 
 
+@pytest.mark.slow
 def test_a_match_of_very_many_turns_is_packed() -> None:
     """Branches of a trunk at 1,500 places: Python's recursion ended at a thousand."""
     found = list(passes(stripped(1500, 3), 10**5, costs=Costs(64, 1536)))

@@ -246,6 +246,7 @@ def test_smollm2_loads_and_answers() -> None:
     assert int(written[-1]) == frame.stop_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
     [pytest.param("", id="alone", marks=pytest.mark.slow), pytest.param("import agents.scoring", id="after parts")],

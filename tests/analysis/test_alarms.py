@@ -58,6 +58,7 @@ def run(path: Path, seed: int, planted: str = "") -> analysis.Frames:
     return analysis.load(path)
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("planted", PLANTED)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_planted_rings_and_nothing_else(tmp_path: Path, planted: str, seed: int) -> None:
@@ -67,12 +68,14 @@ def test_what_was_planted_rings_and_nothing_else(tmp_path: Path, planted: str, s
     assert all(str(alarm).startswith(f"run: {alarm.name}, ") for alarm in rang)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_honest_runs_are_left_in_peace(tmp_path: Path, count: int) -> None:
     """Runs that learn, and chat at random: were 1 in 33 to ring, a hundred would hardly be silent (5 %)."""
     assert [alarm for seed in range(count) for alarm in alarms(run(tmp_path / f"{seed}", seed))] == []
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("success", ["yes", [True], None])
 def test_what_another_run_reports_hides_no_outcome(tmp_path: Path, success: Any) -> None:
     """A text, a list, or nothing called `success` beside the number that falls; of the same run and of another."""

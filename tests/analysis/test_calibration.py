@@ -38,6 +38,7 @@ def test_frames_of_other_games_are_refused():
         calibration(frame([none]))
 
 
+@pytest.mark.slow
 def test_the_exact_posterior_is_calibrated_and_a_guess_is_regretted():
     asker = calibration(frame([play(Clinic(persona="mixed"), seed, "asker") for seed in range(300)]))
     assert asker.error < 0.08 and asker.regret.estimate == pytest.approx(0, abs=1e-9)

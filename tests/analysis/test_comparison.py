@@ -69,6 +69,7 @@ def test_a_planted_difference_is_found_deal_by_deal_though_luck_is_ten_times_as_
     assert apart.paired == "" and apart.differences[0].high - apart.differences[0].low > 1
 
 
+@pytest.mark.slow
 def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None:
     paths = [
         run(tmp_path / f"{lr}-{seed}", gain, seed, lr) for lr, gain in ((0.1, 0.0), (0.2, 0.5)) for seed in range(4)
@@ -83,6 +84,7 @@ def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None
     assert {row.paired for row in unequal.rows} == {""} and not any(row.iqm for row in unequal.rows)
 
 
+@pytest.mark.slow
 def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path: Path) -> None:
     paths = [run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1), run(tmp_path / "b", 0.5, 0, 0.2)]
     found = compare(paths)
@@ -97,6 +99,7 @@ def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path
     )
 
 
+@pytest.mark.slow
 def test_runs_with_the_same_seed_are_all_counted(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
     paths += [run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
@@ -130,6 +133,7 @@ def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path
     assert {f"report.{name}" for name in taken} <= {row.figure for row in compare(paths).rows}
 
 
+@pytest.mark.slow
 def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
     """A figure that one seed does not report, and a game that another did not play."""
     paths = [run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
@@ -146,6 +150,7 @@ def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
     assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
 
 
+@pytest.mark.slow
 def test_games_count_alike_and_together(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
     rows = [row for row in compare(paths).rows if row.figure == "payoff opener"]
@@ -163,6 +168,7 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     paths = [
         run(tmp_path / f"{n}-{seed}", gain, seed, lr)
@@ -180,6 +186,7 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["x.foo", "x.pdf", "x"])
 def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> None:
     two = [run(tmp_path / "a", 0, 0, 0.1), run(tmp_path / "b", 0, 0, 0.2)]

@@ -104,6 +104,7 @@ def test_pieces_hold_every_character_but_line_ends(text: str) -> None:
     assert joined
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["words", "regex"]), st.text(max_size=20))
 @settings(max_examples=40, deadline=None)
 def test_whatever_is_asked_is_answered_or_told_in_one_line(

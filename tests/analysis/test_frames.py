@@ -325,6 +325,7 @@ def _chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
     return {name: row[name] for name in names.split()}
 
 
+@pytest.mark.slow
 @given(iterations())
 @settings(max_examples=50, deadline=None)
 def test_any_log_makes_the_tables_that_its_rows_make(

@@ -90,6 +90,7 @@ def test_influence_is_found_where_it_was_planted(tmp_path: Path) -> None:
     assert (others["bits"] < 0.1).all()
 
 
+@pytest.mark.slow
 def test_chance_has_no_influence(tmp_path: Path) -> None:
     """36 tests at level 0.05: seven or more would ring with a chance of 0.003."""
     found = [league.influence(talked(tmp_path / str(seed), {}, seed)) for seed in range(6)]
@@ -109,6 +110,7 @@ def uneven(path: Path, seed: int, matches: int = 60) -> analysis.Frames:
     return analysis.load(recorded(path, [made]))
 
 
+@pytest.mark.slow
 def test_an_act_is_counted_once_however_often_its_reader_moves(tmp_path: Path) -> None:
     """20 tests at level 0.05: four or more ring with a chance of 0.016; counted four times, seven did."""
     found = [league.influence(uneven(tmp_path / str(seed), seed)) for seed in range(20)]
@@ -131,6 +133,7 @@ def test_mutual_information_is_within_its_bounds(acts: list[tuple[int, int]]) ->
     assert bits == pytest.approx(league._bits(effect, cause))
 
 
+@pytest.mark.slow
 def test_a_league_of_eight_can_be_read(tmp_path: Path) -> None:
     who = [f"shared@{n * 11}" for n in range(7)] + ["exploiter:hard_liner"]
     figure = drawn(analysis.load(duels(tmp_path / "run", who, {(a, b) for a in who for b in who if a < b})))

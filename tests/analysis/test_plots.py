@@ -45,6 +45,7 @@ def test_curves_show_every_number(run: analysis.Frames) -> None:
         plots.curves(run, ["valid_rat"])
 
 
+@pytest.mark.slow
 def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.Frames) -> None:
     names = [
         "seconds.play", "report.pareto_distance", "report.deal", "learn.shared.loss", "learn.shared.kl", "mean_payoff",
@@ -159,6 +160,7 @@ def test_outcomes_stand_where_they_were_paid_beside_their_front(run: analysis.Fr
     assert figure.axes[0].get_xlabel() == paid.columns[0]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["pot_$1", r"$\foo$", "$\\frac{$ _x", "_" * 3, "long " * 40])
 def test_hostile_seats_and_sides_are_drawn_as_they_are(tmp_path: Path, name: str) -> None:
     side = re.sub(r"\W", "", name)

@@ -256,6 +256,7 @@ def test_a_query_without_an_end_is_stopped_when_its_time_is_up(run: Path) -> Non
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_without_an_end_is_stopped_by_a_signal(run: Path, tmp_path: Path, sent: signal.Signals) -> None:
     child = Child(tmp_path / "out", "sql", run, ENDLESS)

@@ -100,6 +100,7 @@ def test_what_two_hostile_sides_were_paid_is_drawn(tmp_path: Path, bad: str) -> 
     assert dangers(read(text)) == [] and len(answers(text)["summary"]["outcomes"]["clouds"]) == 1
 
 
+@pytest.mark.slow
 def test_a_page_of_enormous_matches_is_still_a_page(tmp_path: Path) -> None:
     """With all of their turns, figures and settings it had 63 MB."""
     config = {"name": "x", "of": {f"k{n}": "v" * 3000 for n in range(1000)}}
@@ -160,6 +161,7 @@ def dangers(reader: Reader) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_a_parser_finds_the_pages_own_script_and_no_other(page: str) -> None:
     reader = read(page)
     assert dangers(reader) == []

@@ -33,6 +33,7 @@ def weight_files(folder: Path, iteration: int, policy: str) -> list[bytes]:
     return [(where / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
 
 
+@pytest.mark.slow
 def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
     assert isinstance(lab.engine, InProcessEngine)
@@ -61,6 +62,7 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path
         assert (one == other) is equal
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -27,6 +27,7 @@ SMALL = [
 TERSE = {"terse": True, "diseases": 20, "symptoms": 24}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "policies", "told"),
     [("clinic-nano", ["doctor"], set()), ("clinic_both-nano", ["doctor", "patient"], {"told_wrong", "told_unread"})],

@@ -337,12 +337,14 @@ def test_debugging_shows_tracebacks_and_changes_nothing_else(place: Path, monkey
     assert told.code == 2 and "Traceback" in told.err and "there is no folder nowhere" in told.err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_failed_match_says_nothing_on_the_terminal_unasked(place: Path) -> None:
     command = [sys.executable, "-m", "arena", "eval", "random", "--game", "broken.py:Broken", "--matches", "2"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=place)
     assert done.stderr.count("arena: ") == 1 and "match " not in done.stderr.split("arena: ")[0], done.stderr
 
 
+@pytest.mark.slow
 def test_a_log_tells_what_a_run_did(place: Path) -> None:
     assert arena_child(place, *TINY, *NO_IMITATION, "--out", "run").code == 0
     text = (place / "run" / "run.log").read_text()

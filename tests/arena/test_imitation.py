@@ -48,6 +48,7 @@ def kill_in_imitation(run: Path, times: int, during: bool, *more: str) -> None:
     assert told.returncode == -signal.SIGKILL, told.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("times", "during", "kept"), [pytest.param(9, False, 9, marks=pytest.mark.slow), (10, True, 9)]
 )
@@ -66,6 +67,7 @@ def test_a_run_killed_at_its_imitation_goes_on_there(
     assert not (run / warm_start.FOLDER).exists()
 
 
+@pytest.mark.slow
 def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, 5, False)
@@ -97,6 +99,7 @@ TWO = (
 )
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("times", [2, 14])
 def test_of_two_that_imitate_the_first_is_not_asked_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
@@ -123,6 +126,7 @@ def test_of_two_that_imitate_the_first_is_not_asked_twice(
     assert whole.done == 1
 
 
+@pytest.mark.slow
 def test_what_is_of_another_imitation_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, 3, False)

@@ -35,6 +35,7 @@ def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) ->
     assert len(set(weights)) == 3, "each iteration learned something"
 
 
+@pytest.mark.slow
 def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, small_run: tuple[Path, Lab, Quiet]) -> None:
     """Activations computed anew, and a reference that is dropped before every update and loaded again."""
     saving = experiment("learn.gradient_checkpointing=true", "learn.offload_reference=true")
@@ -107,6 +108,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab
     assert lab.done == 1 and "state.json" in watcher.phases[0][1]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("what", "value"),
     [

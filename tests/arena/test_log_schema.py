@@ -116,6 +116,7 @@ def branched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- a branch inside a branch ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) -> None:
     # Played, and logged: each inner branch is its parent, itself a branch, until they part.
     reader = RunReader(branched)

@@ -37,6 +37,7 @@ def test_few_shapes_of_products_are_kept_unless_somebody_says_how_many() -> None
     assert environment_of()[name] == "128" and environment_of(**{name: "7"})[name] == "7"
 
 
+@pytest.mark.slow
 def test_deepspeed_says_on_stdout_nothing_that_a_script_would_read() -> None:
     told = "import arena, logging; from deepspeed.utils import logger; logger.warning('this'); logger.error('that')"
     bare = {name: value for name, value in os.environ.items() if name != "DS_ACCELERATOR"}

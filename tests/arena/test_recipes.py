@@ -11,6 +11,7 @@ FEW = ["iterations=1", "play.matches=4", "learn.token_budget=4096"]
 SHOWN = ["matches=8", "minibatches=2"]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("recipe", "policies", "figures"),
     [
@@ -37,6 +38,7 @@ def test_a_recipe_for_a_real_model_runs_with_a_tiny_one(
     assert row["matches"] == 4 and figures <= row["report"].keys()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("recipe", ["negotiation", "negotiation-long"])
 def test_what_is_shown_first_runs_with_a_tiny_model_and_its_panel_judges_it(recipe: str, tmp_path: Path) -> None:
     """The closing words lead with the panel: every member from both seats beside the best response, then the mean."""

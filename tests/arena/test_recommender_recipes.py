@@ -13,6 +13,7 @@ SMALL = ["iterations=1", "play.matches=24", "play.in_flight=24", "checkpoint.eve
 SHOWN = "{scripted: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "policies", "more"),
     [

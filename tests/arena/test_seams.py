@@ -76,6 +76,7 @@ def elsewhere(spec: EngineSpec, precision: Precision) -> EngineElsewhere:
     return EngineElsewhere(precision)
 
 
+@pytest.mark.slow
 def test_a_run_with_an_engine_elsewhere_plays_and_learns_the_same(played: RunFolder, tmp_path: Path) -> None:
     """Play, the reference of the KL and the gate ask it; what comes of it is the same, to the bit."""
     other = run(tmp_path / "run", experiment(), makers=Makers(engine=elsewhere))
@@ -110,6 +111,7 @@ class Feed(Quiet):
         self.pipe.send({"match": plan.id, "turn": turn.index, "seat": turn.seat, "said": turn.raw})
 
 
+@pytest.mark.slow
 def test_every_turn_leaves_the_process_as_it_is_taken(tmp_path: Path) -> None:
     pipe, theirs = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
@@ -144,6 +146,7 @@ def test_a_run_learns_from_the_log_of_another(played: RunFolder, tmp_path: Path)
     assert np.abs(advantages).max() > 0, "it is credited as if it had been played here"
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_from_a_log_goes_on(played: RunFolder, tmp_path: Path) -> None:
     """Though it now reads its roles from copies of its own."""
     given = experiment(f"source.log={played.path}", "iterations=1", "learn.loss=likelihood")

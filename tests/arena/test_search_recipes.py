@@ -33,6 +33,7 @@ def run(recipe: str, policies: list[str], folder: Path) -> dict[str, Any]:
     return metrics
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("recipe", "policies", "figures"),
     [
@@ -74,6 +75,7 @@ def test_every_arm_of_a_study_has_the_figures_of_its_rule(name: str, arm: str, t
         assert named["learn.proposer.advantage_size"] == 0 and (folder / "checkpoints" / "0000").exists()
 
 
+@pytest.mark.slow
 def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

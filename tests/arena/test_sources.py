@@ -55,6 +55,7 @@ def moved(run: Path) -> bool:
     return before.read_bytes() != after.read_bytes()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "tool")], ids=str)
 def test_a_policy_learns_from_its_own_turns_alone(
     played: Path, tmp_path: Path, sources: tuple[TurnSource, ...]
@@ -116,6 +117,7 @@ def test_a_source_that_is_none_is_refused_in_one_line(played: Path, place: str) 
         MatchRecord.from_json(json.loads(json.dumps(row)))
 
 
+@pytest.mark.slow
 def test_demonstrations_say_so_and_replay_recalls(
     played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

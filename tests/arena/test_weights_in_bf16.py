@@ -25,6 +25,7 @@ def tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
 SHARDED = pytest.param(("learn.zero_stage=3", "learn.offload_optimizer=true"), marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), SHARDED], ids=str)
 def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:
     given = started_warm(
@@ -46,6 +47,7 @@ def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: 
     assert any(not torch.equal(master, held[name].float()) for name, master in masters.items())
 
 
+@pytest.mark.slow
 def test_all_that_is_served_is_held_in_bfloat16_and_met_again_so(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", started_warm(warm, *HALF, LEAGUE, "iterations=2", "learn.lr=0"))
     assert isinstance(lab.engine, InProcessEngine)

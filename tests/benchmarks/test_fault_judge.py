@@ -97,6 +97,7 @@ def less_likely(row: dict[str, Any]) -> None:
     stream["logprobs"][stream["mask"].index(True)] -= 0.01
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("change", "what"),
     [

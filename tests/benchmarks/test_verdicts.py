@@ -15,6 +15,7 @@ def found() -> dict[str, dict[str, Any]]:
     return verdicts.rates(list(verdicts.simulated(3, seed=1)))
 
 
+@pytest.mark.slow
 def test_what_never_acts_and_what_has_no_room_is_never_judged(found: dict[str, dict[str, Any]]) -> None:
     for name, of in found.items():
         told = (of["idle"], of["full"], of["idle or full by mistake"])

@@ -45,6 +45,7 @@ def chances_of(name, seed, game):
     return script.chances
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(SMALL), st.sampled_from(PANEL), st.sampled_from(Negotiation.seats),
@@ -149,6 +150,7 @@ def among(game: Negotiation, seat: str, names: tuple[str, ...]) -> float:
     return game.best_against_mixture(seat, [chances_of(name, 0, game) for name in names])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(SMALL), st.lists(st.sampled_from(PANEL), min_size=1, max_size=6, unique=True),
@@ -164,6 +166,7 @@ def test_unknown_it_is_the_most_that_any_acts_come_to(instance, names, seat, tur
         assert among(game, seat, tuple(names)) == game.best_response(seat, chances_of(names[0], 0, game))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seat", Negotiation.seats)
 def test_of_four_turns_a_whole_deal_is_walked_through(seat):
     """Where the opener learns from an answer before it asks again."""
@@ -191,6 +194,7 @@ def test_unknown_by_hand():
         assert among(game, "opener", both) == among(game, "opener", both[::-1])
 
 
+@pytest.mark.slow
 def test_it_is_more_than_any_member_earns_and_less_than_who_knows_whom_it_meets():
     strict = 0
     for seed in range(6):

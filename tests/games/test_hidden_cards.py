@@ -49,6 +49,7 @@ def cfr_plus(game, iterations):
     return value, pyspiel.nash_conv(game.spiel, policy)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("name", "options", "theory", "iterations", "within"),
     [

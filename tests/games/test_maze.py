@@ -100,7 +100,9 @@ def test_every_key_lies_before_its_door(size, locks):
             shut.remove(border)
 
 
-@pytest.mark.parametrize(("size", "locks"), [(3, 0), *LOCKED])
+@pytest.mark.parametrize(
+    ("size", "locks"), [(3, 0), *(pytest.param(*maze, marks=[pytest.mark.slow] * (maze[0] > 4)) for maze in LOCKED)]
+)
 def test_the_oracle_takes_the_least_steps_and_a_hand_on_the_wall_suffices(size, locks):
     clockwise = list(STEPS)
     for seed in range(60):

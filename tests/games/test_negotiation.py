@@ -280,6 +280,7 @@ def fuzz(acts):
     assert set(reasons) == {"deal", "walk", "turns", "illegal"}
 
 
+@pytest.mark.slow
 def test_twenty_thousand_random_acts():
     fuzz(20_000)
 

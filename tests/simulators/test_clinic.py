@@ -272,6 +272,7 @@ def test_the_posterior_over_mixed_personas_is_the_mixture_of_each_ones():
     assert game.solver.posterior(game.chart, 9) == pytest.approx(weights / weights.sum())
 
 
+@pytest.mark.slow
 def test_the_posterior_is_how_often_whoever_looks_so_has_what():
     """Of many patients drawn, those with the same chart have each disease as often as it says (4 standard errors)."""
     game = started(diseases=3, symptoms=8, persona="mixed", slip=0.1)
@@ -328,6 +329,7 @@ def test_gains_are_what_answers_add_on_average():
 # The yardsticks.
 
 
+@pytest.mark.slow
 def test_a_random_askers_belief_is_calibrated():
     game = Clinic(persona="mixed")
     reports = [play(game, seed, "random_asker") for seed in range(600)]
@@ -337,6 +339,7 @@ def test_a_random_askers_belief_is_calibrated():
     assert accuracy[believed > 0.9].mean() > 0.85 > 0.6 > accuracy[believed < 0.5].mean()
 
 
+@pytest.mark.slow
 def test_asking_well_pays_more_than_asking_much_and_more_than_not_asking():
     def accuracy(player, budget):
         game = Clinic(budget=budget)

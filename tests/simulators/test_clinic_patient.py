@@ -180,6 +180,7 @@ def test_it_shares_the_reward_of_the_diagnosis():
     assert game.infos["patient"]["rewards"] == game.infos["doctor"]["rewards"] == {"diagnosis": 1.0}
 
 
+@pytest.mark.slow
 def test_a_lying_patient_makes_a_worse_doctor():
     game = Clinic(person="free", budget=12)
     honest = sum(bool(play(game, seed, "asker", "oracle")["success"]) for seed in range(80))

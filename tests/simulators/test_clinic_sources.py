@@ -23,6 +23,7 @@ def made(source, **options):
 # What holds of every source.
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("source", PUBLISHED)
 @pytest.mark.parametrize("options", [{}, {"person": "render", "persona": "mixed"}, {"person": "free", "terse": True}])
 def test_it_keeps_every_promise_of_a_simulator(source, options):
@@ -100,6 +101,7 @@ def test_asia_by_hand():
     assert table.findings[:, 0] == pytest.approx([0.98, 0.98, 0.05])
 
 
+@pytest.mark.slow
 def test_child_and_hepar2_by_their_own_tables():
     """P(LVHreport | PAIVS) = .9 .9 + .1 .05; mitochondrial antibodies depend on PBC alone."""
     child = made("pgmpy:child").table

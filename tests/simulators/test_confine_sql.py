@@ -168,6 +168,7 @@ BOMBS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_memory_stays_bounded(shop, bomb):
     shop.query("SELECT 1")

@@ -53,6 +53,7 @@ def _fresh(game: ProposerSolver) -> str:
 # What simulators promise.
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "options",
     [

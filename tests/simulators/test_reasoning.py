@@ -70,6 +70,7 @@ def _task(*outcomes: Any) -> Task:
     return Task("made", "1 + 1?", "2", {"answer": "2"}, Scorer(*outcomes))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -115,6 +116,7 @@ def test_what_they_print_is_swallowed(capfd: pytest.CaptureFixture[str]) -> None
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_train_and_test_share_no_question() -> None:
     questions: dict[str, set[str]] = {"train": set(), "test": set()}
     for split, found in questions.items():

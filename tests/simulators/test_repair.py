@@ -19,6 +19,7 @@ def started(**options: Any) -> Repair:
     return game
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", [{"functions": 1}, {"functions": 2}, {"functions": 2, "max_turns": 3}], ids=str)
 def test_it_keeps_what_simulators_promise(options: dict[str, int]) -> None:
     findings = conformance.check(lambda: Repair(**options), seeds=3, acts=30)

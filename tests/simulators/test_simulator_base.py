@@ -82,6 +82,7 @@ class Paraphrasing(Clinic):
         return super().public() | {"note": "smells of too much alcohol" if secrets else ""}
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("broken", "caught"),
     [

@@ -499,6 +499,7 @@ def test_a_model_is_named(spec):
         parsed(spec)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatch):
     from arena.config.layers import compose, to_yaml
     from arena.config.sources import recipe_layer, set_layer

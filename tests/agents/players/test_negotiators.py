@@ -59,6 +59,7 @@ def mean_payoff(name, prey, seat, seeds=200):
     return statistics.fmean(earned)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 @pytest.mark.parametrize("prey", PREY)
 def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
@@ -230,6 +231,7 @@ def games_in(pool, own, seat, limit):
         yield game
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ASPIRATIONS)
 def test_ultimatum_is_the_best_of_all_offers(name):
     for pool, (own, _) in instances()[::300]:
@@ -264,6 +266,7 @@ def best_total(worlds, seat, prey):
     return max(totals)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ASPIRATIONS)
 def test_longer_games_are_played_as_well_as_brute_force_can(name):
     by_size = collections.Counter((pool, own) for pool, (own, _) in instances())
@@ -305,6 +308,7 @@ def test_against_random_it_stops_where_waiting_is_worth_less():
         assert all(chance(n) <= chance(n + 1) <= 10 for n in range(1, 12))
 
 
+@pytest.mark.slow
 def test_an_exploiter_survives_a_stranger_and_a_start_in_the_middle():
     for name, seed in itertools.product(ASPIRATIONS, range(40)):
         for prey in SCRIPTED:

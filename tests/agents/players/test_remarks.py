@@ -120,6 +120,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
         heard.setdefault(view.seat, []).append(words)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
 def test_every_situation_has_words(instance, data, seed):

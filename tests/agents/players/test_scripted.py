@@ -111,6 +111,7 @@ def test_what_can_play_plays(spec, game):
     assert told[0] == told[1]
 
 
+@pytest.mark.slow
 def test_a_game_of_slow_positions_is_refused_within_seconds():
     begun = process_time()
     with pytest.raises(ScriptedPolicyError, match="or slow ones: give minimax a depth"):

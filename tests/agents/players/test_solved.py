@@ -86,6 +86,7 @@ def test_what_others_hold_changes_nothing(name):
             assert acts[0] == acts[1]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("make", [lambda s, g: nash(s, g, None), lambda s, g: cfr(s, g, 100)])
 def test_they_play_matches(make):
     for name in ("kuhn_poker", "leduc_poker"):

@@ -183,6 +183,7 @@ def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None
     assert curve["levels"] == [{"label": "value of the game", "value": -0.5}]
 
 
+@pytest.mark.slow
 def test_the_page_is_small(page: str, tmp_path: Path) -> None:
     """Its script is 230 kB, and what it tells of twenty iterations of a league less than 100."""
     assert len(page.encode()) < 400_000
@@ -233,6 +234,7 @@ def test_nothing_runs_out_of_the_window(browser: Any, page: str, tmp_path: Path,
     assert widths(browser, file.as_uri(), width)[0] > window, "else the test above could not fail"
 
 
+@pytest.mark.slow
 def test_every_fold_and_table_is_reached_by_keyboard(browser: Any, page: str, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page, "utf-8")

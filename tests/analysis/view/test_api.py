@@ -192,6 +192,7 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
     assert until(asks, "/api/runs/run/matches")["total"] == 3
 
 
+@pytest.mark.slow
 def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
     """The first answer reads no match: its lines have no intervals yet, and there are no levels of theory."""
     shutil.copytree(EXAMPLE / "negotiation", tmp_path / "run")
@@ -207,6 +208,7 @@ def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
     assert any(curve["levels"] for curve in told["curves"])
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_report(asks: Client) -> None:
     told, page = asks.get(f"{ONE}/summary"), answers(report(EXAMPLE / "negotiation", theory={}))
     assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
@@ -230,6 +232,7 @@ def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None
     }
 
 
+@pytest.mark.slow
 def test_alarms_and_the_league(asks: Client) -> None:
     assert asks.get(f"{ONE}/alarms") == []
     league = asks.get(f"{ONE}/league")
@@ -330,6 +333,7 @@ def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> N
     assert asks.get("/api/runs/good/matches")["total"] == 12
 
 
+@pytest.mark.slow
 def test_forks_say_what_would_have_been_otherwise(tmp_path: Path) -> None:
     import shutil
 
@@ -432,6 +436,7 @@ def test_a_person_takes_a_seat_of_a_logged_match(tmp_path: Path) -> None:
     assert told["lines"][-1]["end"]["figures"]["deal"]["forked"][0] == 0.0
 
 
+@pytest.mark.slow
 def test_arena_play_opens_the_same_seat_without_a_run(tmp_path: Path) -> None:
     import subprocess
     import sys

@@ -52,6 +52,7 @@ def test_the_token_leaves_the_address_and_stays_in_the_window(page: Page) -> Non
     page.until("document.querySelectorAll('.card').length === 2")
 
 
+@pytest.mark.slow
 def test_a_reader_finds_the_largest_loss_and_why_by_five_clicks(page: Page) -> None:
     """The run, its matches, their order, the first of them: then the turn, its advantage and what it did are seen."""
     page.click("text=negotiation")
@@ -69,6 +70,7 @@ def test_a_reader_finds_the_largest_loss_and_why_by_five_clicks(page: Page) -> N
     assert seats == ["opener", "responder"]
 
 
+@pytest.mark.slow
 def test_filters_narrow_the_list_and_stand_in_the_address(page: Page) -> None:
     page.to("#/run/negotiation/matches", "table.matches tbody tr")
     page.view.fill("#where", 'turns > 5 and not "report.deal"')
@@ -133,6 +135,7 @@ def test_a_match_is_copied_as_text_as_json_and_as_a_link(page: Page) -> None:
     assert page.view.evaluate(clip) == page.view.url and "token" not in page.view.url
 
 
+@pytest.mark.slow
 def test_every_estimators_values_are_those_of_arena_credit(page: Page) -> None:
     printed = json.loads(arena("credit", EXAMPLE / "negotiation", "--estimators", "rae,grpo", "--json").out)["turns"]
     page.to("#/run/negotiation/match/0012-0007", "article.turn")
@@ -169,6 +172,7 @@ def test_a_match_is_played_again_turn_by_turn(page: Page) -> None:
     page.until(f"{count} === 6 && document.getElementById('play').textContent.includes('replay')")
 
 
+@pytest.mark.slow
 def test_the_keyboard_does_everything(page: Page) -> None:
     press = page.view.keyboard.press
     page.until("document.querySelectorAll('.card').length === 2")
@@ -210,6 +214,7 @@ def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
     assert "too <b>greedy</b>" in page.text(".note")
 
 
+@pytest.mark.slow
 def test_a_fork_says_what_would_have_happened_otherwise_by_three_clicks(page: Page) -> None:
     page.to("#/run/bargain/match/0001-0000", "article.turn.at")
     page.click("#turn-1")
@@ -277,6 +282,7 @@ def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, scheme: str) -> None:
@@ -297,6 +303,7 @@ def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, sch
     page.close()
 
 
+@pytest.mark.slow
 def test_a_person_plays_in_the_page(page: Page) -> None:
     page.to("#/play?game=kuhn_poker", "#begin")
     page.view.click("#begin")

@@ -81,6 +81,7 @@ def test_what_is_none_is_one_line(given: Any, overrides: Any, says: str) -> None
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_long_name_of_a_setting_is_not_repeated_whole() -> None:
     with pytest.raises(ConfigError) as error:
         arena.run("negotiation-nano", overrides={".".join("a" * 50_000): 1})
@@ -114,6 +115,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_process_that_ran_is_refused_and_does_not_wait_for_ever(tmp_path: Path) -> None:
     words = [sys.executable, "-c", FORKED, str(tmp_path), repr(TINY)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=True)
@@ -233,6 +235,7 @@ def test_cancelled_before_it_begins_there_is_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_it_runs_where_a_loop_runs_already_as_in_a_notebook(tmp_path: Path) -> None:
     async def cell() -> list[int]:
         return [small_run(tmp_path / name).done for name in ("one", "two")]

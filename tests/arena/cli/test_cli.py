@@ -189,6 +189,7 @@ def test_a_run_for_people_is_lines_without_a_terminal(tmp_path: Path) -> None:
     assert "seed: 5" in (run / "config.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_separate_policies_are_two_sets_of_weights(tmp_path: Path) -> None:
     run = tmp_path / "run"
     told = arena_child(tmp_path, *TINY, "--policies", "separate", "--iterations", "1", "--out", run)
@@ -224,6 +225,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, unbroken: Path)
     assert_same(left(run), before)
 
 
+@pytest.mark.slow
 def test_a_run_may_be_resumed_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "haggler.yaml").write_text(ROLE.format(name="haggler"))
@@ -246,6 +248,7 @@ def test_matches_that_keep_failing_stop_the_run_in_one_line(tmp_path: Path) -> N
     assert {row["attempt"] for row in failed} == {0, 1} and not any(row["payoffs"] for row in failed)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
 )

@@ -194,6 +194,7 @@ def case_id(case: tuple[str, str, Any]) -> str:
     return f"{case[0] or 'folder'}-{case[1]}".replace("/", "_")
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=[] if c[:2] in SAMPLE else pytest.mark.slow, id=case_id(c)) for c in CASES]
 )
@@ -263,6 +264,7 @@ NONSENSE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow_after(6)
 @pytest.mark.parametrize("name", NONSENSE)
 def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
     whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str

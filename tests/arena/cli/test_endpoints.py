@@ -38,6 +38,7 @@ def passes() -> Server:
     return Server(says(completion("PASS")), models=lists("m"))
 
 
+@pytest.mark.slow
 def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_KEY", "a-local-secret")
     with passes() as one, passes() as two:

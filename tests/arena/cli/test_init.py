@@ -52,6 +52,7 @@ def test_a_new_experiment_runs_and_a_new_role_plays() -> None:
     assert told.code == 0, told.err
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ["game", "simulator"])
 def test_what_is_begun_is_played_and_learned(kind: str) -> None:
     run = next_commands(arena("init", kind, "mine").out)[1]

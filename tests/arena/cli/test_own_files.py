@@ -71,6 +71,7 @@ def run(place: Path) -> Path:
     return place.parent / "run"
 
 
+@pytest.mark.slow
 def test_a_copied_folder_is_the_run(place: Path, run: Path) -> None:
     assert {str(p.relative_to(run)) for d in ("roles", "games", "data") for p in (run / d).iterdir()} == {
         "games/race.py", "roles/racer.yaml", "roles/other.yaml", "data/words.txt",
@@ -90,6 +91,7 @@ def test_a_copied_folder_is_the_run(place: Path, run: Path) -> None:
         assert json.loads(told.out)["results"][0]["options"]["target"] == 5, "with the run's own options"
 
 
+@pytest.mark.slow
 def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
     role = place / "roles" / "racer.yaml"
     role.write_text(role.read_text().replace("Answer with", "Please answer with"))
@@ -102,6 +104,7 @@ def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
     assert told.code == 0 and "racer was edited since" in told.err
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("copy", ["roles/racer.yaml", "games/race.py", "data/words.txt"])
 def test_a_copy_that_was_edited_or_lost_is_refused(run: Path, copy: str) -> None:
     (run / copy).write_text((run / copy).read_text() + "\n")
@@ -136,6 +139,7 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
     assert arena(*resume, "--json").code == 0, "once is enough"
 
 
+@pytest.mark.slow
 def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Path) -> None:
     """A folder of an older Arena, or one that hides its copies, names any file of the machine."""
     about = json.loads((run / "environment.json").read_text())
@@ -270,6 +274,7 @@ def test_a_games_own_player_plays_no_other_game(players: Path) -> None:
     assert arena("eval", "random", *both, "--against", "careful").code == 2
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_own_players(players: Path) -> None:
     (players / "race.yaml").write_text(SEATED)
     run = players.parent / "run"

@@ -200,6 +200,7 @@ def test_an_endpoint_needs_a_key_or_a_server(monkeypatch):
     assert "set OPENAI_API_KEY" in refused("play", "--game", "kuhn_poker", "--seat", "0=endpoint:m", "--seat", "1=cfr")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
 def test_at_a_real_terminal(key):
@@ -224,6 +225,7 @@ def test_at_a_real_terminal(key):
         os.close(terminal)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 @pytest.mark.parametrize(("columns", "no_color"), [(40, ""), (12, "1")])
 def test_a_deal_at_a_narrow_terminal(columns, no_color):

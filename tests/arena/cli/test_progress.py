@@ -55,6 +55,7 @@ def test_long_commands_say_how_far_they_are(command: list[str], says: str, monke
     assert arena(*command, "--json").err == ""
 
 
+@pytest.mark.slow
 def test_a_warm_start_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EVERY", 0.0)
     small = ["play.matches=4", "policies.shared.imitate={scripted: [random], matches: 6, epochs: 2, minibatches: 2}"]

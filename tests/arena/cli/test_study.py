@@ -62,6 +62,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30, "what is done is not done again"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they end what they have begun")
 def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "study"
@@ -93,6 +94,7 @@ def test_a_run_that_fails_is_a_line_and_the_others_go_on(tmp_path: Path) -> None
     assert len(RunReader(folder / "zero-0").metrics()) == ITERATIONS
 
 
+@pytest.mark.slow
 def test_a_figure_that_there_is_none_of_ends_it_after_an_iteration(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     file = written(tmp_path, figure="valid_rat")
@@ -162,6 +164,7 @@ def test_a_rehearsal_has_a_folder_beside_any(folder: str, own: str, monkeypatch:
     assert rehearsed_in(Path(folder)) == Path(own)
 
 
+@pytest.mark.slow
 def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tmp_path: Path) -> None:
     file, folder = written(tmp_path, warm=[], minutes=50), tmp_path / "study"
     words = ["study", file, "--seeds", "3", "--jobs", "2", "--out", folder, "--rehearse", "--json"]

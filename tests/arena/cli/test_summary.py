@@ -38,6 +38,7 @@ def test_a_zero_sum_run_tells_whom_it_beats_and_how_far_it_is_from_equilibrium(t
     assert len(summary["exploitability"]["kuhn_poker"]) == 2
 
 
+@pytest.mark.slow
 def test_where_only_learners_met_it_says_how_to_find_out(tmp_path: Path) -> None:
     shown = "policies.shared.imitate={scripted: [random], matches: 384, epochs: 4, minibatches: 16, lr: 4e-3}"
     alone = ["--set", "league=null", "--set", "play.matches=12", "--set", shown]
@@ -46,6 +47,7 @@ def test_where_only_learners_met_it_says_how_to_find_out(tmp_path: Path) -> None
     assert "payoffs say nothing of strength: see `arena eval`" in told.out and "mean payoff" not in told.out
 
 
+@pytest.mark.slow
 def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> None:
     run, options = tmp_path / "run", "game.options={max_turns: 4, breakdown: 0.2, values: public}"
     matches = ["--set", "play.matches=16", "--set", options]

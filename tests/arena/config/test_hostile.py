@@ -95,11 +95,13 @@ def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sample_of_experiments(seed: int) -> None:
     assert 0 < try_experiments(random.Random(seed), 125) < 125
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sample_of_settings(seed: int) -> None:
     assert 0 < try_settings(random.Random(seed), 175) < 175
@@ -127,6 +129,7 @@ def test_a_name_of_two_lines_is_refused_in_one(setting: str) -> None:
     assert not taken_or_refused(setting, lambda: checked(compose(layers)))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_sample_on_the_command_line(command: str, tmp_path: Path) -> None:
     rng, codes = random.Random(3), list[int]()

@@ -100,6 +100,7 @@ def test_the_exact_values_are_those_of_many_walks() -> None:
     assert sums[1:GOAL] / counts[1:GOAL] == pytest.approx(exact(right)[1], abs=0.03)
 
 
+@pytest.mark.slow
 def test_values_come_near_the_exact_ones_with_many_steps_and_nearer_with_replay() -> None:
     for seed in range(2):
         (q, v), (few, _), (forgetful, _) = (errors(seed, **given) for given in ({}, {"steps": 1}, {"replay": 0}))
@@ -132,6 +133,7 @@ def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int 
     return most * walks
 
 
+@pytest.mark.slow
 def test_it_needs_fewer_walks_than_monte_carlo() -> None:
     monte_carlo = CreditSpec.model_validate(dict(estimator={"mars": {"gamma": GAMMA}}))
     critic = CreditSpec.model_validate(dict(estimator="archer", critic={"archer": SMALL}))

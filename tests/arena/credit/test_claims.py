@@ -89,6 +89,7 @@ def test_rows_choose_matches_and_rewards_go_to_the_latest_turn() -> None:
     assert [one.turns[-1].messages[0].text for one in found] == ["state 1", "state 0", "state 2"]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_arm_of_a_study_runs(name: str) -> None:
     claim = importlib.import_module(name).CLAIM

@@ -223,6 +223,7 @@ def test_a_value_is_that_of_the_position_before_its_token() -> None:
             found = found[len(expected) :]
 
 
+@pytest.mark.slow
 def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
     model = tiny()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -289,6 +290,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "checkpoints" / "0000" / "policies" / "shared")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("critic", CREDIT)
 def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_path: Path, critic: str) -> None:
     given, watcher = small(warm, critic), Quiet()

@@ -277,6 +277,7 @@ def test_two_stages_that_ask_differently_are_refused() -> None:
 # -- a run -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
     given = experiment()
     lab = start(tmp_path / "run", given)

@@ -91,6 +91,7 @@ def test_a_run_learns_with_it(place: Path) -> None:
     assert arena("credit", "runs/latest", "--estimators", "mars,lone_winner.py:lone_winner").code == 0
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "home").mkdir()
     (place / "home" / "models").symlink_to(resolve("nano").parent)

@@ -331,6 +331,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
     return folder, watcher
 
 
+@pytest.mark.slow
 def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tuple[Path, Quiet]) -> None:
     folder, watcher = unbroken
     run = RunFolder.open(folder)
@@ -357,6 +358,7 @@ def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tup
     assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in watcher.rows)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stop", [("match", "0002-0003"), ("phase", (2, "learn"))])
 def test_a_run_with_branches_resumes_bit_by_bit(
     unbroken: tuple[Path, Quiet], tmp_path: Path, stop: tuple[str, Any]

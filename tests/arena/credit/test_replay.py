@@ -316,6 +316,7 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
             assert again[place] == pytest.approx(advantages)
 
 
+@pytest.mark.slow
 def test_a_comparison_says_of_replayed_turns_what_was_trained(warm: str, tmp_path: Path) -> None:
     """`arena credit` with the run's own estimator: every advantage, also of what came in the place of another."""
     given = replaying(warm, "success")
@@ -332,6 +333,7 @@ def test_a_comparison_says_of_replayed_turns_what_was_trained(warm: str, tmp_pat
         assert bool(brought) == (k > 1), "there is something to see from the second on"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("which", sorted(EAGER))
 def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: Path, which: str) -> None:
     given, watcher = replaying(warm, which), Quiet()

@@ -387,7 +387,7 @@ def by_match(found: list[tuple[Trajectory, np.ndarray]], name: str) -> dict[str,
 
 
 @pytest.mark.parametrize("name", FIXED)
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(plays, plays, st.randoms())
 def test_the_order_of_matches_and_other_roles_matches_change_nothing(
     name: str, mine: list[Any], others: list[Any], chance: Any

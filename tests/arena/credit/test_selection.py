@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.credit.assign import select, turn_rewards
@@ -67,12 +67,12 @@ def test_dropped_is_as_if_never_played() -> None:
 def test_overlong_can_leave_both_loss_and_statistics() -> None:
     found = groups([0.0, 3.0, 9.0], turns=2)
     found[2] = scored(9.0, match="0001-0002", turns=2, finish="length")
-    for settings, turns, counted in (
+    for overlong, turns, counted in (
         ({}, [False, False], True),
         ({"unit": "turn"}, [False, True], True),
         ({"counted": False}, [False, False], False),
     ):
-        selection = left(found, {"overlong": settings})
+        selection = left(found, {"overlong": overlong})
         assert selection.learned.tolist() == [True] * 4 + turns and selection.kept.all()
         assert selection.counted.tolist() == [True, True, counted]
     # returns of both turns 0, 3, 9: mean 4, and 1.5 without the cut one
@@ -216,6 +216,7 @@ def entropies(found: list[Trajectory]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [*DRAWN, "random"])
+@settings(max_examples=40)
 @given(lot=lots, first=st.sampled_from(DRAWN))
 def test_selection_only_takes_away(name: str, lot: list[Any], first: str) -> None:
     found = drawn(lot)
@@ -228,6 +229,7 @@ def test_selection_only_takes_away(name: str, lot: list[Any], first: str) -> Non
 
 
 @pytest.mark.parametrize("name", DRAWN)
+@settings(max_examples=40)
 @given(lot=lots, data=st.data())
 def test_the_order_of_matches_does_not_matter(name: str, lot: list[Any], data: st.DataObject) -> None:
     found = drawn(lot)
@@ -240,6 +242,7 @@ def test_the_order_of_matches_does_not_matter(name: str, lot: list[Any], data: s
 
 
 @pytest.mark.parametrize("name", ["void_turns", "overlong", "zero_variance", "accuracy_band"])
+@settings(max_examples=40)
 @given(lot=lots, more=lots)
 def test_other_groups_stay_as_they_are(name: str, lot: list[Any], more: list[Any]) -> None:
     """What is added in other deals, or for another role, changes nothing here."""

@@ -67,6 +67,7 @@ def _scores(rng: np.random.Generator, n: int, deals: int, games: int, strong: np
     return score
 
 
+@pytest.mark.slow
 def test_every_interval_holds_its_estimate() -> None:
     rng = np.random.default_rng(3)
     for case in range(60):
@@ -92,6 +93,7 @@ def test_one_deal_has_no_interval() -> None:
     assert rating[0] > 0 and np.isnan([low, high]).all()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("n", "deals", "alike"), [(2, 200, False), (2, 100, True), (5, 30, False)])
 def test_intervals_cover_the_truth_as_often_as_they_say(n: int, deals: int, alike: bool) -> None:
     rng, covered, trials = np.random.default_rng(2), 0, 400 // n

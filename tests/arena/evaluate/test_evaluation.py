@@ -79,6 +79,7 @@ def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]
     return [seat for table in lineups(who, other, game, seats) for seat in seats if table[seat] is who]
 
 
+@pytest.mark.slow
 def test_a_run_that_never_played_a_game_and_has_no_role_for_it_is_told(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
     few = ["--matches", "2"]

@@ -72,6 +72,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [line | {"seconds": 0} for line in json_lines((folder / PANEL).read_text())]
 
 
+@pytest.mark.slow
 def test_being_judged_changes_nothing(plain: Path, judged: tuple[Path, Quiet]) -> None:
     assert_same(without_panel(left(judged[0])), left(plain))
     assert not (plain / PANEL).exists()
@@ -121,6 +122,7 @@ def test_it_is_what_arena_eval_finds(judged: tuple[Path, Quiet], tmp_path: Path)
     assert "fair_split, opener" in told.out and "deal rate  valid per match" in told.out
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("done", [1, 2])
 def test_a_run_that_goes_on_is_judged_once_of_everything(judged: tuple[Path, Quiet], tmp_path: Path, done: int) -> None:
     """Whatever comes after the commit is gone, and done again."""
@@ -135,6 +137,7 @@ def test_a_run_that_goes_on_is_judged_once_of_everything(judged: tuple[Path, Qui
     assert sum("panel" in name for _, name in watcher.phases) == len([k for k in (2, 3) if k > done])
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", [(0, "panel talks: before it learns"), (2, "panel talks"), (2, "commit")])
 def test_a_run_interrupted_around_an_evaluation_ends_as_the_unbroken(
     judged: tuple[Path, Quiet], tmp_path: Path, moment: tuple[int, str]
@@ -161,6 +164,7 @@ class Counting(Quiet):
                 raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_an_evaluation(judged: tuple[Path, Quiet], tmp_path: Path) -> None:
     folder, watcher = tmp_path / "run", Counting(stop_at=5)
     with pytest.raises(KeyboardInterrupt):
@@ -171,6 +175,7 @@ def test_ctrl_c_in_the_middle_of_an_evaluation(judged: tuple[Path, Quiet], tmp_p
     assert lines(folder) == lines(judged[0])
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_with_a_panel_is_judged_from_there(plain: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(plain, folder)
@@ -184,6 +189,7 @@ def test_a_run_that_goes_on_with_a_panel_is_judged_from_there(plain: Path, tmp_p
     assert [line["deals"] for line in lines(folder)] == [3, 3, 3, 2], "another panel has a beginning of its own"
 
 
+@pytest.mark.slow
 def test_a_panel_that_cannot_be_played_does_not_end_the_run(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +289,7 @@ def test_a_member_that_may_still_learn_is_held_fast(tmp_path: Path) -> None:
 # -- as a user sees it -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_its_panel_first_and_goes_on_with_another(tmp_path: Path) -> None:
     run = tmp_path / "run"
     league = "league={opponents: [{play: self}, {play: fixed, policy: nash}]}"

@@ -63,6 +63,7 @@ def value(state: Any, players: list[Chances]) -> float:
     return sum(p * value(state.child(action), players) for action, p in players[state.current_player()](state))
 
 
+@pytest.mark.slow
 def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_values(tmp_path: Path) -> None:
     """Another player at either seat, and the other act: 95 % intervals hold 95 % of the exact values."""
     records = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]

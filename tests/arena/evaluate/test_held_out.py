@@ -23,6 +23,7 @@ evaluate:
 SETTINGS = ("iterations=1", "play.matches=4", "policies.shared.imitate.matches=16", "policies.shared.imitate.epochs=1")
 
 
+@pytest.mark.slow
 def test_it_is_eval_of_both_weights_on_the_same_deals(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
     games = [GameSpec(name="kuhn_poker"), GameSpec(name="tiny_hanabi")]
@@ -90,6 +91,7 @@ def test_who_is_to_play_another_game_has_to_be_known_before_the_run(tmp_path: Pa
     assert "evaluate.policy: this run trains no 'doc' — did you mean 'doctor'? (it trains doctor, patient)" in told
 
 
+@pytest.mark.slow
 def test_one_of_several_policies_plays_what_it_does_not_train_on(tmp_path: Path) -> None:
     """The solver of a proposer and a solver, on questions that may not be proposed."""
     settings = ["iterations=1", "play.matches=2", "evaluate.matches=2", "policies.solver.imitate.matches=8"]

@@ -115,6 +115,7 @@ def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> N
 # The command.
 
 
+@pytest.mark.slow
 def test_a_matrix_of_the_clinic(tmp_path: Path) -> None:
     picture, out = tmp_path / "m.png", tmp_path / "m.json"
     command = ["oracle", "random", "noop", "--game", "clinic", "--persons", "terse,forgetful+oracle", "--tasks", "8"]

@@ -137,6 +137,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.slow
 def test_no_file_of_the_working_directory_runs_in_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is refused, by Arena itself: its experiment's file is empty."""
     of = planned(tmp_path / "study")

@@ -97,6 +97,7 @@ def measured() -> list[float]:
     return [float(line) for line in done.stdout.splitlines()[-len(WAYS) :]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "rank"), WAYS)
 def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(
     precision: str, rank: int | None, measured: list[float]

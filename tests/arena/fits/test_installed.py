@@ -67,6 +67,7 @@ def test_a_module_that_no_requirement_brings_is_a_bug_and_stays_one(monkeypatch:
         run_cli()
 
 
+@pytest.mark.slow
 def test_what_needs_no_model_loads_without_the_extra_for_learning(tmp_path: Path) -> None:
     """`arena doctor` is for who has not installed it."""
     import subprocess

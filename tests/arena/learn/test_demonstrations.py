@@ -179,6 +179,7 @@ def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> N
     assert wait(started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2))) == []
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat: str) -> None:
     """The opener was a policy, the responder scripted: its acts are put into the role's words."""
@@ -268,6 +269,7 @@ def test_another_schedule_takes_the_place_of_the_first() -> None:
 # -- runs --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("source", ["scripted", "run"])
 def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, source: str) -> None:
     setting = SCRIPTED if source == "scripted" else f"learn.demonstrations={{run: {shower}, weight: 0.5, matches: 4}}"
@@ -282,6 +284,7 @@ def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, 
     assert weight_files(tmp_path / "whole", 1)[0] != weight_files(tmp_path / "whole", 2)[0]
 
 
+@pytest.mark.slow
 def test_shown_play_alone_is_behaviour_cloning(tmp_path: Path) -> None:
     watcher = Quiet()
     setting = "learn.demonstrations={scripted: [random], matches: 16, weight: 1.0}"

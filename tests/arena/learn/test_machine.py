@@ -58,6 +58,7 @@ def test_a_run_notes_the_number_of_threads_it_begins_with(asked: str, noted: lis
     assert wait(preflight(given, lambda what: None)).experiment.threads in noted
 
 
+@pytest.mark.slow
 def test_nobody_computes_before_the_precision_is_settled() -> None:
     """What is not bf16 would be taken for float32, and nobody would hear of it."""
     given = compose([recipe_layer("negotiation-nano"), set_layer("precision=auto")])

@@ -143,6 +143,7 @@ def test_zero_advantages_leave_the_weights_as_they_are() -> None:
     assert same(weights(model), before)
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
 def test_two_updates_are_those_of_a_plain_loop(stage: Stage, epochs: int, minibatches: int) -> None:
@@ -195,6 +196,7 @@ def test_offloading_the_optimizer_changes_no_update(stage: Stage) -> None:
         assert not same(weights(model), weights(tiny()))
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(("stage", "offload"), [*((stage, False) for stage in STAGES), (2, True), (3, True)])
 def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: Stage, offload: bool) -> None:
     model = tiny()
@@ -225,6 +227,7 @@ def narrow() -> LlamaForCausalLM:
 MASTERS = [(stage, offload) for stage in (2, 3) for offload in (False, True)]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("stage", "offload"), MASTERS)
 def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: Stage, offload: bool) -> None:
     model = narrow()
@@ -239,6 +242,7 @@ def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: Stage, offlo
     assert moved[0] == 0 < moved[-1]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("stage", "offload"), MASTERS)
 def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: Stage, offload: bool) -> None:
     model = narrow()
@@ -266,6 +270,7 @@ def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: 
         assert same(weights(model), weights(resumed_model))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stage", [2, 3])
 def test_with_masters_an_update_is_about_the_same(stage: Stage) -> None:
     whole, halved = tiny(), narrow()

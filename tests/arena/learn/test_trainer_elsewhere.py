@@ -157,6 +157,7 @@ def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path)
     assert not all(torch.equal(value, after[name]) for name, value in before.items()), "something was learned"
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
     with pytest.raises(GateError, match=r"'shared'.*log-probabilities differ"):
         run_by(CONFIG, tmp_path / "run", elsewhere, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null")

@@ -81,6 +81,7 @@ def test_plans_have_the_attempts_and_the_options() -> None:
         assert plan.options["max_turns"] == (2 if plan.seed == solved else 4) and table.fits(plan)
 
 
+@pytest.mark.slow
 def test_a_run_adapts_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
     play = "play={matches: 12, group: 4, pool: 3, adaptive: {above: 0.0, least: 2, cap: max_turns}}"
     setting = started_warm(warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9")

@@ -40,6 +40,7 @@ def whole(folder: Path, iterations: int = 3, matches: int = 8, everything: bool 
     assert [row["iteration"] for row in run.reader.metrics()] == list(range(1, iterations + 1))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int) -> None:
     watcher = Quiet()
@@ -54,6 +55,7 @@ def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int)
     assert all(0 < row["seconds"]["waited"] <= row["seconds"]["play"] for row in watcher.rows)
 
 
+@pytest.mark.slow
 def test_deals_are_those_of_a_run_that_plays_in_turns(warm: str, tmp_path: Path) -> None:
     seeds = []
     for ahead in (0, 2):
@@ -62,6 +64,7 @@ def test_deals_are_those_of_a_run_that_plays_in_turns(warm: str, tmp_path: Path)
     assert seeds[0] == seeds[1]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("what", "value"), [("match", "0002-0003"), ("phase", (2, "learn")), ("phase", (2, "commit"))])
 def test_a_run_killed_anywhere_goes_on_with_nothing_lost_or_doubled(
     warm: str, tmp_path: Path, what: str, value: Any
@@ -133,6 +136,7 @@ def test_an_engine_that_claims_an_impossible_version_is_stopped(
         wait(start(tmp_path / "run", given(warm, "play.ahead=1")).run())
 
 
+@pytest.mark.slow
 def test_a_league_is_met_ahead_too(warm: str, tmp_path: Path) -> None:
     """Past versions stay while matches that were planned with them go on, though the pool holds one alone."""
     league = "league={opponents: [{play: past, lag: 1, weight: 1}], pool: {keep: 2, every: 1, in_memory: 1}}"

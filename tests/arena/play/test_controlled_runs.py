@@ -60,6 +60,7 @@ def records(folder: Path) -> list[MatchRecord]:
     return [MatchRecord.from_json(row) for row in log(folder)]
 
 
+@pytest.mark.slow
 def test_all_that_happened_is_in_the_log(whole: Path) -> None:
     played = records(whole)
     sources = {turn.source for record in played for turn in record.turns}
@@ -95,6 +96,7 @@ def test_turns_that_differ_in_worth_have_an_advantage(whole: Path) -> None:
     assert patches and kept.isdisjoint(patches), "a patch has no credit"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["a branch", "learn", "the first match"])
 def test_a_controlled_run_resumes_bit_by_bit(whole: Path, tmp_path: Path, moment: str) -> None:
     branch = next(r.id for r in records(whole) if r.iteration == 2 and r.identity.parent)

@@ -62,6 +62,7 @@ class Looking(Quiet):
                 self.seen.setdefault(id, []).append(row)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_time")
 def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -69,6 +69,7 @@ class Fixed:
         pass
 
 
+@pytest.mark.slow
 def test_a_planted_best_that_changes_is_followed_better_than_by_one_or_by_chance() -> None:
     found = [earned(population(), seed=seed) for seed in range(5)]
     fixed = max(earned(Fixed([TEXTS[n]])) for n in (1, 3))  # the best at the beginning, or in the end
@@ -119,6 +120,7 @@ def test_what_cannot_be_is_one_line(settings: str, why: str, tmp_path: Path) -> 
     assert done.code == 2 and why in done.err and "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
     rule = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
     setting = started_warm(warm, "play.matches=8", f"play.instructions={rule}", "iterations=3", "checkpoint.keep=9")

@@ -52,6 +52,7 @@ def dealt(folder: Path, warm: str, *assignments: str) -> Lab:
     return lab
 
 
+@pytest.mark.slow
 def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(warm: str, tmp_path: Path) -> None:
     """DAPO's case: groups at p in {0, .5, 1}. A batch is 12 deals of 8 matches, two trajectories each: 192."""
     sizes = {}
@@ -133,6 +134,7 @@ def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, Quiet]) -> No
     assert 2 <= phases.count("play") == phases.index("credit") <= 4
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["0001-0006", "0002-0005", None])
 def test_a_resampled_run_resumes_bit_by_bit(
     whole: tuple[Path, Quiet], warm: str, tmp_path: Path, moment: str | None

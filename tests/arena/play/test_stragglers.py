@@ -175,6 +175,7 @@ def test_a_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> No
     assert max(row["learn"]["shared"]["most_lag"] for row in watcher.rows) <= 1
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("ahead", "then"), [(0, 0.5), (1, 0.5), (1, 1.0)])
 def test_a_killed_run_plays_its_stragglers_again(warm: str, tmp_path: Path, ahead: int, then: float) -> None:
     """Also one that is resumed to wait for all."""

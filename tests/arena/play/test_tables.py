@@ -76,6 +76,7 @@ def unbroken(roles: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder, *finished(folder, experiment(roles))
 
 
+@pytest.mark.slow
 def test_every_game_is_played_by_its_share(unbroken: tuple[Path, Lab, Any]) -> None:
     for k in (1, 2):
         rows = RunFolder.open(unbroken[0]).log.read(k)
@@ -123,6 +124,7 @@ def test_figures_are_told_game_by_game(unbroken: tuple[Path, Lab, Any]) -> None:
     assert set(row["ratings"]) == {"kuhn_poker/anyone/shared", "kuhn_poker/poker/shared"}
 
 
+@pytest.mark.slow
 def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles: Path, tmp_path: Path) -> None:
     given = experiment(roles, "iterations=1", "policies.shared.imitate.epochs=4")
     lab, rows = finished(tmp_path / "run", with_policies(given, "separate"))

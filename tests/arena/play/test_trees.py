@@ -150,6 +150,7 @@ def test_entropy_is_that_of_a_replys_first_tokens_by_the_log_of_the_vocabulary()
     assert tree.entropy(record, turn) == pytest.approx(nats / np.log(FRAME.vocabulary))
 
 
+@pytest.mark.slow
 def test_the_policys_entropy_decides_where() -> None:
     """Turns that are branched were less sure than those that are not, and with a random trigger no more than others."""
     gaps = {}

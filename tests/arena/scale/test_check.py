@@ -79,6 +79,7 @@ def test_layers_go_over_what_is_there_and_none_takes_it_away() -> None:
     assert compose([*base, *scale_layers("none")]).scale is None
 
 
+@pytest.mark.slow
 def test_one_process_never_loads_ray() -> None:
     code = "import sys, arena.launch, arena.preflight, arena.cli.run, arena.doctor; print('ray' in sys.modules)"
     told = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

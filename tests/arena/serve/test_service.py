@@ -299,6 +299,7 @@ def test_what_is_told_never_has_to_be_taken_back(texts: list[str], stops: list[s
     assert seen == told
 
 
+@pytest.mark.slow
 def test_the_command_serves_a_run_until_ctrl_c_and_arena_plays_with_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "arena", "serve", "nano", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as serving:

@@ -211,6 +211,7 @@ def test_a_blob_that_is_removed_while_a_run_writes_is_written_again(tmp_path: Pa
     assert blobs.get(IMAGE.hash) == PNG
 
 
+@pytest.mark.slow
 def test_thousands_of_images_are_kept_once_each(tmp_path: Path) -> None:
     log, images = MatchLog(tmp_path), [f"image {i}".encode() for i in range(3000)]
     log.extend([shown(1, i, image) for i, image in enumerate(images)])

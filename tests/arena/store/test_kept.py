@@ -55,6 +55,7 @@ def test_kept_credit_is_what_is_worked_out_from_the_log(run: Path) -> None:
         assert reader.log.credit_table(k, CREDIT.names).schema.equals(CREDIT)
 
 
+@pytest.mark.slow_after(1)
 def test_the_commands_take_it(run: Path, tmp_path: Path) -> None:
     match = str(RunReader(run).table(["id"])["id"][-1])
     page = tmp_path / "page.html"

@@ -71,6 +71,7 @@ def test_a_run_killed_in_every_phase_ends_as_the_unbroken(tmp_path: Path, expect
     assert_same(left(run), expected)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("number", range(2))
 def test_a_run_killed_between_two_writes_ends_as_the_unbroken(
     tmp_path: Path, unbroken: Path, expected: Left, number: int
@@ -130,6 +131,7 @@ def test_separate_processes_from_the_shell_end_alike(tmp_path: Path, expected: L
     assert_same(left(run), expected)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("file", ["policies/shared/model.safetensors", "manifest.json"])
 def test_a_torn_checkpoint_is_skipped_and_told(tmp_path: Path, unbroken: Path, expected: Left, file: str) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))

@@ -142,6 +142,7 @@ def show(run: RunFolder, *committed: int) -> list[str]:
     return notes
 
 
+@pytest.mark.slow
 def test_a_process_sends_what_is_committed_offline_and_goes_on_from_there(run: RunFolder, fake: Path) -> None:
     assert show(run, 2) == [] and show(run, 3) == []
     what = [(kind, body.get("step")) for kind, body in sent(fake)]

@@ -37,6 +37,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.parametrize("name", OTHERS)
 def test_games_of_others_keep_our_promises(name):
     assert failed(name) == {}
@@ -308,6 +309,7 @@ def played_free(game):
     return game
 
 
+@pytest.mark.slow
 def test_an_environment_that_fails_is_reported_as_at_fault():
     details = failed("textarena:CharacterConclave-v0", acts=2000)
     assert "the environment itself failed" in details["fuzz"] and "add_observation" in details["fuzz"]

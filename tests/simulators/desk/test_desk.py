@@ -26,6 +26,7 @@ VARIANTS = [
 BOTH = pytest.mark.parametrize("domain", ["shop", "airline"])
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_what_simulators_promise(options):
     assert broken(lambda: Desk(**options), seeds=3, acts=100) == []
@@ -37,6 +38,7 @@ def test_it_does_over_a_thousand_seeds(options, capsys):
     assert kept_over_many(lambda: Desk(**options), options, capsys)
 
 
+@pytest.mark.slow_after(1)
 @BOTH
 def test_the_oracle_does_every_task_by_what_it_was_shown(domain):
     """It plays listed acts alone, whose arguments all stand in the customer's words and the tools' results."""
@@ -60,6 +62,7 @@ class Generous(Desk):
         super()._finish(why)
 
 
+@pytest.mark.slow
 def test_silence_passes_where_refusals_need_not_be_said():
     reports: list[dict[str, Any]] = [play(Desk(goals=1), seed, "noop") for seed in range(60)]
     assert sum(report["score"] for report in reports) == 0
@@ -148,6 +151,7 @@ def test_a_denied_customer_may_insist_and_hears_it_twice():
     assert game.report()["success"]
 
 
+@pytest.mark.slow
 def test_what_customers_say_is_read_back_with_all_that_is_in_it():
     for domain in ("shop", "airline"):
         game = Desk(domain=domain, persona="mixed", person="render")
@@ -183,6 +187,7 @@ def test_a_rendering_with_another_number_is_asked_for_again_and_then_replaced():
     assert {"withheld", "replaced"} <= {name[7:] for name, count in game.seat.figures().items() if count}
 
 
+@pytest.mark.slow
 def test_no_customer_is_in_both_splits():
     names: dict[Any, Any] = {}
     for split in ("train", "test"):
@@ -307,6 +312,7 @@ def test_its_roles_show_what_there_is():
     assert customer.render_turn(view, first=True).startswith("Say: My ")
 
 
+@pytest.mark.slow_after(1)
 @BOTH
 def test_no_two_marks_are_written_alike(domain, monkeypatch):
     """Tiny models see marks as a few letters each."""

@@ -73,6 +73,7 @@ def plain(act):
     return act
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("domain", ["shop", "airline"])
 def test_plain_words_do_every_job(domain):
     """Which act helps, the oracle knows; here its words are what is tried."""

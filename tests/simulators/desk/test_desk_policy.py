@@ -291,6 +291,7 @@ def test_values_of_facts():
     assert canonical_fact("code", "tr1") == "TR1" and canonical_fact("word", "Sent") == "sent"
 
 
+@pytest.mark.slow
 def test_a_match_in_plain_words():
     for seed in range(300):
         game = Desk(goals=1)

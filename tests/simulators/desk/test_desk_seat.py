@@ -13,6 +13,7 @@ from simulators.desk import Desk
 VARIANTS = [{"person": "free", "persona": "mixed"}, {"person": "free", "terse": True, "domain": "airline", "goals": 2}]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_what_simulators_promise(options):
     findings = check(lambda: Desk(**options), seeds=4, acts=100)
@@ -93,6 +94,7 @@ def test_numbers_that_it_made_up_and_its_own_data_told_unasked_cost():
     assert game.report_of_seat() == {"told_wrong": 1, "told_secret": 1, "told_unread": 0}
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("persona", ["impatient", "cooperative"])
 def test_nobody_leaves_while_a_write_is_due_whatever_it_says(persona):
     left = pending = 0

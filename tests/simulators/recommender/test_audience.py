@@ -171,6 +171,7 @@ def test_a_population_is_served_user_by_user_and_day_by_day():
     assert game.report()["visits"] == len(set(visits))
 
 
+@pytest.mark.slow
 def test_a_thousand_users_are_served_in_seconds():
     report = play(Recommender(users=1000, days=1, pages=3), 0, "listening")
     assert report["visits"] == 1000 and 0.3 < float(report["score"]) < 1

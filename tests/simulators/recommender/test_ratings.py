@@ -113,6 +113,7 @@ def test_a_file_beside_is_read_where_the_column_is_blank_and_numbers_may_have_bl
     assert (own.belongs.sum(axis=1) == 1).all()
 
 
+@pytest.mark.slow
 def test_a_rating_takes_few_bytes(tmp_path):
     path = written(
         tmp_path, [[f"u{n // 200}", f"m{n % 200}", 3, "F", "war" if n % 2 else "drama"] for n in range(40_000)]
@@ -129,6 +130,7 @@ def agree(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_agreement_or_one_line(tmp_path):
     done = agree(written(tmp_path, made_up()))
     assert json.loads(done.stdout)["users"] > 5 and not done.stderr

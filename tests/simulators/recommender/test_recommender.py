@@ -27,6 +27,7 @@ VARIANTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS[3:7:3], ids=str)  # all of them over a thousand seeds: below
 def test_it_keeps_what_simulators_promise(options):
     assert broken(lambda: Recommender(**options), seeds=3, acts=60) == []
@@ -38,6 +39,7 @@ def test_it_does_over_a_thousand_seeds(options, capsys):
     assert kept_over_many(lambda: Recommender(**options), options, capsys, 100 if "users" in options else 1000)
 
 
+@pytest.mark.slow
 def test_scores_are_read_between_chance_and_who_knows():
     """Listening is worth more than deafness, and both lie between the ends of the scale."""
     game, seeds = Recommender(), range(80)
@@ -244,6 +246,7 @@ def test_train_and_test_share_no_user():
                 assert held_out(f"recommender:{record.entity}") == (split == "test")
 
 
+@pytest.mark.slow
 def test_where_knowing_never_pays_is_a_fault_and_no_score():
     game = Recommender(days=1, pages=1, slate=5, candidates=5)  # all that there is, is shown
     with pytest.raises(SimulatorFault, match="it helps to know"):

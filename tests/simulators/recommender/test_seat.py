@@ -127,6 +127,7 @@ def test_a_free_user_is_paid_its_own_joy():
         assert game.payoffs()["user"] == pytest.approx(report["joy"])
 
 
+@pytest.mark.slow
 def test_steering_truly_helps_a_recommender_that_listens():
     """The same user, silent or saying what the script would, and one who says anything."""
     game, joy = Recommender(person="free"), {}

@@ -73,6 +73,7 @@ def told_apart(make, what, seeds=SEEDS):
     return compared
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "options", [{"slate": 1}, {"terse": True, "slate": 1}, {"slate": 1, "ids": "semantic"}], ids=str
 )
