@@ -22,8 +22,8 @@ install: $(VENV)/installed ## make .venv with everything in it
 selfplay: $(VENV)/installed ## the main job: SmolLM2 learns to negotiate with itself
 	$(BIN)/arena run selfplay --game negotiation
 
-# Of two cores: one more, as tests wait for files and processes. Each takes up to 2 GB.
-JOBS ?= 3
+# Twice two cores, as tests wait for files and processes; each takes up to 2 GB.
+JOBS ?= 4
 
 test: $(VENV)/installed ## style, types, import contracts, tests
 	$(BIN)/ruff check .

@@ -153,6 +153,7 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["index", "results", "reference/experiment"])
 def test_no_page_of_the_site_runs_out_of_the_window(browser: Any, site: Path, page: str) -> None:
     """Wide tables and blocks scroll in themselves."""

@@ -55,7 +55,7 @@ def moved(run: Path) -> bool:
     return before.read_bytes() != after.read_bytes()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "tool")], ids=str)
 def test_a_policy_learns_from_its_own_turns_alone(
     played: Path, tmp_path: Path, sources: tuple[TurnSource, ...]

@@ -198,7 +198,11 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+LONG = {f"a template of {what}" for what in ("maxima", "a search", "doubling", "a power")}
+"""Those that are ended when their time is over."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in FOLDERS])
 def test_model_folders(name: str, tmp_path: Path) -> None:
     damage, says = FOLDERS[name]
     folder, canary = tmp_path / "stranger", tmp_path / "ran"

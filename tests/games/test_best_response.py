@@ -166,7 +166,7 @@ def test_unknown_it_is_the_most_that_any_acts_come_to(instance, names, seat, tur
         assert among(game, seat, tuple(names)) == game.best_response(seat, chances_of(names[0], 0, game))
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seat", Negotiation.seats)
 def test_of_four_turns_a_whole_deal_is_walked_through(seat):
     """Where the opener learns from an answer before it asks again."""

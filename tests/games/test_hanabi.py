@@ -109,6 +109,7 @@ def chosen(style, info, hand, model, rng):
     return str(rng.choice(info["legal"] if style == "any" else plays))
 
 
+@pytest.mark.slow_after(2)
 @TABLES
 def test_scores_and_hints_are_those_of_openspiel_and_of_the_rules(size, players):
     colours, ranks, hand, tokens = SHAPES[size, players]

@@ -85,6 +85,7 @@ def contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...], tupl
             yield turn, tuple(stream.ids[: own[0]]), ids, logprobs
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.parametrize("history", ["strip", "keep"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history: str) -> None:

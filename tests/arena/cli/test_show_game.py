@@ -13,6 +13,7 @@ from tests.factories.commands import arena, refused
 SIMULATORS = ("clinic", "desk", "proposer_solver")
 
 
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize("name", [*games.CLASSES, *SIMULATORS])
 def test_every_game_says_what_it_offers(name: str) -> None:
     told = describe(name)

@@ -137,7 +137,7 @@ def test_a_run_that_goes_on_is_judged_once_of_everything(judged: tuple[Path, Qui
     assert sum("panel" in name for _, name in watcher.phases) == len([k for k in (2, 3) if k > done])
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [(0, "panel talks: before it learns"), (2, "panel talks"), (2, "commit")])
 def test_a_run_interrupted_around_an_evaluation_ends_as_the_unbroken(
     judged: tuple[Path, Quiet], tmp_path: Path, moment: tuple[int, str]

@@ -179,7 +179,7 @@ def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> N
     assert wait(started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2))) == []
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat: str) -> None:
     """The opener was a policy, the responder scripted: its acts are put into the role's words."""

@@ -71,7 +71,7 @@ def test_a_run_killed_in_every_phase_ends_as_the_unbroken(tmp_path: Path, expect
     assert_same(left(run), expected)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
 def test_a_run_killed_between_two_writes_ends_as_the_unbroken(
     tmp_path: Path, unbroken: Path, expected: Left, number: int

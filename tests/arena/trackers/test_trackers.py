@@ -162,6 +162,7 @@ def test_a_process_sends_what_is_committed_offline_and_goes_on_from_there(run: R
     assert row["reward/opener"] == 1 and len(row["matches"]) == 3 and "OFFER 1 0 2" in row["matches"][0]["said"]
 
 
+@pytest.mark.slow
 def test_a_tracker_that_fails_is_said_once_without_keys(
     run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

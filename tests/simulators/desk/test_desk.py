@@ -74,6 +74,7 @@ def test_silence_passes_where_refusals_need_not_be_said():
 # Customers.
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("persona", Desk.personas)
 @BOTH
 def test_nobody_leaves_while_a_write_is_due(domain, persona):
@@ -213,6 +214,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize("act", HOSTILE, ids=lambda act: repr(act[:30]))
 def test_hostile_acts_change_nothing_and_never_raise(act):
     for verified in (False, True):
