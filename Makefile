@@ -33,7 +33,7 @@ test: $(VENV)/installed ## style, types, import contracts, tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -m slow
 
 test-scale: $(VENV)/installed ## the long tests of runs on several processes, by Ray
 	$(BIN)/python -m pytest -m slow tests/arena/scale
