@@ -92,9 +92,10 @@ How hard is each study's world, and how much is left to learn there? Verdicts: [
 
 *Random* picks among listed acts, or says nothing where none are listed; *oracle* comes with the world and knows its
 answer (of cards: best play, computed). Both sit in the policies' seats in {matches} matches, and all others as in the
-recipe. *Imitation* is where the studies' runs begin (their mean), *best* the best of their runs at its end. *Turns* are
-the learners' own in a match, of random and of the oracle. Where the best run comes near to the oracle, a mechanism has
-no room; the planner's oracle always searches, and its best regret is 0. Random acts are legal; what imitates them need not be. Intervals are 95 %.
+recipe. *Imitation* is where the studies' runs begin (their mean), *best* the best of their runs at its end. *Turns*
+are the learners' own in a match, of random and of the oracle. Where the best run comes near to the oracle, a
+mechanism has no room; the planner's oracle always searches, and its best regret is 0. Random acts are legal; what
+imitates them need not be. Intervals are 95 %.
 `python benchmarks/worlds.py`
 
 | study | figure | turns | random | imitation | best | oracle |
