@@ -26,11 +26,19 @@ selfplay: $(VENV)/installed ## the main job: SmolLM2 learns to negotiate with it
 JOBS ?= 4
 
 test: $(VENV)/installed ## style, types, import contracts, tests
+	$(MAKE) --jobs 2 --output-sync style $(VENV)/compiled
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+style: $(VENV)/installed ## style, types and import contracts alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# Once, by one process: the processes of the tests, which start together, would each compile all that they load.
+$(VENV)/compiled: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
+	touch $@
 
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 	$(BIN)/python -m pytest -m slow

@@ -42,10 +42,8 @@ def test_a_pair_is_in_step_and_its_outputs_are_kept(name: str) -> None:
     assert "stderr" not in shown and "Traceback" not in shown and str(ROOT) not in shown
 
 
-@pytest.mark.slow_after(1)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "from_python" else name for name in NOTEBOOKS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_shows_what_it_is_kept_with(name: str) -> None:
     """As many lines and pictures; figures in between may differ in their last place from machine to machine."""
     if name == "strategies":

@@ -99,7 +99,7 @@ TWO = (
 )
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [2, 14])
 def test_of_two_that_imitate_the_first_is_not_asked_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int

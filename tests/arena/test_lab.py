@@ -169,6 +169,7 @@ def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
     assert credited == {"opener"}
 
 
+@pytest.mark.slow
 def test_a_run_with_a_frozen_policy_resumes_bit_by_bit(warm: str, tmp_path: Path) -> None:
     """What the engine keeps of a policy that is never published anew must not outlive a restart's chances."""
     given = with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")

@@ -175,6 +175,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("measured") / "run", *settings)
 
 
+@pytest.mark.slow
 def test_entropy_is_logged_and_loaded_and_changes_nothing(measured: Path, plain: Path) -> None:
     def sampled(run: Path) -> list[Stream]:
         records = map(MatchRecord.from_json, RunReader(run).log.read(1))

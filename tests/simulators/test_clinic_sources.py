@@ -23,7 +23,7 @@ def made(source, **options):
 # What holds of every source.
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("source", PUBLISHED)
 @pytest.mark.parametrize("options", [{}, {"person": "render", "persona": "mixed"}, {"person": "free", "terse": True}])
 def test_it_keeps_every_promise_of_a_simulator(source, options):
@@ -72,6 +72,7 @@ def test_the_posterior_is_exact(source, persona):
         assert game.solver.posterior(game.chart, 6) == pytest.approx(weights / weights.sum())
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("source", PUBLISHED)
 def test_who_asks_well_is_right_as_often_as_it_believes(source):
     game = made(source, budget=12)

@@ -224,6 +224,7 @@ def test_texts_and_lines_have_the_contrast_of_wcag_aa(place: int) -> None:
     assert low == {}
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("width", [320, 400, 1400])
 def test_nothing_runs_out_of_the_window(browser: Any, page: str, tmp_path: Path, width: int) -> None:
     file = tmp_path / "page.html"

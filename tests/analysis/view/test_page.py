@@ -282,7 +282,7 @@ def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, scheme: str) -> None:

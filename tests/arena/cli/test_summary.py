@@ -24,6 +24,7 @@ RUN = ["run", "selfplay", "--iterations", "2", "--set", "policies.shared.imitate
 LEAGUE = "league={opponents: [{play: past, lag: 1}, {play: fixed, policy: nash}], pool: {every: 1}}"
 
 
+@pytest.mark.slow
 def test_a_zero_sum_run_tells_whom_it_beats_and_how_far_it_is_from_equilibrium(tmp_path: Path) -> None:
     run, matches = tmp_path / "run", ["--set", "play.matches=16"]
     told = arena(*RUN, "--recipe", "kuhn_poker-nano", *matches, "--set", LEAGUE, "--out", run)

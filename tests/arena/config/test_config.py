@@ -52,6 +52,7 @@ def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
         assert set(table.roles) == set(spec.seats) == set(table.make_game().possible_agents)
 
 
+@pytest.mark.slow_after(12)
 @pytest.mark.parametrize("name", recipe_names())
 @pytest.mark.parametrize("mode", ["shared", "separate"])
 def test_what_is_written_down_is_read_back_the_same(name: str, mode: Literal["shared", "separate"]) -> None:

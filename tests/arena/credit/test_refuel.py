@@ -247,6 +247,7 @@ def plain(model: torch.nn.Module, given: list[Sample], pairs: list[tuple[int, in
         optimizer.step()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("budget", "stage"), [(1, 0), (10**6, 0), (200, 3)], ids=["one by one", "packed", "sharded"])
 def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: Stage) -> None:
     """Three steps: from the second one on, each half needs what has become of the other."""
@@ -358,7 +359,7 @@ def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tup
     assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in watcher.rows)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [("match", "0002-0003"), ("phase", (2, "learn"))])
 def test_a_run_with_branches_resumes_bit_by_bit(
     unbroken: tuple[Path, Quiet], tmp_path: Path, stop: tuple[str, Any]

@@ -386,6 +386,7 @@ def by_match(found: list[tuple[Trajectory, np.ndarray]], name: str) -> dict[str,
     return {t.match: {n: cuts[n][i].tolist() for n in cuts} for i, (t, _) in enumerate(found)}
 
 
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize("name", FIXED)
 @settings(max_examples=40)
 @given(plays, plays, st.randoms())

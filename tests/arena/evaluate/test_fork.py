@@ -111,7 +111,7 @@ def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) ->
 # -- what is replayed --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("game", "scripted", "others"),
     [

@@ -82,6 +82,7 @@ def test_what_a_cell_counts() -> None:
     assert told["faults"]["reasons"] == {"SimulatorFault: odd": 2} and set(told["figures"]) == {"success", "turns"}
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("game", ["clinic", "desk"])
 @pytest.mark.parametrize("person", ["script", "render"])
 def test_a_task_is_the_same_for_all_personas(game: str, person: str) -> None:

@@ -176,7 +176,7 @@ def same(folder: Path, expected: Path) -> None:
     assert pool_files(folder) == pool_files(expected)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [1, 3])
 def test_a_run_that_lost_its_latest_checkpoints_meets_the_same_again(
     unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path, done: int
@@ -208,7 +208,7 @@ def past_versions_served(lab: Lab) -> list[int]:
     return counts
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "value"), [("match", "0002-0009"), ("phase", (4, "commit"))])
 def test_a_run_with_a_league_stopped_anywhere_goes_on_as_if_never_stopped(
     unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path, what: str, value: Any

@@ -179,7 +179,7 @@ CASES = {
 }
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_of_ranks_add_up_to_that_of_one(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by, paired = rule(**{"minibatches": 2} | CASES[case]), "pairs" in case

@@ -97,6 +97,7 @@ EDITS = {
 }
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("why", EDITS, ids=lambda why: why[:60])
 def test_an_old_config_that_was_edited_is_refused_in_one_line(why: str, tmp_path: Path) -> None:
     run = Path(shutil.copytree(OLD_RUN, tmp_path / "run"))

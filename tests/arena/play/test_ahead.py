@@ -40,7 +40,7 @@ def whole(folder: Path, iterations: int = 3, matches: int = 8, everything: bool 
     assert [row["iteration"] for row in run.reader.metrics()] == list(range(1, iterations + 1))
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int) -> None:
     watcher = Quiet()
@@ -105,6 +105,7 @@ def wrong_from(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     monkeypatch.setattr(InProcessEngine, "_decode", off)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_gate_stops_a_wrong_engine_though_replies_are_old(
     warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int

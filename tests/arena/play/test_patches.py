@@ -107,6 +107,7 @@ def objective(model: Any, played: list[Sample], lesson: list[Sample]) -> float:
         return float(gains.double().mean() + WEIGHT * imitated.double().mean())
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_gradient_is_that_of_finite_differences(seed: int, tmp_path: Path) -> None:
     model = tiny(vocabulary=SIZE)

@@ -136,6 +136,7 @@ def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles: Path
     assert lab.policies["poker"].version == 1
 
 
+@pytest.mark.slow
 def test_a_run_of_several_games_goes_on_as_if_never_stopped(
     unbroken: tuple[Path, Lab, Any], roles: Path, tmp_path: Path
 ) -> None:
