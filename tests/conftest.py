@@ -1,5 +1,6 @@
 """What all tests share: the process as `import arena` prepares it, and none fails where a machine is slow or busy."""
 
+import fcntl
 import gc
 import os
 import signal
@@ -72,10 +73,18 @@ def controls() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run that nothing interrupted, to read or to copy; beside it `steps` and `seconds` that it took."""
-    folder = tmp_path_factory.mktemp("unbroken")
-    child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
-    told = child.end()
-    assert told.code == 0, told.err
-    (folder / "seconds").write_text(str(time.monotonic() - child.begun))
+    """A tiny run that nothing interrupted, to read or to copy; beside it `steps` and `seconds` that it took.
+
+    The first of several processes of tests plays it for all.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "unbroken"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "seconds").exists():
+            child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
+            told = child.end()
+            assert told.code == 0, told.err
+            (folder / "seconds").write_text(str(time.monotonic() - child.begun))
     return folder / "run"

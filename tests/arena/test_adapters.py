@@ -81,6 +81,7 @@ def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: P
             assert weight_files(folder, 3, policy) == weight_files(tmp_path / "whole", 3, policy)
 
 
+@pytest.mark.slow
 def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None:
     given = experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
     lab = finished(tmp_path / "run", given)

@@ -97,7 +97,7 @@ def test_every_picture_is_small() -> None:
     assert {path.name: path.stat().st_size for path in kept if path.stat().st_size > 100_000} == {}
 
 
-@pytest.mark.slow_after(4)
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("study", [*STUDIES, *(f"claims-{name}" for name in CLAIMS)])
 def test_a_picture_is_drawn_from_what_is_kept_and_can_be_read(study: str) -> None:
     found, figure = redrawn(study)

@@ -168,6 +168,7 @@ def test_scores_and_hints_are_those_of_openspiel_and_of_the_rules(size, players)
     assert max(used) <= most and game.best == min(colours * ranks, most)
 
 
+@pytest.mark.slow_after(2)
 @TABLES
 def test_an_unseen_card_changes_nothing_in_a_seats_view_until_the_rules_show_it(size, players):
     """Two decks that differ in a card of the own hand and another unseen one, under the same acts."""

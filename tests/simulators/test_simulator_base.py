@@ -25,6 +25,7 @@ VARIANTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_the_clinic_keeps_what_simulators_promise(options):
     assert broken(lambda: Clinic(**options), seeds=4, acts=150) == []
@@ -82,7 +83,7 @@ class Paraphrasing(Clinic):
         return super().public() | {"note": "smells of too much alcohol" if secrets else ""}
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("broken", "caught"),
     [

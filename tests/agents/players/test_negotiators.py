@@ -59,7 +59,7 @@ def mean_payoff(name, prey, seat, seeds=200):
     return statistics.fmean(earned)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 @pytest.mark.parametrize("prey", PREY)
 def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
@@ -266,7 +266,7 @@ def best_total(worlds, seat, prey):
     return max(totals)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASPIRATIONS)
 def test_longer_games_are_played_as_well_as_brute_force_can(name):
     by_size = collections.Counter((pool, own) for pool, (own, _) in instances())

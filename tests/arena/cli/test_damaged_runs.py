@@ -264,7 +264,7 @@ NONSENSE: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow_after(6)
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", NONSENSE)
 def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
     whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str

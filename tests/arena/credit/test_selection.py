@@ -215,6 +215,7 @@ def entropies(found: list[Trajectory]) -> dict[str, Any]:
     return {"entropy": [np.full(2, int(t.match[5:]) % 5 / 10, np.float32) for t in found]}
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.parametrize("name", [*DRAWN, "random"])
 @settings(max_examples=40)
 @given(lot=lots, first=st.sampled_from(DRAWN))

@@ -97,6 +97,7 @@ def guests(folder: Path, k: int) -> set[str]:
     return {s["policy"] for row in rows for s in row["seats"].values()} - {"shared"}
 
 
+@pytest.mark.slow
 def test_everybody_in_the_mixture_was_met_when_it_was_time(unbroken: tuple[Path, Lab]) -> None:
     folder, _ = unbroken
     assert guests(folder, 1) == {"random", "shared@0"} == guests(folder, 2)

@@ -166,6 +166,7 @@ def test_two_updates_are_those_of_a_plain_loop(stage: Stage, epochs: int, miniba
     assert all(np.isfinite(v) for v in told.values())
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stage", STAGES)
 def test_gradient_checkpointing_changes_no_update(stage: Stage) -> None:
     moved = []

@@ -254,6 +254,7 @@ def test_what_is_known_about_secrets_is_said():
         assert f"{alike} show the facts of another, and are the same" in detail
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("name", "is_open"),
     [

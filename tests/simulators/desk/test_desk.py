@@ -74,7 +74,7 @@ def test_silence_passes_where_refusals_need_not_be_said():
 # Customers.
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("persona", Desk.personas)
 @BOTH
 def test_nobody_leaves_while_a_write_is_due(domain, persona):
