@@ -30,7 +30,7 @@ selfplay: $(VENV)/installed ## the main job: SmolLM2 learns to negotiate with it
 JOBS ?= 4
 
 test: $(VENV)/installed ## style, types, import contracts, tests
-	$(MAKE) --jobs 2 --output-sync style $(VENV)/compiled
+	$(MAKE) --jobs 2 style $(VENV)/compiled
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 style: $(VENV)/installed ## style, types and import contracts alone
