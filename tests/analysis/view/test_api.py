@@ -70,7 +70,7 @@ def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(asks: C
     rows = until(asks, f"{ONE}/matches", sort="low", limit="5")["rows"]
     assert rows[0]["low"] == pytest.approx(turns["advantage"].min())
     assert [row["low"] for row in rows] == sorted(row["low"] for row in rows)
-    best = asks.get(f"{ONE}/matches", sort="-high", limit="1")["rows"][0]
+    best = until(asks, f"{ONE}/matches", sort="-high", limit="1")["rows"][0]
     assert best["high"] == pytest.approx(turns["advantage"].max())
 
 
@@ -293,20 +293,20 @@ def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch
     run = make_run(tmp_path / "run", iterations=2)
     asks = Client(run.path)
     before = asks.get("/api/changes")
-    assert asks.get("/api/runs/run/matches")["total"] == 8
+    assert until(asks, "/api/runs/run/matches")["total"] == 8
     assert asks.get("/api/runs/run/matches/0001-0002")["open"]
     run.log.append(match(1, 7))
     assert asks.get("/api/changes") != before
-    told = asks.get("/api/runs/run/matches")
+    told = until(asks, "/api/runs/run/matches")
     assert told["total"] == 9 and "0001-0007" in [row["match"] for row in told["rows"]]
     assert asks.get("/api/runs/run/matches/0001-0007")["turns"][0]["action"] == "OFFER 1 0 2"
     assert asks.get("/api/runs/run/matches/0001-0007/tokens")["streams"][0]["id"] == [1, 2]
     with (run.path / "log" / "0001.jsonl").open("ab") as file:
         file.write(b'{"schema":4,"id":"0001-0008","tor')  # a line that is still being written
-    assert asks.get("/api/runs/run/matches")["total"] == 9
+    assert until(asks, "/api/runs/run/matches")["total"] == 9
     run.log.close()
     run.log.seal(1)
-    assert asks.get("/api/runs/run/matches")["total"] == 9
+    assert until(asks, "/api/runs/run/matches")["total"] == 9
     assert not asks.get("/api/runs/run/matches/0001-0007")["open"]
 
 
@@ -327,10 +327,10 @@ def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> N
     asks = Client(tmp_path)
     runs = {run["name"]: run for run in asks.get("/api/runs")}
     assert "metrics.jsonl:1" in runs["torn"]["error"] and runs["good"]["iterations"] == 3
-    told = asks.get("/api/runs/torn/matches")
+    told = until(asks, "/api/runs/torn/matches")
     assert told["total"] == 8 and len(told["damaged"]) == 1 and "0001.parquet" in told["damaged"][0]
     assert "0001.parquet" in asks.get("/api/runs/torn/matches/0001-0000", 404)["error"]
-    assert asks.get("/api/runs/good/matches")["total"] == 12
+    assert until(asks, "/api/runs/good/matches")["total"] == 12
 
 
 @pytest.mark.slow
