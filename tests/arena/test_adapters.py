@@ -62,7 +62,7 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path
         assert (one == other) is equal
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -81,7 +81,6 @@ def test_credit_can_be_worked_out_again_from_the_log(small_run: tuple[Path, Lab,
         assert online == offline and any(advantage for _, advantage in online.values())
 
 
-@pytest.mark.slow
 def test_the_same_run_twice_is_the_same(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     finished(tmp_path / "run", experiment())
     assert log(tmp_path / "run") == log(small_run[0])

@@ -60,7 +60,6 @@ def test_a_rate_has_wilsons_interval() -> None:
     assert math.isnan(rate_ci(0, 0).estimate)
 
 
-@pytest.mark.slow
 def test_intervals_of_means_cover_what_they_promise() -> None:
     rng, n = np.random.default_rng(0), 4000
     covered = {"mean": 0, "difference": 0}

@@ -290,7 +290,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "checkpoints" / "0000" / "policies" / "shared")
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("critic", CREDIT)
 def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_path: Path, critic: str) -> None:
     given, watcher = small(warm, critic), Quiet()

@@ -333,7 +333,7 @@ def test_a_comparison_says_of_replayed_turns_what_was_trained(warm: str, tmp_pat
         assert bool(brought) == (k > 1), "there is something to see from the second on"
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("which", sorted(EAGER))
 def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: Path, which: str) -> None:
     given, watcher = replaying(warm, which), Quiet()

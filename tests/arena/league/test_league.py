@@ -209,7 +209,7 @@ def past_versions_served(lab: Lab) -> list[int]:
     return counts
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("what", "value"), [("match", "0002-0009"), ("phase", (4, "commit"))])
 def test_a_run_with_a_league_stopped_anywhere_goes_on_as_if_never_stopped(
     unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path, what: str, value: Any

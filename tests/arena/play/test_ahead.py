@@ -40,7 +40,7 @@ def whole(folder: Path, iterations: int = 3, matches: int = 8, everything: bool 
     assert [row["iteration"] for row in run.reader.metrics()] == list(range(1, iterations + 1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int) -> None:
     watcher = Quiet()

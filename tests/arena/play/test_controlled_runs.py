@@ -96,7 +96,7 @@ def test_turns_that_differ_in_worth_have_an_advantage(whole: Path) -> None:
     assert patches and kept.isdisjoint(patches), "a patch has no credit"
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["a branch", "learn", "the first match"])
 def test_a_controlled_run_resumes_bit_by_bit(whole: Path, tmp_path: Path, moment: str) -> None:
     branch = next(r.id for r in records(whole) if r.iteration == 2 and r.identity.parent)

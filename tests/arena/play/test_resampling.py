@@ -134,7 +134,7 @@ def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, Quiet]) -> No
     assert 2 <= phases.count("play") == phases.index("credit") <= 4
 
 
-@pytest.mark.slow
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["0001-0006", "0002-0005", None])
 def test_a_resampled_run_resumes_bit_by_bit(
     whole: tuple[Path, Quiet], warm: str, tmp_path: Path, moment: str | None
