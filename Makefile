@@ -77,7 +77,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/r
 	$(BIN)/python benchmarks/heartbeat.py
 	$(BIN)/python benchmarks/worlds.py
 
-gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, under 8 minutes (without one: on the CPU, small)
+gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, within 10 minutes (without one: on the CPU, small)
 	$(BIN)/python benchmarks/gpu/run.py
 
 throughput: $(VENV)/installed ## simulated dialogues a second with 1,000 in flight, and the share that is not the model

@@ -138,10 +138,11 @@ class Decoder:
     def _begun(self, policy: str, contexts: list[Ids]) -> dict[Ids, KV]:
         """Caches of new contexts, or of how all of them begin; what several share is computed once.
 
-        What all begin with is kept for those that come later. The rest are trees of at most `MOST_AT_ONCE` tokens,
-        unless the model cannot see paths.
+        What all begin with is kept for those that come later. The rest are trees of at most
+        `MOST_AT_ONCE` tokens, unless the model cannot see paths.
         """
         opening = self._opening(policy, common_prefix(contexts))
+        most = MOST_AT_ONCE.get(self.device.type, MOST_AT_ONCE["cpu"])
         distinct = sorted({ids for ids in contexts if len(ids) > len(opening.ids)})
         begun = dict.fromkeys(contexts, opening)
         if not self._sees_paths(policy):
@@ -150,7 +151,7 @@ class Decoder:
         size = 0
         for ids in distinct:
             new = len(ids) - max(len(opening.ids), agreement(tree[-1], ids) if tree else 0)
-            if tree and size + new > MOST_AT_ONCE:
+            if tree and size + new > most:
                 begun |= self._grown(policy, opening, tree)
                 tree, size, new = [], 0, len(ids) - len(opening.ids)
             tree.append(ids)
@@ -238,8 +239,10 @@ class Decoder:
         return logits.float()
 
 
-MOST_AT_ONCE = 512
-"""Tokens of a tree: attention is computed of all with each other, also of those that may not see each other."""
+MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}
+"""Most tokens of a tree, by device: attention is computed of all with each other, also of those that may not see each
+other. A GPU waits for passes to be started: an H200 was busy for a seventh of the time with those of 512 tokens.
+"""
 _COMPACT_AT = 0.75
 """Rows of the batch that nobody uses leave it once no more than this share is used: moving the rest costs a copy."""
 

@@ -44,6 +44,24 @@ SHAPES: dict[str, PreTrainedConfig] = {
         num_key_value_heads=2,
         tie_word_embeddings=True,
     ),
+    "qwen2-3b": Qwen2Config(
+        vocab_size=151936,
+        hidden_size=2048,
+        intermediate_size=11008,
+        num_hidden_layers=36,
+        num_attention_heads=16,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    ),
+    "qwen2-7b": Qwen2Config(
+        vocab_size=152064,
+        hidden_size=3584,
+        intermediate_size=18944,
+        num_hidden_layers=28,
+        num_attention_heads=28,
+        num_key_value_heads=4,
+        tie_word_embeddings=False,
+    ),
 }
 
 
@@ -52,15 +70,15 @@ def smollm2_at_hand() -> bool:
     return any(info.name == DEFAULT and info.state == "ready" for info in available())
 
 
-def build(name: str, device: torch.device, seed: int = 0) -> tuple[Any, str]:
-    """A float32 model on the device, and where its weights come from."""
+def build(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Any, str]:
+    """A model on the device, and where its weights come from."""
     if name == "nano":
-        return load_model(resolve("nano")).to(device), "made by agents.nano"
+        return load_model(resolve("nano"), dtype).to(device), "made by agents.nano"
     if name == "smollm2-135m" and smollm2_at_hand():
         return load_model(resolve(DEFAULT)).to(device), "its own weights"
     torch.manual_seed(seed)
     with device:
-        model = AutoModelForCausalLM.from_config(SHAPES[name], attn_implementation="sdpa", dtype=torch.float32)
+        model = AutoModelForCausalLM.from_config(SHAPES[name], attn_implementation="sdpa", dtype=dtype)
     return model.eval(), f"random weights of its shape, seed {seed}"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from large import large
 from machine import machine
 from parity import agreement
 from rates import speed
@@ -29,7 +30,8 @@ PARTS: dict[str, Callable[..., Any]] = {
     "negotiation-nano": negotiation_nano,
     "negotiation": negotiation,
 }
-SPEED = "speed-"
+OF_A_MODEL: dict[str, Callable[..., Any]] = {"speed": speed, "large": large}
+"""Parts named after the model they are about, as in speed-nano."""
 
 
 def main() -> None:
@@ -43,7 +45,8 @@ def main() -> None:
     options = parser.parse_args()
     sheet = Sheet(options.out, options.until)
     name = options.part
-    work = partial(speed, name=name.removeprefix(SPEED)) if name.startswith(SPEED) else PARTS[name]
+    kind, _, model = name.partition("-")
+    work = PARTS[name] if name in PARTS else partial(OF_A_MODEL[kind], name=model)
     device = torch.device("cuda", 0) if options.device == "cuda" else torch.device("cpu")
     sheet.attempt(name, lambda: work(sheet, SIZES[options.size], device))
     sheet.note("cpu_seconds", time.process_time())

@@ -31,15 +31,15 @@ WHAT = (
 
 
 def speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model: decode and prefill at each number of rows, then training, with shares of the peak."""
+    """One model: training, then decode and prefill at each number of rows, with shares of the peak."""
     sheet.note("what", WHAT)
     model, source = build(name, device)
     sheet.note("weights", source)
     sheet.note("parameters", sum(p.numel() for p in model.parameters()))
     before = peak_flops(device, size.matmul)
+    sheet.attempt("train", lambda: _train(sheet, size, model, before))
     for rows in size.rows:
         sheet.attempt(f"decode, {rows} in flight", partial(_play, sheet, size, model, rows, before))
-    sheet.attempt("train", lambda: _train(sheet, size, model, before))
     sheet.note("peak_tflops", {"before": before / 1e12, "after": peak_flops(device, size.matmul) / 1e12})
 
 

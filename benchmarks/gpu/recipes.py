@@ -38,9 +38,9 @@ def negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
     if device.type == "cpu":
         return sheet.skip(name, "takes minutes on a CPU: `make learn` measures it")
     rows = _run(sheet, "negotiation", ("mars",), size)["mars"]
-    first, last = rows[0]["valid_rate"], _end(rows, "valid_rate")
-    told = f"valid acts {100 * first:.0f} % at first, {100 * last:.0f} % after {len(rows)} iterations"
-    judged = last > first + 0.3 if len(rows) >= ENOUGH["negotiation"] else None
+    first, last = rows[0]["mean_payoff"], _end(rows, "mean_payoff")
+    told = f"mean payoff {first:.2f} at first, {last:.2f} after {len(rows)} iterations"
+    judged = last > first + 1.0 if len(rows) >= ENOUGH["negotiation"] else None
     sheet.claim(name, f"{told}, {_curve_text(rows)}", judged)
 
 

@@ -34,6 +34,10 @@ class Size:
     """Number of updates of the task that a nano policy learns."""
     iterations: int
     """Number of iterations of the recipes, if there is time."""
+    large: tuple[str, ...]
+    """Models of which memory is compared with its estimate."""
+    whole: tuple[str, ...]
+    """Those of them that learn with all their weights; the others have an adapter."""
     recipe: tuple[str, ...] = ()
     """Settings over recipe `negotiation-nano`."""
 
@@ -47,7 +51,7 @@ SIZES = {
         new=24,
         repeated="smollm2-135m",
         timed=("smollm2-135m", "qwen2-0.5b", "qwen2-1.5b"),
-        rows=(8, 32, 128),
+        rows=(8, 128),
         context=256,
         decoded=32,
         trained=(64, 256),
@@ -56,6 +60,8 @@ SIZES = {
         matmul=8192,
         updates=30,
         iterations=12,
+        large=("qwen2-3b", "qwen2-7b"),
+        whole=("qwen2-3b",),
     ),
     "small": Size(
         judged=("nano", "smollm2-135m"),
@@ -72,6 +78,8 @@ SIZES = {
         matmul=1024,
         updates=30,
         iterations=3,
+        large=("nano",),
+        whole=(),
         recipe=_LESS,
     ),
     "quick": Size(
@@ -89,6 +97,8 @@ SIZES = {
         matmul=256,
         updates=2,
         iterations=1,
+        large=("nano",),
+        whole=("nano",),
         recipe=(*_LESS, "policies.shared.imitate.matches=8", "play.matches=4"),
     ),
 }

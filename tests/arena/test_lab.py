@@ -19,6 +19,7 @@ from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished, log, resumed, start, started_warm, weight_files
+from tests.factories.models import same, weights
 
 
 def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) -> None:
@@ -62,8 +63,7 @@ def test_what_was_played_is_what_was_sampled(small_run: tuple[Path, Lab, Quiet])
 def test_a_checkpoint_is_a_folder_that_transformers_loads(small_run: tuple[Path, Lab, Quiet]) -> None:
     folder, lab, _ = small_run
     model = AutoModelForCausalLM.from_pretrained(folder / "checkpoints" / "0002" / "policies" / "shared")
-    served = dict(lab.policies["shared"].model.named_parameters())
-    assert all((value == served[name]).all() for name, value in model.named_parameters())
+    assert same(weights(lab.policies["shared"].model), weights(model))
 
 
 def test_credit_can_be_worked_out_again_from_the_log(small_run: tuple[Path, Lab, Quiet]) -> None:
@@ -159,11 +159,11 @@ def with_frozen_responder(warm: str, *assignments: str) -> Experiment:
 
 def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", with_frozen_responder(warm))
-    first = dict(AutoModelForCausalLM.from_pretrained(warm).named_parameters())
+    first = weights(AutoModelForCausalLM.from_pretrained(warm))
     assert isinstance(lab.engine, InProcessEngine)
-    now = {name: dict(lab.engine._served[name].model.named_parameters()) for name in ("shared", "old")}
-    assert all((first[n] == p).all() for n, p in now["old"].items()), "the frozen one, bit by bit"
-    assert not all((first[n] == p).all() for n, p in now["shared"].items())
+    now = {name: weights(lab.engine._served[name].model) for name in ("shared", "old")}
+    assert same(now["old"], first), "the frozen one, bit by bit"
+    assert not same(now["shared"], first)
     assert {row["seats"]["responder"]["version"] for row in RunFolder.open(tmp_path / "run").log.rows()} == {0}
     credited = {row.seat for k in (1, 2) for row in RunFolder.open(tmp_path / "run").log.credit(k)}
     assert credited == {"opener"}

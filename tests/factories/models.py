@@ -61,13 +61,13 @@ def stirred(model: Any, seed: int = 1) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for _, layer in low_rank_layers(model):
-            layer.b.normal_(std=0.3, generator=generator)
+            layer.b.copy_(torch.empty(layer.b.shape).normal_(std=0.3, generator=generator))
     return model
 
 
 def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Copies of all parameters by name."""
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
+    """Copies of all parameters by name, where tests compute."""
+    return {name: p.detach().cpu().clone() for name, p in model.named_parameters()}
 
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:

@@ -303,7 +303,7 @@ def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> No
 
 
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.engines.decoding.MOST_AT_ONCE", 20)
+    monkeypatch.setattr("agents.engines.decoding.MOST_AT_ONCE", {"cpu": 20, "cuda": 20})
     asked, shapes = [request([i, *range(9)], key=f"{i}") for i in range(5)], passes(monkeypatch)
     for one, got in zip(asked, generate(serving(nano), asked), strict=True):
         agrees(nano, one, got)

@@ -21,7 +21,7 @@ from arena.config.experiment import LearnSpec
 from arena.errors import GateError
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.models import model_of, stirred
+from tests.factories.models import model_of, same, stirred, weights
 from tests.factories.requests import contexts, request
 from tests.factories.updating import updated
 
@@ -113,10 +113,10 @@ FAULTS: list[Callable[[], tuple[Any, InProcessEngine]]] = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_it_stops(fault: Callable[[], tuple[Any, InProcessEngine]]) -> None:
     model, engine = fault()
-    before = [p.detach().clone() for p in model.parameters()]
+    before = weights(model)
     with pytest.raises(GateError, match="log-probabilities differ by"):
         update(model, played(engine))
-    assert all(torch.equal(*both) for both in zip(before, model.parameters(), strict=True)), "before any weight changed"
+    assert same(weights(model), before), "before any weight changed"
 
 
 @pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
