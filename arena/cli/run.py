@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from arena.cli import catalogue, evaluate
 from arena.cli.console import PlainConsole, print_rows
@@ -18,10 +19,27 @@ from arena.errors import ConfigError
 from arena.process import loading
 
 if TYPE_CHECKING:
+    from typer.core import TyperCommand
+
     from arena.cli.live import Screen, Style
     from arena.config.experiment import Experiment
 
-run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
+
+class Runs(TyperGroup):
+    """`arena run`, for those too who give a recipe's name as if it were a command."""
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
+        """The command of this name; ConfigError says how a recipe of this name is run."""
+        if own := super().get_command(ctx, cmd_name):
+            return own  # type: ignore[return-value]
+        from arena.config.sources import recipe_names
+
+        if cmd_name in recipe_names():
+            raise ConfigError(f"{cmd_name} is a recipe: arena run selfplay --recipe {cmd_name}")
+        return None
+
+
+run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True, cls=Runs)
 
 Scale = Annotated[
     str,

@@ -72,6 +72,10 @@ def test_unknown_names(arguments: list[str], told: str) -> None:
     assert told in run_refused(*arguments)
 
 
+def test_a_recipe_given_as_a_command() -> None:
+    assert "arena run selfplay --recipe mars-nano" in refused("run", "mars-nano")
+
+
 def test_an_unknown_recipe() -> None:
     line = refused("run", "selfplay", "--recipe", "negotiation-nan", "--out", "out")
     assert "unknown recipe 'negotiation-nan' — did you mean 'negotiation-nano'?" in line
