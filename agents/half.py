@@ -72,7 +72,12 @@ _ROWS = 8
 """For how many rows of input the layout is best; it serves any number."""
 
 
-def _packs(layer: torch.nn.Linear | Half) -> bool:
-    if layer.weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+def packs_here() -> bool:
+    """Return True if this processor's products in bfloat16 take packed matrices."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _packs(layer: torch.nn.Linear | Half) -> bool:
+    return layer.weight.device.type == "cpu" and packs_here()

@@ -63,6 +63,18 @@ def parameters_in(folder: Path) -> int:
     return _counted(folder)[1]
 
 
+def held_in_bf16(folder: Path) -> bool:
+    """Return True if the folder's weights are all bfloat16, by their files' heads; WeightsError if it is none."""
+    check_folder(folder)
+    from safetensors import safe_open
+
+    kinds = set()
+    for path in folder.glob("*.safetensors"):
+        with as_weights_error(folder), safe_open(path, "np") as held:
+            kinds |= {held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118 it is no dict
+    return kinds == {"BF16"}
+
+
 def _counted(folder: Path) -> tuple[int, int]:
     """Count the tensors, and the numbers in them."""
     from safetensors import safe_open

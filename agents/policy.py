@@ -48,10 +48,7 @@ class Bases:
     def __call__(self, folder: Path) -> Any:
         """A folder's model, frozen."""
         if folder not in self._loaded:
-            from agents.half import half
-
-            model = load_module(folder, frozen=True)
-            self._loaded[folder] = half(model, packed=False) if self.precision.bf16_products else model
+            self._loaded[folder] = load_frozen(folder, self.precision, packed=False)
         return self._loaded[folder]
 
 
@@ -182,3 +179,27 @@ def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) 
     model = load_model(folder, torch.bfloat16 if bf16_weights else torch.float32)
     model = model.cuda() if torch.cuda.is_available() else model
     return model.requires_grad_(not frozen)
+
+
+def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
+    """The folder's model as it computes when it does not learn: with bfloat16 products as `half` makes it.
+
+    What the folder holds in bfloat16 is not made float32 first, which would take three times the memory: its linear
+    layers stay as they are, and the rest becomes float32 as it would have been, unless weights are bfloat16 anyway.
+    """
+    if not precision.bf16_products:
+        return load_module(folder, frozen=True)
+    import torch
+
+    from agents.half import half
+    from agents.model_folder import held_in_bf16
+
+    if precision.bf16_weights or not held_in_bf16(folder):
+        return half(load_module(folder, True, precision.bf16_weights), packed)
+    model = load_module(folder, True, bf16_weights=True)
+    if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # worked out in it, and not what it was
+        return half(load_module(folder, frozen=True), packed)
+    model = half(model, packed)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.float()
+    return model

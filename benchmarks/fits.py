@@ -23,6 +23,7 @@ import numpy as np
 from memory import reset_peak, resident
 
 from agents.adapter_config import AdapterSpec
+from agents.half import packs_here
 from agents.model_config import read_json
 from agents.precision import Precision
 from agents.stream import Stream
@@ -161,10 +162,10 @@ def _sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
     )
 
 
-def estimates(work: Work, model: str) -> dict[str, dict[str, int]]:
-    """Bytes by phase and part."""
+def estimates(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
+    """Bytes by phase and part, on a processor that packs matrices or not."""
     shape, files = shape_of(model)
-    place = Place(Precision(work.precision))
+    place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
         asked = Playing(work.rows, work.rows, work.context, work.fresh)
         return {"loading": loading(shape, place, files), "play": playing(shape, place, asked)}
@@ -184,7 +185,7 @@ def child(*words: str) -> str:
 
 def compared(work: Work, folder: str) -> list[dict[str, Any]]:
     """A row for each phase: estimate, measurement, and one over the other."""
-    found = estimates(work, folder)
+    found = estimates(work, folder, packs_here())
     peaks = json.loads(child("--work", json.dumps(asdict(work)), "--folder", folder).splitlines()[-1])
     rows = [
         {
@@ -251,7 +252,7 @@ def main() -> None:
             child("--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compared(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "seed": SEED, "within": WITHIN, "rows": rows}
+    result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")

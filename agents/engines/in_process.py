@@ -25,7 +25,7 @@ from agents.engines.decoding import Decoder, Served
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
 from agents.half import half, refresh
-from agents.policy import OnBase, load_module
+from agents.policy import OnBase, load_frozen
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
 from agents.scoring import StreamScorer, score_streams
@@ -117,9 +117,10 @@ class InProcessEngine:
     def _shared(self, folder: Path, base: Any = None) -> Lanes:
         """A folder's model, loaded once for all who are served from there, unless it is given."""
         if folder not in self._folders:
-            model = load_module(folder, frozen=True, bf16_weights=self.precision.bf16_weights) if base is None else base
             bf16 = self.precision.bf16_products
-            self._folders[folder] = Lanes(half(model) if bf16 else model, bf16)
+            given = half(base) if bf16 and base is not None else base
+            model = load_frozen(folder, self.precision, packed=True) if given is None else given
+            self._folders[folder] = Lanes(model, bf16)
         return self._folders[folder]
 
     def _drop_unused(self) -> None:

@@ -97,6 +97,7 @@ def _show(findings: list[Finding], as_json: bool) -> bool:
 def _show_fitting(
     model: str, adapters: int | None, recipe: str, settings: list[str], context: int | None, as_json: bool
 ) -> bool:
+    from agents.half import packs_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
     from arena.fits.machine import devices
@@ -105,7 +106,7 @@ def _show_fitting(
 
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
     shape, files = shape_of(model)
-    fitting = Fitting(shape, files, experiment, context or CONTEXT, devices())
+    fitting = Fitting(shape, files, experiment, context or CONTEXT, devices(), packs_here())
     compared, asked = ways(experiment, _precision(experiment.precision), adapters)
     needs = fitting.needs(compared, asked)
     own = next(need for need in needs if need.asked)

@@ -72,6 +72,8 @@ class Place:
 
     precision: Precision
     gpu: bool = False
+    packs: bool = True
+    """Whether the processor's bfloat16 products take packed matrices (`agents.half.packs_here`)."""
 
     @property
     def number(self) -> int:
@@ -133,12 +135,14 @@ def frozen_weights(shape: Shape, place: Place) -> int:
 def loading(shape: Shape, place: Place, file_bytes: int) -> Parts:
     """Loading one model, in the processor's memory: the mapped file and a copy, or the copy and what is made of it.
 
-    Of the bfloat16 layers the largest, the head, is there in two layouts for a moment.
+    What a file holds in bfloat16, two bytes a weight, is copied so where products are bfloat16. Where layers are
+    packed, the largest, the head, is there in two layouts for a moment.
     """
-    whole = (2 if place.precision.bf16_weights else 4) * shape.parameters
-    copied = file_bytes + whole
-    halving = whole + shape.halved + 2 * 2 * shape.head if place.precision.bf16_products else 0
-    return {"libraries": LIBRARIES, "weights, twice for a moment": max(copied, halving)}
+    half = place.precision.bf16_products and (place.precision.bf16_weights or file_bytes < 3 * shape.parameters)
+    whole = (2 if half else 4) * shape.parameters
+    packs = place.precision.bf16_products and place.packs and not place.gpu
+    packed = shape.halved + 2 * 2 * shape.head if packs else 0
+    return {"libraries": LIBRARIES, "weights, twice for a moment": whole + max(file_bytes, packed)}
 
 
 def cache_per_token(shape: Shape, place: Place) -> int:

@@ -79,6 +79,8 @@ class Fitting:
     experiment: Experiment
     context: int
     devices: Sequence[Device]
+    packs: bool = True
+    """Whether the processor packs matrices, as in `Place`."""
 
     @property
     def gpu(self) -> Device | None:
@@ -91,7 +93,7 @@ class Fitting:
 
     def need(self, way: Way, asked: bool) -> Need:
         """Compute what one way needs with the experiment's settings, and the largest settings that fit."""
-        place = Place(way.precision, self.gpu is not None)
+        place = Place(way.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
         parts = loading(self.shape, place, files)
         play = playing(self.shape, place, self._playing(self.experiment.play.in_flight))

@@ -1,11 +1,19 @@
 """Models converted once: what they say is to the bit what autocast says of the weights they were made of."""
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from agents import policy
+from agents.errors import WeightsError
 from agents.half import half, refresh
+from agents.model_folder import held_in_bf16
+from agents.policy import load_frozen, load_module
+from agents.precision import Precision
+from agents.weights import load_tokenizer, resolve
 from tests.factories.models import CONFIGS, model_of
 
 
@@ -67,3 +75,82 @@ def test_nobody_learns_through_it() -> None:
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     half(model)
     assert names == [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def saved_in_bf16(family: str, folder: Path) -> Any:
+    """A model, and the folder that it was saved to."""
+    model = model_of(family).bfloat16()
+    model.config = copy.deepcopy(model.config)  # saving notes the dtype in it, and others are made of the same
+    model.save_pretrained(folder)
+    load_tokenizer(resolve("nano")).save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_first(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved_in_bf16(family, tmp_path)
+    asked: list[bool] = []
+
+    def load(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
+        asked.append(bf16_weights)
+        return load_module(folder, frozen, bf16_weights)
+
+    monkeypatch.setattr(policy, "load_module", load)
+    made = load_frozen(tmp_path, Precision.BF16, packed=False)
+    by_way_of_float32 = half(load_module(tmp_path, frozen=True), packed=False)
+    assert torch.equal(said(made), said(by_way_of_float32))
+    mine, theirs = dict(made.named_parameters()), dict(by_way_of_float32.named_parameters())
+    assert mine.keys() == theirs.keys() and all(p.dtype == torch.float32 for p in mine.values())
+    assert all(torch.equal(p, theirs[name]) for name, p in mine.items())
+    assert not any(p.requires_grad for p in mine.values())
+    assert asked == ([True, False] if family == "capped logits" else [True]), "Gemma's scale is worked out in it"
+
+
+def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved_in_bf16("tied", tmp_path)
+    asked: list[bool] = []
+
+    def load(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
+        asked.append(bf16_weights)
+        model = load_module(folder, frozen, bf16_weights)
+        model.register_buffer("scale", torch.tensor(0.1, dtype=next(model.parameters()).dtype))
+        return model
+
+    monkeypatch.setattr(policy, "load_module", load)
+    assert load_frozen(tmp_path, Precision.BF16, packed=False).scale.dtype == torch.float32
+    assert asked == [True, False]
+
+
+def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: Path) -> None:
+    model = saved_in_bf16("tied", tmp_path)
+    assert held_in_bf16(tmp_path)
+    model.model.norm.float()
+    model.save_pretrained(tmp_path)
+    assert not held_in_bf16(tmp_path)
+
+
+def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
+    saved_in_bf16("tied", tmp_path)
+    whole = load_frozen(tmp_path, Precision.FP32, packed=False)
+    assert type(whole.model.layers[0].mlp.up_proj) is torch.nn.Linear
+    assert {p.dtype for p in whole.parameters()} == {torch.float32}
+    true = load_frozen(tmp_path, Precision.BF16_TRUE, packed=False)
+    assert {p.dtype for p in true.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("keep", [0, 5, 1000, -1])
+def test_torn_weights_are_one_line(keep: int, tmp_path: Path) -> None:
+    saved_in_bf16("tied", tmp_path)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(WeightsError, match="torn"):
+        load_frozen(tmp_path, Precision.BF16, packed=False)
+
+
+def test_no_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="no model folder"):
+        load_frozen(tmp_path / "nowhere", Precision.BF16, packed=False)

@@ -29,8 +29,16 @@ def test_weights_by_hand() -> None:
 
 
 def test_loading_by_hand() -> None:
-    assert f.loading(TINY, FP32, 1200)["weights, twice for a moment"] == 2400, "file and copy"
-    assert f.loading(TINY, BF16, 600)["weights, twice for a moment"] == 1200 + 560 + 160, "copy, layers, head twice"
+    def most(place: Place, file_bytes: int) -> int:
+        return f.loading(TINY, place, file_bytes)["weights, twice for a moment"]
+
+    unpacked, gpu = Place(Precision.BF16, packs=False), Place(Precision.BF16, gpu=True)
+    assert most(FP32, 1200) == 1200 + 1200, "file and copy"
+    assert most(BF16, 1200) == 1200 + 1200, "more than the packed layers, 560 and 160"
+    assert most(BF16, 600) == 600 + 560 + 160, "copy in bfloat16, packed layers, head twice"
+    assert most(TRUE, 1200) == 600 + 1200
+    assert most(unpacked, 600) == most(gpu, 600) == 600 + 600
+    assert most(unpacked, 1000) == 1200 + 1000, "not all of it can be bfloat16"
 
 
 def test_play_by_hand() -> None:
