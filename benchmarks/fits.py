@@ -168,7 +168,7 @@ def estimates(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
     place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
         asked = Playing(work.rows, work.rows, work.context, work.fresh)
-        return {"loading": loading(shape, place, files), "play": playing(shape, place, asked)}
+        return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, asked)}
     rank = AdapterSpec().rank if work.adapters else None
     return {
         "learning": learning(shape, place, Learning(work.budget, work.budget // 2, max(1, work.adapters), rank)),

@@ -132,13 +132,14 @@ def frozen_weights(shape: Shape, place: Place) -> int:
     return shape.halved + (2 if place.precision.bf16_weights else 4) * shape.others
 
 
-def loading(shape: Shape, place: Place, file_bytes: int) -> Parts:
+def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
     """Loading one model, in the processor's memory: the mapped file and a copy, or the copy and what is made of it.
 
-    What a file holds in bfloat16, two bytes a weight, is copied so where products are bfloat16. Where layers are
-    packed, the largest, the head, is there in two layouts for a moment.
+    What a file holds in bfloat16, two bytes a weight, is copied so where products are bfloat16 and the model is
+    `frozen`, as an adapter's base. Of packed layers the largest, the head, is there in two layouts for a moment.
     """
-    half = place.precision.bf16_products and (place.precision.bf16_weights or file_bytes < 3 * shape.parameters)
+    stays = frozen and place.precision.bf16_products and file_bytes < 3 * shape.parameters
+    half = stays or place.precision.bf16_weights
     whole = (2 if half else 4) * shape.parameters
     packs = place.precision.bf16_products and place.packs and not place.gpu
     packed = shape.halved + 2 * 2 * shape.head if packs else 0

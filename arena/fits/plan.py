@@ -95,7 +95,7 @@ class Fitting:
         """Compute what one way needs with the experiment's settings, and the largest settings that fit."""
         place = Place(way.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
-        parts = loading(self.shape, place, files)
+        parts = loading(self.shape, place, files, frozen=way.rank is not None)
         play = playing(self.shape, place, self._playing(self.experiment.play.in_flight))
         budget, in_flight = self.experiment.learn.token_budget, self.experiment.play.in_flight
         loads = self._in_memory(parts)

@@ -29,8 +29,8 @@ def test_weights_by_hand() -> None:
 
 
 def test_loading_by_hand() -> None:
-    def most(place: Place, file_bytes: int) -> int:
-        return f.loading(TINY, place, file_bytes)["weights, twice for a moment"]
+    def most(place: Place, file_bytes: int, frozen: bool = True) -> int:
+        return f.loading(TINY, place, file_bytes, frozen)["weights, twice for a moment"]
 
     unpacked, gpu = Place(Precision.BF16, packs=False), Place(Precision.BF16, gpu=True)
     assert most(FP32, 1200) == 1200 + 1200, "file and copy"
@@ -39,6 +39,8 @@ def test_loading_by_hand() -> None:
     assert most(TRUE, 1200) == 600 + 1200
     assert most(unpacked, 600) == most(gpu, 600) == 600 + 600
     assert most(unpacked, 1000) == 1200 + 1000, "not all of it can be bfloat16"
+    assert most(unpacked, 600, frozen=False) == 1200 + 600, "what learns is float32"
+    assert most(BF16, 600, frozen=False) == 1200 + 560 + 160
 
 
 def test_play_by_hand() -> None:
