@@ -198,6 +198,7 @@ def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
         return half(load_module(folder, True, precision.bf16_weights), packed)
     model = load_module(folder, True, bf16_weights=True)
     if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # worked out in it, and not what it was
+        del model  # or both would be held
         return half(load_module(folder, frozen=True), packed)
     model = half(model, packed)
     for parameter in model.parameters():

@@ -241,7 +241,7 @@ class Decoder:
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}
 """Most tokens of a tree, by device: attention is computed of all with each other, also of those that may not see each
-other. A GPU waits for passes to be started: an H200 was busy for a seventh of the time with those of 512 tokens.
+other. A GPU waits for its host: an H200 was busy for a seventh of the time in play that read 512 tokens a pass.
 """
 _COMPACT_AT = 0.75
 """Rows of the batch that nobody uses leave it once no more than this share is used: moving the rest costs a copy."""

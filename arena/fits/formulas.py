@@ -136,7 +136,8 @@ def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
     """Loading one model, in the processor's memory: the mapped file and a copy, or the copy and what is made of it.
 
     What a file holds in bfloat16, two bytes a weight, is copied so where products are bfloat16 and the model is
-    `frozen`, as an adapter's base. Of packed layers the largest, the head, is there in two layouts for a moment.
+    `frozen`, as an adapter's base; float16 is not told apart, and takes more. Of packed layers the largest, the head,
+    is there in two layouts for a moment.
     """
     stays = frozen and place.precision.bf16_products and file_bytes < 3 * shape.parameters
     half = stays or place.precision.bf16_weights

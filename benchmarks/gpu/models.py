@@ -14,6 +14,19 @@ from agents.stream import Stream
 from agents.weights import DEFAULT, available, load_model, resolve
 from arena.cli.loop import wait
 
+
+def _qwen2(width: int, inner: int, layers: int, heads: int, kv_heads: int, **more: Any) -> Qwen2Config:
+    """Sizes of a published Qwen2.5."""
+    return Qwen2Config(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        **{"vocab_size": 151936, "tie_word_embeddings": True, **more},
+    )
+
+
 SHAPES: dict[str, PreTrainedConfig] = {
     "smollm2-135m": LlamaConfig(
         vocab_size=49152,
@@ -26,42 +39,10 @@ SHAPES: dict[str, PreTrainedConfig] = {
         rope_theta=100000.0,
         tie_word_embeddings=True,
     ),
-    "qwen2-0.5b": Qwen2Config(
-        vocab_size=151936,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_hidden_layers=24,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    ),
-    "qwen2-1.5b": Qwen2Config(
-        vocab_size=151936,
-        hidden_size=1536,
-        intermediate_size=8960,
-        num_hidden_layers=28,
-        num_attention_heads=12,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    ),
-    "qwen2-3b": Qwen2Config(
-        vocab_size=151936,
-        hidden_size=2048,
-        intermediate_size=11008,
-        num_hidden_layers=36,
-        num_attention_heads=16,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    ),
-    "qwen2-7b": Qwen2Config(
-        vocab_size=152064,
-        hidden_size=3584,
-        intermediate_size=18944,
-        num_hidden_layers=28,
-        num_attention_heads=28,
-        num_key_value_heads=4,
-        tie_word_embeddings=False,
-    ),
+    "qwen2-0.5b": _qwen2(896, 4864, layers=24, heads=14, kv_heads=2),
+    "qwen2-1.5b": _qwen2(1536, 8960, layers=28, heads=12, kv_heads=2),
+    "qwen2-3b": _qwen2(2048, 11008, layers=36, heads=16, kv_heads=2),
+    "qwen2-7b": _qwen2(3584, 18944, layers=28, heads=28, kv_heads=4, vocab_size=152064, tie_word_embeddings=False),
 }
 
 
