@@ -40,14 +40,14 @@ class Half(torch.nn.Module):
 
     def __init__(self, layer: torch.nn.Linear | Half) -> None:
         super().__init__()
-        self.weight: torch.Tensor
-        self.bias: torch.Tensor | None
-        self.take(layer)
+        self.weight: torch.Tensor = layer.weight.detach().bfloat16()
+        self.bias: torch.Tensor | None = None if layer.bias is None else layer.bias.detach().bfloat16()
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
-        """Copy the layer's present weights."""
-        self.weight = layer.weight.detach().bfloat16()
-        self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
+        """Copy the layer's present weights to where those before them lie: a recorded step looks for them there."""
+        self.weight.copy_(layer.weight.detach())
+        if self.bias is not None and layer.bias is not None:
+            self.bias.copy_(layer.bias.detach())
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Apply the layer as under autocast."""
@@ -57,10 +57,14 @@ class Half(torch.nn.Module):
 class _Packed(Half):
     """One whose matrix lies as oneDNN's products want it, which pays where rows are few, as in decoding."""
 
+    def __init__(self, layer: torch.nn.Linear | Half) -> None:
+        super().__init__(layer)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+
     def take(self, layer: torch.nn.Linear | Half) -> None:
         """Copy the layer's present weights."""
-        super().take(layer)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().bfloat16(), _ROWS)
+        self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Apply the layer as under autocast."""

@@ -13,6 +13,7 @@ import torch
 
 from agents.costs import costs
 from agents.engines.base import Completion, Request
+from agents.engines.graphs import Replays, rows_for
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
 from agents.engines.sampling import Shape, distributions, drawn
@@ -97,10 +98,14 @@ class _Branch:
 class Decoder:
     """Decodes requests for policies that one model computes."""
 
-    def __init__(self, served: dict[str, Served], bf16: bool, entropy: bool) -> None:
-        """`served`: the policies; `bf16`: whether products are bfloat16; `entropy`: whether all completions tell it."""
+    def __init__(self, served: dict[str, Served], bf16: bool, entropy: bool, replays: Replays | None = None) -> None:
+        """`served`: the policies; `bf16`: whether products are bfloat16; `entropy`: whether all completions tell it.
+
+        `replays`: the model's recorded steps, where its steps can be recorded.
+        """
         self.served, self.bf16, self.entropy = served, bf16, entropy
         self.model = next(iter(served.values())).model
+        self.replays = replays if replays is not None and self._replayed(replays) else None
         first = next(self.model.parameters())
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
 
@@ -119,6 +124,12 @@ class Decoder:
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
+
+    def _replayed(self, replays: Replays) -> bool:
+        """Have it keep what it recorded of these policies alone; False where rows differ in their adapters."""
+        lanes = next(iter(self.served.values())).lanes
+        replays.made_of(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
+        return len(self.served) == 1 or lanes is None
 
     def _rows(self, requests: Sequence[Request]) -> list[_Row]:
         """Pair every request with the longest cache there is."""
@@ -201,7 +212,8 @@ class Decoder:
             tokens[i, width - len(new) :] = torch.tensor(new)
         lengths = torch.tensor([len(new) for new in news], device=self.device)
         requests = sum(len(branch.rows) for branch in branches)
-        batch = BatchKV([row.past for row in firsts], width + room, requests)
+        new_batch = BatchKV if self.replays is None else self.replays.batch
+        batch = new_batch([row.past for row in firsts], width + room, requests)
         return batch, self._forward([branch.policy for branch in branches], batch, tokens.to(self.device), lengths)
 
     def _forward(
@@ -222,10 +234,14 @@ class Decoder:
 
         The mask, bool, says which columns are real, [B, S], or which of them each token sees, [B, 1, W, S].
         """
+        replays = self.replays if batch.stays and tokens.shape[1] == 1 else None
         if (lanes := self.served[policies[0]].lanes) is not None:
-            lanes.route(policies)
-        if tokens.shape[1] == 1 and mask.dim() == 2 and steps(self.model):
-            logits = step(self.model, batch, tokens[:, 0], positions, mask)
+            lanes.route(policies if replays is None else policies[:1] * rows_for(len(policies)))
+        if replays is not None:
+            logits = replays(self.model, batch, tokens[:, 0], positions)
+        elif tokens.shape[1] == 1 and mask.dim() == 2 and steps(self.model):
+            new = slice(batch.filled, batch.filled + 1)
+            logits = step(self.model, batch.data, tokens[:, 0], positions, mask, new)
         else:
             logits = self.model(
                 input_ids=tokens,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from agents.computing import compute
 from agents.costs import costs
 from agents.engines.base import Completion, Request
 from agents.engines.decoding import Decoder, Served
+from agents.engines.graphs import Replays, replays
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
 from agents.half import half, refresh
@@ -57,6 +59,8 @@ class InProcessEngine:
         self._served: dict[str, Served] = {}
         self._folders: dict[Path, Lanes] = {}
         """Models by the folder that they come from, each for all who are served from there."""
+        self._replays: WeakKeyDictionary[Any, Replays] = WeakKeyDictionary()
+        """By the model that computes, where its steps can be recorded."""
         self._waiting: list[_Asked] = []
         self._at_work = 0
         """Number of tasks under way in the computing thread: nothing else is decoded before they are done."""
@@ -72,6 +76,7 @@ class InProcessEngine:
 
     def _close(self) -> None:
         self._served.clear()
+        self._replays.clear()
         self._drop_unused()
 
     def figures(self) -> dict[str, float]:
@@ -134,6 +139,7 @@ class InProcessEngine:
 
     def _release(self, policy: str) -> None:
         served = self._served[policy]
+        self._replays.pop(served.model, None)
         self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
 
     async def retire(self, policy: str) -> None:
@@ -248,8 +254,10 @@ class InProcessEngine:
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a completion for each request, as one batch; one model computes for all of them."""
         served = {request.policy: self._served[request.policy] for request in requests}
+        model = next(iter(served.values())).model
+        kept = self._replays.setdefault(model, Replays()) if replays(model) else None
         with self._timed():
-            return Decoder(served, self.precision.bf16_products, self.entropy).decode(requests)
+            return Decoder(served, self.precision.bf16_products, self.entropy, kept).decode(requests)
 
 
 def _copied(module: Any, before: Any) -> Any:

@@ -94,16 +94,23 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     """Caches of B streams side by side, right-aligned: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
 
-    `mask` [B, capacity] says which columns are real. The forward pass fills `filled:`; call `advance` after it.
+    `mask` [B, capacity] says which columns are real; `whole` and `whole_mask` have the rows to come, too. The forward
+    pass fills `filled:`; call `advance` after it.
     """
 
-    def __init__(self, rows: list[KV], room: int, most: int = 0) -> None:
-        """`room`: columns to come; `most`: how many rows there may be later."""
+    def __init__(
+        self, rows: list[KV], room: int, most: int = 0, storage: tuple[torch.Tensor, torch.Tensor] | None = None
+    ) -> None:
+        """`room`: columns to come; `most`: how many rows there may be later; `storage`: zeros for data and mask."""
         first, most = rows[0].data, max(most, len(rows))
         layers, _, heads, _, dim = first.shape
         past = max(len(row.ids) for row in rows)
-        self._data = first.new_zeros((layers, 2, most, heads, past + room, dim))
-        self._mask = torch.zeros((most, past + room), dtype=torch.bool, device=first.device)
+        self.stays = storage is not None
+        """Whether it lies where other batches did."""
+        if storage is None:
+            data = first.new_zeros((layers, 2, most, heads, past + room, dim))
+            storage = data, torch.zeros((most, past + room), dtype=torch.bool, device=first.device)
+        self.whole, self.whole_mask = storage
         self._see(len(rows))
         for i, row in enumerate(rows):
             start = past - len(row.ids)
@@ -118,7 +125,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
 
     def _see(self, rows: int) -> None:
         """Use the first rows of the room there is."""
-        self.data, self.mask = self._data[:, :, :rows], self._mask[:rows]
+        self.data, self.mask = self.whole[:, :, :rows], self.whole_mask[:rows]
 
     def copy_row(self, one: int, to: int) -> None:
         """Copy a row over another one, or to the end."""

@@ -39,6 +39,8 @@ class Lanes:
         """Whether rows of several adapters may share a batch: not where tokens leave their rows on the way."""
         self.segments: list[tuple[str, int, int]] = []
         """Whose the rows are, from the first to before the last."""
+        self.changes = 0
+        """How often an adapter came, changed or went: matrices lie elsewhere then."""
         self._layers: dict[str, _Routed] = {}
         self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
@@ -57,6 +59,7 @@ class Lanes:
 
     def drop(self, name: str) -> None:
         """Serve that adapter no more; nothing happens where there is none."""
+        self.changes += 1
         for layer in self._layers.values():
             layer.drop(name)
 

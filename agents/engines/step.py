@@ -3,14 +3,12 @@
 transformers' forward pass is made for any length and any cache: with one token in a row most of its 280 operator calls
 a layer prepare what is known already, and keys and values are copied for every head that shares them. This is the same
 arithmetic on the model's own layers, whatever those are (halved, packed, with adapters), in a quarter of the calls. It
-serves the kinds of model that are written so, on a processor; all others go through transformers.
+serves the kinds of model that are written so; all others go through transformers.
 """
 
 from typing import Any
 
 import torch
-
-from agents.engines.kv import BatchKV
 
 KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """transformers' names of models whose layers are x + attention(norm(x)), then x + mlp(norm(x))."""
@@ -24,20 +22,26 @@ def steps(model: Any) -> bool:
         and hasattr(model, "lm_head")
         and getattr(config, "sliding_window", None) is None
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
-        and model.lm_head.weight.device.type == "cpu"
     )
 
 
-def step(model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """[B, vocabulary] logits after new tokens [B], whose keys and values become the batch's next column.
+def step(
+    model: Any,
+    data: torch.Tensor,
+    tokens: torch.Tensor,
+    places: torch.Tensor,
+    mask: torch.Tensor,
+    column: slice | torch.Tensor,
+) -> torch.Tensor:
+    """[B, vocabulary] logits after new tokens [B] at positions `places` [B, 1].
 
-    `places` [B, 1] are the tokens' positions. `mask` [B, S] is true where a row may look; its last column is the new
-    one. The batch is not advanced.
+    `data` [layers, 2, B, key heads, S or more, width] are keys and values; the new ones are written to `column`, a
+    slice or an index [1]. `mask` [B, S] is true where a row may look, the new column included.
     """
     core = model.model
     x = core.embed_tokens(tokens)
     turning = core.rotary_emb(x[:, None], places)
-    attention = _Attention(batch, mask, *turning)
+    attention = _Attention(data, mask, column, *turning)
     for layer in core.layers[: model.config.num_hidden_layers]:
         x = x + attention(layer.self_attn, layer.input_layernorm(x))
         x = x + _mlp(layer.mlp, layer.post_attention_layernorm(x))
@@ -49,7 +53,8 @@ def product(layer: Any, x: torch.Tensor) -> torch.Tensor:
 
     ZeRO-3 puts weights together only while their layer is called.
     """
-    if type(layer) is not torch.nn.Linear or not 1 < len(x) <= _FEW or hasattr(layer.weight, "ds_id"):
+    few = x.device.type == "cpu" and 1 < len(x) <= _FEW
+    if not few or type(layer) is not torch.nn.Linear or hasattr(layer.weight, "ds_id"):
         return layer(x)  # type: ignore[no-any-return]
     y = torch.mm(layer.weight, x.t()).t().contiguous()
     return y if layer.bias is None else y + layer.bias
@@ -66,26 +71,32 @@ def _mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:
 class _Attention:
     """Attention of one token a row; what all layers have in common is made once."""
 
-    def __init__(self, batch: BatchKV, mask: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
+    def __init__(
+        self,
+        data: torch.Tensor,
+        mask: torch.Tensor,
+        column: slice | torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+    ) -> None:
         """`cos` and `sin`: [B, 1, width] of the new tokens' positions."""
-        self.batch, self.seen = batch, mask.shape[1]
+        self.data, self.column, self.seen = data, column, mask.shape[1]
         self.half = cos.shape[-1] // 2
         self.cos, self.sin = cos, torch.cat((-sin[..., : self.half], sin[..., self.half :]), -1)
-        data = batch.data
         bias = data.new_zeros(mask.shape).masked_fill_(~mask, torch.finfo(data.dtype).min)
         self.bias = bias.repeat_interleave(data.shape[3], 0)[:, None]
         """[B * key heads, 1, S]: the least number instead of -inf where a row may not look."""
 
     def __call__(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
         """softmax(scale q k^T + bias) v, [B, hidden] from [B, hidden]; heads that share a key are rows of a product."""
-        keys, values = self.batch.data[layer.layer_idx].unbind()
+        keys, values = self.data[layer.layer_idx].unbind()
         rows, width = len(x), layer.head_dim
         q, k = product(layer.q_proj, x).view(rows, -1, width), product(layer.k_proj, x).view(rows, -1, width)
         if hasattr(layer, "q_norm"):
             q, k = layer.q_norm(q), layer.k_norm(k)
         both, heads = self._turned(torch.cat((q, k), 1)), q.shape[1]
-        keys[:, :, self.seen - 1] = both[:, heads:]
-        values[:, :, self.seen - 1] = product(layer.v_proj, x).view(k.shape)
+        keys[:, :, self.column] = both[:, heads:, None].to(keys.dtype)
+        values[:, :, self.column] = product(layer.v_proj, x).view(k.shape)[:, :, None].to(values.dtype)
         k, v = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
         q = both[:, :heads].to(k.dtype).reshape(len(k), -1, width)
         p = torch.softmax(torch.baddbmm(self.bias, q, k.transpose(1, 2), alpha=layer.scaling), -1)

@@ -1,6 +1,7 @@
 """Speed of play and training, how busy that keeps the device, and the most memory it takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from typing import Any
@@ -13,6 +14,7 @@ from sheet import Sheet
 from size import Size
 from timing import seconds_of, take_turns
 
+from agents.engines import decoding, graphs, in_process
 from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
 from agents.published import ModuleWeights
@@ -23,7 +25,10 @@ WHAT = (
     "reply, from the difference between replies of all and of one token, caches empty, no reply ends early; prefill: "
     "tokens of the contexts (one shared id, the rest their own) until the first token is sampled. train: tokens of "
     "all streams by forward, backward, clip and AdamW, lr 0, half of the tokens sampled, advantages random. Medians "
-    "over rounds in which arms alternate. FLOP: decode 2 · parameters a token; train 6 · (parameters without the "
+    "over rounds in which arms alternate. recorded: as the engine does it, on a GPU steps as CUDA graphs; started one "
+    "by one: the same steps, no graph; transformers: its forward pass for every step; 512 a pass: contexts are read at "
+    "most so many tokens at a time, as on a CPU. first: the first reply of weights new to the engine, graphs and all. "
+    "FLOP: decode 2 · parameters a token; train 6 · (parameters without the "
     "embedding) a token and 6 · head a sampled token; attention's own products are left out. Peak: the best of bf16 "
     "products of square matrices of random normals, before and after. busy: time with a kernel or copy running, seen "
     "by torch.profiler, over wall time without profiler"
@@ -58,45 +63,76 @@ def peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bflo
     return 2.0 * width**3 * repeats / min(times)
 
 
+@contextmanager
+def _set(module: Any, **values: Any) -> Iterator[None]:
+    before = {name: getattr(module, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+@contextmanager
+def _transformers() -> Iterator[None]:
+    with _set(in_process, replays=lambda model: False), _set(decoding, steps=lambda model: False):
+        yield
+
+
+_AS_IT_IS = "recorded"
+_ARMS: dict[str, Callable[[], Any]] = {
+    _AS_IT_IS: lambda: _set(graphs),
+    "started one by one": lambda: _set(graphs, CAPTURE_AT=10**9),
+    "transformers": _transformers,
+    "512 a pass": lambda: _set(decoding, MOST_AT_ONCE={"cpu": 512, "cuda": 512}),
+}
+
+
 def _play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) -> None:
-    engine, version = InProcessEngine(Precision.BF16, max_batch=rows), 0
-    rng, vocabulary = np.random.default_rng(0), model.config.vocab_size
+    engines = {arm: InProcessEngine(Precision.BF16, max_batch=rows) for arm in _ARMS}
+    version, rng, vocabulary = 0, np.random.default_rng(0), model.config.vocab_size
     contexts = [[7] * OPENING + rng.integers(vocabulary, size=size.context - OPENING).tolist() for _ in range(rows)]
 
-    def decode(new: int) -> float:
-        """Seconds for replies of so many tokens, nothing kept from before."""
+    def decode(arm: str, new: int) -> float:
+        """Seconds for replies of so many tokens, nothing kept from before but what was recorded."""
         nonlocal version
         version += 1
-        wait(engine.publish("p", version, ModuleWeights(model)))
-        requests = [reply_to(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
-        return seconds_of(lambda: wait(engine.generate(requests)))[0]
+        engine = engines[arm]
+        with _ARMS[arm]():
+            wait(engine.publish("p", version, ModuleWeights(model)))
+            requests = [reply_to(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
+            return seconds_of(lambda: wait(engine.generate(requests)))[0]
 
-    reset_peak_memory()
-    for new in (1, size.decoded):
-        decode(new)
-    seconds: dict[int, list[float]] = {1: [], size.decoded: []}
+    asked = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, size.decoded))]
+    found: dict[str, Any] = {"rows": rows, "context": size.context, "new": size.decoded, "first": {}, "seconds": {}}
+    seconds: dict[str, dict[int, list[float]]] = {arm: {} for arm in _ARMS}
+    for arm, new in asked:
+        reset_peak_memory()
+        found["first"].setdefault(arm, {})[new] = decode(arm, new)
+        seconds[arm][new] = []
+        if (arm, new) == (_AS_IT_IS, size.decoded):
+            memory = peak_memory()
     for _ in range(size.rounds):
-        for new, times in seconds.items():
-            times.append(decode(new))
-    memory = peak_memory()
-    one, all_ = median(seconds[1]), median(seconds[size.decoded])
-    decoded = rows * (size.decoded - 1) / max(1e-9, all_ - one)
-    prefilled = (OPENING + rows * (size.context - OPENING)) / one
+        for arm, new in asked:
+            seconds[arm][new].append(decode(arm, new))
+    found |= {"seconds": seconds, "memory_gb": memory}
     flop = 2.0 * sum(p.numel() for p in model.parameters())
-    found: dict[str, Any] = {
-        "rows": rows,
-        "context": size.context,
-        "new": size.decoded,
-        "seconds": seconds,
-        "memory_gb": memory,
-    }
-    found |= {"decode_tokens_per_second": decoded, "prefill_tokens_per_second": prefilled}
-    found |= {"decode_utilisation": decoded * flop / peak, "prefill_utilisation": prefilled * flop / peak}
-    found |= {"step_ms": 1000 * (all_ - one) / (size.decoded - 1)}
+    step_ms, prefill = {}, {}
+    for arm, times in seconds.items():
+        prefill[arm] = (OPENING + rows * (size.context - OPENING)) / median(times[1])
+        if size.decoded in times:
+            step_ms[arm] = 1000 * max(1e-6, median(times[size.decoded]) - median(times[1])) / (size.decoded - 1)
+    decoded = 1000 * rows / step_ms[_AS_IT_IS]
+    found |= {"decode_tokens_per_second": decoded, "prefill_tokens_per_second": prefill, "step_ms": step_ms}
+    found |= {"decode_utilisation": decoded * flop / peak, "prefill_utilisation": prefill[_AS_IT_IS] * flop / peak}
     few = min(8, size.decoded)
-    found |= busy(lambda: decode(few), model)
+    found |= busy(lambda: decode(_AS_IT_IS, few), model)
     sheet.note(f"play at {rows}", found)
-    told = f"{decoded:,.0f} tok/s ({found['step_ms']:.1f} ms a step), prefill {prefilled:,.0f} tok/s"
+    steps = ", ".join(f"{time:.1f} {arm}" for arm, time in step_ms.items())
+    reading = ", ".join(f"{rate:,.0f} {arm}" for arm, rate in prefill.items() if arm in (_AS_IT_IS, "512 a pass"))
+    told = f"{decoded:,.0f} tok/s; ms a step: {steps}; prefill tok/s: {reading}"
     sheet.claim(f"decode, {rows} in flight", told + _shares(found["decode_utilisation"], found.get("busy"), memory))
 
 

@@ -63,7 +63,8 @@ def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) 
 def forced(model: Any, asked: Request, ids: Sequence[int]) -> list[float]:
     """What one whole forward says of a completion's ids."""
     with torch.no_grad():
-        logits = model(input_ids=torch.tensor([[*asked.ids, *ids]])).logits[0].double().numpy()
+        whole = torch.tensor([[*asked.ids, *ids]], device=next(model.parameters()).device)
+        logits = model(input_ids=whole).logits[0].double().cpu().numpy()
     places = range(len(asked.ids) - 1, len(asked.ids) + len(ids) - 1)
     return [
         float(truncated(logits[k], asked.temperature, asked.top_k, asked.top_p)[token])

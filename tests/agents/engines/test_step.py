@@ -46,6 +46,11 @@ def kind(name: str) -> Any:
     return model
 
 
+def new(batch: BatchKV) -> slice:
+    """The column that comes next."""
+    return slice(batch.filled, batch.filled + 1)
+
+
 def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
     output = model(input_ids=ids[None], use_cache=True)
@@ -67,7 +72,7 @@ def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
             tokens = torch.stack([ids[n + ahead] for n, ids in zip(LENGTHS, streams, strict=True)])
             batch.mask[:, batch.filled] = True
             places = torch.tensor([[n + ahead] for n in LENGTHS])
-            logits = step(model, batch, tokens, places, batch.mask[:, : batch.filled + 1])
+            logits = step(model, batch.data, tokens, places, batch.mask[:, : batch.filled + 1], new(batch))
             batch.advance(1)
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
                 expected, kept = whole(model, ids[: n + ahead + 1])
@@ -88,7 +93,7 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
             for batch in batches:
                 batch.mask[:, ahead] = True
             places = torch.full((3, 1), ahead)
-            logits = step(model, ours, tokens + ahead, places, ours.mask[:, : ahead + 1])
+            logits = step(model, ours.data, tokens + ahead, places, ours.mask[:, : ahead + 1], new(ours))
             expected = model(
                 input_ids=(tokens + ahead)[:, None],
                 attention_mask=theirs.mask[:, : ahead + 1].long(),
@@ -111,7 +116,7 @@ def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
         batch = BatchKV([nothing] * 3, room=1)
         batch.mask[:, 0] = True
         with torch.no_grad():
-            return step(model, batch, tokens, places, batch.mask[:, :1])
+            return step(model, batch.data, tokens, places, batch.mask[:, :1], new(batch))
 
     expected = logits()
     for layer in model.modules():
@@ -139,9 +144,9 @@ def test_other_kinds_go_through_transformers() -> None:
 def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def counted(model: Any, batch: BatchKV, tokens: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
+    def counted(model: Any, data: torch.Tensor, tokens: torch.Tensor, *more: Any) -> torch.Tensor:
         calls.append(len(tokens))
-        return step(model, batch, tokens, *more)
+        return step(model, data, tokens, *more)
 
     monkeypatch.setattr("agents.engines.decoding.step", counted)
     replies = {}

@@ -1,0 +1,157 @@
+"""Steps on a GPU: a step's kernels are recorded once as a CUDA graph, and from then on started by one call.
+
+A step of one token a row is a thousand small kernels; to start them one by one takes a host ten times as long as they
+run. A graph always computes the same shapes at the same addresses. So a model's batches share one storage, rows and
+columns are rounded up (those too many are never looked at), and graphs are dropped where the weights have moved.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from agents.engines.kv import KV, BatchKV
+from agents.engines.step import step, steps
+
+CAPTURE_AT = 2
+"""A shape is recorded when it comes for the second time: the first run settles how its products are computed."""
+MOST_GRAPHS = 64
+"""Graphs kept of a model, each of which takes some megabytes; the longest unused go first."""
+_MOVING = frozenset({"dynamic", "longrope"})
+"""Kinds of rotation whose frequencies depend on how long the rows are: the host has to look."""
+
+
+def replays(model: Any) -> bool:
+    """Return True if this model's steps can be recorded: on a GPU, and all its weights stay where they are."""
+    return (
+        steps(model)
+        and next(model.parameters()).device.type == "cuda"
+        and not any(hasattr(parameter, "ds_id") for parameter in model.parameters())
+        and (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") not in _MOVING
+    )
+
+
+class Replays:
+    """A model's recorded steps and the storage they use. On a processor it computes the same, recording nothing."""
+
+    def __init__(self) -> None:
+        self._steps: OrderedDict[tuple[int, ...], _Step] = OrderedDict()
+        self._made_of: tuple[object, ...] = ()
+        self._recorder: _Recorder | None = None
+        self._rooms: dict[str, torch.Tensor] = {}
+
+    def batch(self, rows: list[KV], room: int, most: int) -> BatchKV:
+        """Caches of a new batch, as `BatchKV` has them; whatever batch was here before must not be used any more."""
+        first = rows[0].data
+        layers, _, heads, _, dim = first.shape
+        count, columns = rows_for(max(most, len(rows))), columns_for(max(len(row.ids) for row in rows) + room)
+        shape, seen = (layers, 2, count, heads, columns, dim), (count, columns)
+        data = self._room("data", shape, first.dtype, first.device).zero_()
+        return BatchKV(rows, room, most, (data, self._room("mask", seen, torch.bool, first.device).zero_()))
+
+    def made_of(self, model: Any, *more: object) -> None:
+        """Drop what was recorded unless weights lie where they lay, and `more`, whatever that is, is the same."""
+        now = (*_addresses(model), *more)
+        if now != self._made_of:
+            self._steps.clear()
+            self._made_of = now
+
+    def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """[B, vocabulary] logits, good until the next call, after new tokens [B] at positions [B, 1].
+
+        As `step`, in the columns that the mask of a batch made here says are seen.
+        """
+        count = rows_for(len(tokens))
+        key = (count, *batch.whole.shape)
+        if key not in self._steps:
+            self._steps[key] = _Step(batch.whole[:, :, :count], batch.whole_mask[:count])
+            if len(self._steps) > MOST_GRAPHS:
+                self._steps.popitem(last=False)
+        own = self._steps[key]
+        self._steps.move_to_end(key)
+        own.give(tokens, places, batch.filled)
+        if own.graph is None and batch.whole.is_cuda and own.runs >= CAPTURE_AT:
+            shape = (count, model.config.vocab_size)
+            room = self._room("logits", shape, torch.float32, tokens.device)
+            self._recorder = self._recorder or _Recorder()
+            own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
+        if own.graph is None:
+            return own.compute(model)[: len(tokens)]
+        own.graph.replay()
+        return own.logits[: len(tokens)]
+
+    def _room(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """A tensor at the place that all tensors of its kind have; where that is too small, recorded steps go."""
+        size, held = math.prod(shape), self._rooms.get(what)
+        if held is None or len(held) < size or held.dtype != dtype or held.device != device:
+            del held
+            self._steps.clear()
+            self._rooms.pop(what, None)  # before the new one is made: two might not fit
+            self._rooms[what] = torch.empty(size, dtype=dtype, device=device)
+        return self._rooms[what][:size].view(shape)
+
+
+class _Recorder:
+    """Records graphs; all work in the same memory, as they run one after the other."""
+
+    def __init__(self) -> None:
+        self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def __call__(self, compute: Callable[[], torch.Tensor], room: torch.Tensor) -> Any:
+        """A graph that writes what `compute` returns to `room`; nothing is computed yet."""
+        graph = torch.cuda.CUDAGraph()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which empties the allocator's cache every time
+            graph.capture_begin(self._pool, "thread_local")
+            try:
+                room.copy_(compute())
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return graph
+
+
+class _Step:
+    """One shape of a step, and its graph once there is one."""
+
+    def __init__(self, data: torch.Tensor, mask: torch.Tensor) -> None:
+        self.data, self.mask, self.runs = data, mask, 0
+        self.tokens = torch.zeros(len(mask), dtype=torch.long, device=mask.device)
+        self.places = torch.zeros((len(mask), 1), dtype=torch.long, device=mask.device)
+        self.column = torch.zeros(1, dtype=torch.long, device=mask.device)
+        self.graph: Any = None
+        self.logits = torch.empty(0)
+
+    def give(self, tokens: torch.Tensor, places: torch.Tensor, column: int) -> None:
+        """Set what the next run is of; rows beyond these compute what nobody looks at."""
+        self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, places
+        self.column.fill_(column)
+        self.runs += 1
+
+    def compute(self, model: Any) -> torch.Tensor:
+        """[rows, vocabulary] logits."""
+        device = self.mask.device.type
+        with torch.autocast(  # what it keeps of a weight would lie elsewhere next time
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device), cache_enabled=False
+        ):
+            return step(model, self.data, self.tokens, self.places, self.mask, self.column)
+
+
+def rows_for(count: int) -> int:
+    """The least of 1, 2, 4, 6, 8, 12, 16, 24, 32, ... that is not below: graphs of few shapes."""
+    power = 1 << max(0, count - 1).bit_length()
+    return 3 * power // 4 if power >= 4 and count <= 3 * power // 4 else power
+
+
+def columns_for(count: int) -> int:
+    """The same for columns, in blocks of 64."""
+    return 64 * rows_for(-(-count // 64))
+
+
+def _addresses(model: Any) -> tuple[int, ...]:
+    """Where its weights lie; what is not on a GPU is not recorded."""
+    own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
+    return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)

@@ -1,0 +1,195 @@
+"""Recorded steps: what the plain ones compute, whatever has changed since they were recorded.
+
+Where there is no GPU the same storage and rounded shapes are used, and nothing is recorded.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.adapter import adapted
+from agents.adapter_config import AdapterSpec
+from agents.engines import graphs
+from agents.engines.base import Completion
+from agents.engines.graphs import Replays, columns_for, replays, rows_for
+from agents.engines.in_process import InProcessEngine
+from agents.engines.step import steps
+from agents.errors import WeightsError
+from agents.half import half
+from agents.precision import Precision
+from agents.published import ModuleWeights, on_base
+from arena.cli.loop import wait
+from tests.agents.engines.test_step import KINDS, kind
+from tests.factories.models import VOCABULARY, stirred
+from tests.factories.requests import agrees, contexts, generate, request
+
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
+PRECISIONS = [Precision.FP32, Precision.BF16]
+NEVER = 10**9
+
+
+@pytest.fixture(params=["cpu", GPU])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "cpu":
+        monkeypatch.setattr("agents.engines.in_process.replays", steps)
+    return str(request.param)
+
+
+def serving(model: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
+    engine = InProcessEngine(precision)
+    wait(engine.publish("p", 1, ModuleWeights(model)))
+    return engine
+
+
+def talk(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
+    """Two turns of nine streams, some of them alike at first, that end one by one."""
+    asked = [
+        request(ids, i, f"k{i}", max_tokens=9 - i % 5, policy=policies[i % len(policies)])
+        for i, ids in enumerate([*contexts(VOCABULARY, 7), [1, 2, 3], [1, 2, 3]])
+    ]
+    said = generate(engine, asked)
+    more = [
+        request([*one.ids, *own.ids, 5], 9 + i, one.key, max_tokens=7, policy=one.policy)
+        for i, (one, own) in enumerate(zip(asked, said, strict=True))
+    ]
+    return [*said, *generate(engine, more)]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = kind(name).float().to(device)
+    engine, used = serving(model), []
+    one_step = Replays.__call__
+    monkeypatch.setattr(Replays, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
+    asked = [request(ids, i, f"k{i}") for i, ids in enumerate(contexts(VOCABULARY, 9))]
+    for _ in range(2):
+        for one, got in zip(asked, generate(engine, asked), strict=True):
+            agrees(model, one, got)
+    assert used and set(used) == {9}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_rounded_shapes_say_what_plain_steps_say(
+    precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = kind("qwen3").float().to(device)
+    rounded = talk(serving(model, precision))
+    monkeypatch.setattr("agents.engines.in_process.replays", lambda model: False)
+    plain = talk(serving(model, precision))
+    if precision is Precision.FP32:
+        assert [one.ids for one in rounded] == [one.ids for one in plain]
+    for one, other in zip(rounded, plain, strict=True):
+        if one.ids == other.ids:
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4 if precision is Precision.FP32 else 0.3)
+
+
+@pytest.mark.parametrize("device", [GPU])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_replay_is_what_the_host_would_have_started(
+    precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = kind("llama").float().to(device)
+    engine = serving(model, precision)
+    talk(engine)
+    recorded = talk(engine)
+    (kept,) = engine._replays.values()
+    assert any(one.graph is not None for one in kept._steps.values())
+    monkeypatch.setattr(graphs, "CAPTURE_AT", NEVER)
+    plain = serving(model, precision)
+    talk(plain)
+    assert recorded == talk(plain)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_weights_that_have_learned_are_heard(precision: Precision, device: str) -> None:
+    """In place, as an optimiser changes them; then at another place; then after their copies were freed."""
+    model, rng = kind("llama").float().to(device), torch.Generator().manual_seed(0)
+    engine = serving(model, precision)
+    for version in range(2, 5):
+        talk(engine)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                moved = parameter + 0.2 * torch.randn(parameter.shape, generator=rng).to(device)
+                if version == 3:
+                    parameter.data = moved
+                else:
+                    parameter.copy_(moved)
+        if version == 4:
+            wait(engine.release("p"))
+            assert not engine._replays
+        wait(engine.publish("p", version, ModuleWeights(model)))
+        fresh = serving(copy.deepcopy(model), precision)
+        wait(fresh.publish("p", version, ModuleWeights(fresh._served["p"].weights)))
+        assert talk(engine) == talk(fresh)
+
+
+def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
+    model = kind("llama").float().to(device)
+    engine, norm = serving(model), model.model.norm.weight
+    before, kept = talk(engine), norm.detach().clone()
+    with torch.no_grad():
+        model.model.layers[0].self_attn.v_proj.weight.fill_(float("nan"))
+    wait(engine.publish("p", 2, ModuleWeights(model)))
+    with pytest.raises(WeightsError, match="NaN"):
+        talk(engine)
+    torch.testing.assert_close(norm, kept)
+    model.load_state_dict(kind("llama").float().state_dict())
+    wait(engine.publish("p", 1, ModuleWeights(model)))
+    assert talk(engine) == before
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_adapters_take_turns_and_share_batches(precision: Precision, device: str) -> None:
+    """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
+    base = kind("qwen2").float().to(device).requires_grad_(False)
+    base = half(base, packed=False) if precision.bf16_products else base
+    models = {name: stirred(adapted(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
+    engine, fresh = (InProcessEngine(precision) for _ in range(2))
+    for each in (engine, fresh):
+        for name, model in models.items():
+            wait(each.publish(name, 1, on_base(model, base, Path("there"), "base")))
+    for policies in [("a",), ("b",), ("a", "b"), ("a",), ("b", "a"), ("b",)]:
+        fresh._replays.clear()
+        assert talk(engine, policies) == talk(fresh, policies)
+    stirred(models["a"], 9)
+    wait(engine.publish("a", 2, on_base(models["a"], base, Path("there"), "base")))
+    with torch.autocast(device, torch.bfloat16, enabled=precision.bf16_products):
+        asked = [request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(contexts(VOCABULARY, 5))]
+        for one, got in zip(asked, generate(engine, asked), strict=True):
+            agrees(models["a"], one, got, atol=0.3 if precision.bf16_products else 1e-4)
+
+
+def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
+    model = kind("llama").float().to(device)
+    engine = serving(model)
+    for count in (2, 20, 3, 33, 2):
+        asked = [request(ids, i, f"{count}.{i}") for i, ids in enumerate(contexts(VOCABULARY, count, seed=count))]
+        for one, got in zip(asked, generate(engine, asked), strict=True):
+            agrees(model, one, got)
+
+
+def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:
+    model = kind("llama")
+    assert not replays(model)
+    if torch.cuda.is_available():
+        assert replays(model.cuda())
+        next(model.parameters()).ds_id = 0
+        assert not replays(model)
+
+
+def test_rows_are_rounded_up_to_few_numbers() -> None:
+    assert [rows_for(n) for n in (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 128, 129)] == [
+        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 128, 192,
+    ]  # fmt: skip
+    assert [columns_for(n) for n in (1, 64, 65, 129, 300, 400)] == [64, 64, 128, 192, 384, 512]
+
+
+@given(st.integers(1, 10**6))
+def test_rounding_up_takes_half_as_much_again_at_most(count: int) -> None:
+    assert count <= rows_for(count) <= 1.5 * count
+    assert rows_for(rows_for(count)) == rows_for(count)
