@@ -56,7 +56,7 @@ class Replays:
         """Drop what was recorded unless weights lie where they lay, and `more`, whatever that is, is the same."""
         now = (*_addresses(model), *more)
         if now != self._made_of:
-            self._steps.clear()
+            self._forget()
             self._made_of = now
 
     def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -65,6 +65,7 @@ class Replays:
         As `step`, in the columns that the mask of a batch made here says are seen.
         """
         count = rows_for(len(tokens))
+        room = self._room("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
         key = (count, *batch.whole.shape)
         if key not in self._steps:
             self._steps[key] = _Step(batch.whole[:, :, :count], batch.whole_mask[:count])
@@ -74,8 +75,6 @@ class Replays:
         self._steps.move_to_end(key)
         own.give(tokens, places, batch.filled)
         if own.graph is None and batch.whole.is_cuda and own.runs >= CAPTURE_AT:
-            shape = (count, model.config.vocab_size)
-            room = self._room("logits", shape, torch.float32, tokens.device)
             self._recorder = self._recorder or _Recorder()
             own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
         if own.graph is None:
@@ -83,12 +82,17 @@ class Replays:
         own.graph.replay()
         return own.logits[: len(tokens)]
 
+    def _forget(self) -> None:
+        """Drop what was recorded, and the memory that it worked in: torch takes no graph where all others are gone."""
+        self._steps.clear()
+        self._recorder = None
+
     def _room(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """A tensor at the place that all tensors of its kind have; where that is too small, recorded steps go."""
         size, held = math.prod(shape), self._rooms.get(what)
         if held is None or len(held) < size or held.dtype != dtype or held.device != device:
             del held
-            self._steps.clear()
+            self._forget()
             self._rooms.pop(what, None)  # before the new one is made: two might not fit
             self._rooms[what] = torch.empty(size, dtype=dtype, device=device)
         return self._rooms[what][:size].view(shape)
@@ -152,6 +156,6 @@ def columns_for(count: int) -> int:
 
 
 def _addresses(model: Any) -> tuple[int, ...]:
-    """Where its weights lie; what is not on a GPU is not recorded."""
+    """Addresses of its weights on a GPU."""
     own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
     return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)
