@@ -16,7 +16,6 @@ PACKAGES = ("deepspeed", "pydantic", "pettingzoo", "pyspiel", "openskill", "gymn
 
 def machine(sheet: Sheet, size: Size, device: torch.device) -> None:
     """Names and versions, missing packages, matrix products and copies."""
-    sheet.note("device", torch.cuda.get_device_name() if device.type == "cuda" else "cpu")
     sheet.attempt("environment", lambda: _environment(sheet))
     missing = [name for name in PACKAGES if not _there(name)]
     sheet.note("missing", missing)

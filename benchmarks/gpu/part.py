@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from large import large
 from machine import machine
 from parity import agreement
@@ -48,6 +49,8 @@ def main() -> None:
     kind, _, model = name.partition("-")
     work = PARTS[name] if name in PARTS else partial(OF_A_MODEL[kind], name=model)
     device = torch.device("cuda", 0) if options.device == "cuda" else torch.device("cpu")
+    sheet.note("device", torch.cuda.get_device_name() if device.type == "cuda" else "cpu")
+    sheet.note("versions", {"torch": torch.__version__, "transformers": transformers.__version__})
     sheet.attempt(name, lambda: work(sheet, SIZES[options.size], device))
     sheet.note("cpu_seconds", time.process_time())
 
