@@ -9,7 +9,10 @@ from transformers import (
     GPT2Config,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    PreTrainedConfig,
     Qwen2Config,
+    Qwen3Config,
     Qwen3MoeConfig,
 )
 
@@ -54,6 +57,36 @@ def model_of(name: str) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
+
+
+GROUPED: dict[str, Any] = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2}
+STEPPED: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**GROUPED),
+    "llama, every head its own key": LlamaConfig(**GROUPED | {"num_key_value_heads": 4}),
+    "llama, one key for all": LlamaConfig(**GROUPED | {"num_key_value_heads": 1}),
+    "llama with biases": LlamaConfig(**GROUPED, attention_bias=True, mlp_bias=True),
+    "llama with stretched positions": LlamaConfig(
+        **GROUPED,
+        rope_parameters={
+            "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    "mistral": MistralConfig(**GROUPED, sliding_window=None),
+    "qwen2": Qwen2Config(**GROUPED),
+    "qwen3": Qwen3Config(**GROUPED),
+}  # fmt: skip
+"""Models whose decoding steps `agents.engines.step` computes."""
+
+
+def stepped(name: str) -> Any:
+    """A model with random weights, biases and norms, in float64: what is left of a difference is no rounding."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(STEPPED[name]).eval().double()
+        for place, parameter in model.named_parameters():
+            torch.nn.init.normal_(parameter, 1.0 if "norm" in place else 0.0, 0.3)
+    return model
 
 
 def stirred(model: Any, seed: int = 1) -> Any:

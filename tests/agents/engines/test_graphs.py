@@ -24,8 +24,7 @@ from agents.half import half
 from agents.precision import Precision
 from agents.published import ModuleWeights, on_base
 from arena.cli.loop import wait
-from tests.agents.engines.test_step import KINDS, kind
-from tests.factories.models import VOCABULARY, stirred
+from tests.factories.models import STEPPED, VOCABULARY, stepped, stirred
 from tests.factories.requests import agrees, contexts, generate, request
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
@@ -60,9 +59,9 @@ def talk(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Co
     return [*said, *generate(engine, more)]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", STEPPED)
 def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = kind(name).float().to(device)
+    model = stepped(name).float().to(device)
     engine, used = serving(model), []
     one_step = Replays.__call__
     monkeypatch.setattr(Replays, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
@@ -77,7 +76,7 @@ def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pyt
 def test_rounded_shapes_say_what_plain_steps_say(
     precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = kind("qwen3").float().to(device)
+    model = stepped("qwen3").float().to(device)
     rounded = talk(serving(model, precision))
     monkeypatch.setattr("agents.engines.in_process.replays", lambda model: False)
     plain = talk(serving(model, precision))
@@ -93,7 +92,7 @@ def test_rounded_shapes_say_what_plain_steps_say(
 def test_a_replay_is_what_the_host_would_have_started(
     precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = kind("llama").float().to(device)
+    model = stepped("llama").float().to(device)
     engine = serving(model, precision)
     talk(engine)
     recorded = talk(engine)
@@ -108,7 +107,7 @@ def test_a_replay_is_what_the_host_would_have_started(
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_weights_that_have_learned_are_heard(precision: Precision, device: str) -> None:
     """In place, as an optimiser changes them; then at another place; then after their copies were freed."""
-    model, rng = kind("llama").float().to(device), torch.Generator().manual_seed(0)
+    model, rng = stepped("llama").float().to(device), torch.Generator().manual_seed(0)
     engine = serving(model, precision)
     for version in range(2, 5):
         talk(engine)
@@ -129,7 +128,7 @@ def test_weights_that_have_learned_are_heard(precision: Precision, device: str) 
 
 
 def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
-    model = kind("llama").float().to(device)
+    model = stepped("llama").float().to(device)
     engine, norm = serving(model), model.model.norm.weight
     before, kept = talk(engine), norm.detach().clone()
     with torch.no_grad():
@@ -138,7 +137,7 @@ def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
     with pytest.raises(WeightsError, match="NaN"):
         talk(engine)
     torch.testing.assert_close(norm, kept)
-    model.load_state_dict(kind("llama").float().state_dict())
+    model.load_state_dict(stepped("llama").float().state_dict())
     wait(engine.publish("p", 1, ModuleWeights(model)))
     assert talk(engine) == before
 
@@ -146,7 +145,7 @@ def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_adapters_take_turns_and_share_batches(precision: Precision, device: str) -> None:
     """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
-    base = kind("qwen2").float().to(device).requires_grad_(False)
+    base = stepped("qwen2").float().to(device).requires_grad_(False)
     base = half(base, packed=False) if precision.bf16_products else base
     models = {name: stirred(adapted(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
     engine, fresh = (InProcessEngine(precision) for _ in range(2))
@@ -165,7 +164,7 @@ def test_adapters_take_turns_and_share_batches(precision: Precision, device: str
 
 
 def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
-    model = kind("llama").float().to(device)
+    model = stepped("llama").float().to(device)
     engine = serving(model)
     for count in (2, 20, 3, 33, 2):
         asked = [request(ids, i, f"{count}.{i}") for i, ids in enumerate(contexts(VOCABULARY, count, seed=count))]
@@ -174,7 +173,7 @@ def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
 
 
 def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:
-    model = kind("llama")
+    model = stepped("llama")
     assert not replays(model)
     if torch.cuda.is_available():
         assert replays(model.cuda())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, MistralConfig, PreTrainedConfig, Qwen2Config
 
 from agents.engines.in_process import InProcessEngine
 from agents.engines.kv import KV, BatchKV, empty_kv
@@ -12,38 +12,11 @@ from agents.engines.step import step, steps
 from agents.half import half
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
-from tests.factories.models import CONFIGS, SIZES, VOCABULARY, model_of
+from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, model_of, stepped
 from tests.factories.requests import contexts, generate, request
 
-GROUPED: dict[str, Any] = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2}
-KINDS: dict[str, PreTrainedConfig] = {
-    "llama": LlamaConfig(**GROUPED),
-    "llama, every head its own key": LlamaConfig(**GROUPED | {"num_key_value_heads": 4}),
-    "llama, one key for all": LlamaConfig(**GROUPED | {"num_key_value_heads": 1}),
-    "llama with biases": LlamaConfig(**GROUPED, attention_bias=True, mlp_bias=True),
-    "llama with stretched positions": LlamaConfig(
-        **GROUPED,
-        rope_parameters={
-            "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 16,
-        },
-    ),
-    "mistral": MistralConfig(**GROUPED, sliding_window=None),
-    "qwen2": Qwen2Config(**GROUPED),
-    "qwen3": Qwen3Config(**GROUPED),
-}  # fmt: skip
 LENGTHS = (7, 1, 12, 4)
 """Tokens of the rows' pasts."""
-
-
-def kind(name: str) -> Any:
-    """A model with random weights, biases and norms, in float64: what is left of a difference is no rounding."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(KINDS[name]).eval().double()
-        for place, parameter in model.named_parameters():
-            torch.nn.init.normal_(parameter, 1.0 if "norm" in place else 0.0, 0.3)
-    return model
 
 
 def new(batch: BatchKV) -> slice:
@@ -58,9 +31,9 @@ def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return output.logits[0, -1], torch.stack(kept)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", STEPPED)
 def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
-    model, steps_ahead = kind(name), 3
+    model, steps_ahead = stepped(name), 3
     assert steps(model)
     streams = [
         torch.randint(VOCABULARY, (n + steps_ahead,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS
@@ -83,7 +56,7 @@ def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
 def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = half(AutoModelForCausalLM.from_config(KINDS["qwen3"]).eval())
+        model = half(AutoModelForCausalLM.from_config(STEPPED["qwen3"]).eval())
     nothing = empty_kv(model.config, torch.bfloat16, torch.device("cpu"))
     batches = [BatchKV([nothing] * 3, room=4) for _ in range(2)]
     tokens = torch.tensor([3, 5, 7])
@@ -108,7 +81,7 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
 
 def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
     """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
-    model = kind("llama with biases")
+    model = stepped("llama with biases")
     nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
     tokens, places = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
 
