@@ -212,7 +212,7 @@ class Decoder:
             tokens[i, width - len(new) :] = torch.tensor(new)
         lengths = torch.tensor([len(new) for new in news], device=self.device)
         requests = sum(len(branch.rows) for branch in branches)
-        new_batch = BatchKV if self.replays is None else self.replays.batch
+        new_batch = BatchKV if self.replays is None else self.replays.rooms.batch
         batch = new_batch([row.past for row in firsts], width + room, requests)
         return batch, self._forward([branch.policy for branch in branches], batch, tokens.to(self.device), lengths)
 

@@ -1,8 +1,8 @@
 """Steps on a GPU: a step's kernels are recorded once as a CUDA graph, and from then on started by one call.
 
 A step of one token a row is a thousand small kernels; to start them one by one takes a host ten times as long as they
-run. A graph always computes the same shapes at the same addresses. So a model's batches share one storage, rows and
-columns are rounded up (those too many are never looked at), and graphs are dropped where the weights have moved.
+run. A graph always computes the same shapes at the same addresses. So all batches share one storage, rows and columns
+are rounded up (nobody looks at those too many), and graphs are dropped where the weights or the storage have moved.
 """
 
 import math
@@ -34,23 +34,47 @@ def replays(model: Any) -> bool:
     )
 
 
-class Replays:
-    """A model's recorded steps and the storage they use. On a processor it computes the same, recording nothing."""
+class Rooms:
+    """Storage at fixed addresses, one for all models of an engine, which decode one after the other."""
 
     def __init__(self) -> None:
-        self._steps: OrderedDict[tuple[int, ...], _Step] = OrderedDict()
-        self._made_of: tuple[object, ...] = ()
-        self._recorder: _Recorder | None = None
-        self._rooms: dict[str, torch.Tensor] = {}
+        self._held: dict[str, torch.Tensor] = {}
+        self.moves = 0
+        """How often any of it has moved, or gone: what was recorded before is of no use then."""
+
+    def __call__(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """A tensor of any content, at the place that all of its kind have while that is large enough."""
+        size, held = math.prod(shape) * dtype.itemsize, self._held.get(what)
+        if held is None or len(held) < size or held.device != device:
+            del held
+            self._held.pop(what, None)  # before there is a new one: two might not fit
+            self._held[what] = torch.empty(size, dtype=torch.uint8, device=device)
+            self.moves += 1
+        return self._held[what][:size].view(dtype).view(shape)
 
     def batch(self, rows: list[KV], room: int, most: int) -> BatchKV:
         """Caches of a new batch, as `BatchKV` has them; whatever batch was here before must not be used any more."""
         first = rows[0].data
         layers, _, heads, _, dim = first.shape
         count, columns = rows_for(max(most, len(rows))), columns_for(max(len(row.ids) for row in rows) + room)
-        shape, seen = (layers, 2, count, heads, columns, dim), (count, columns)
-        data = self._room("data", shape, first.dtype, first.device).zero_()
-        return BatchKV(rows, room, most, (data, self._room("mask", seen, torch.bool, first.device).zero_()))
+        data = self("data", (layers, 2, count, heads, columns, dim), first.dtype, first.device).zero_()
+        return BatchKV(rows, room, most, (data, self("mask", (count, columns), torch.bool, first.device).zero_()))
+
+    def clear(self) -> None:
+        """Free all."""
+        self._held.clear()
+        self.moves += 1
+
+
+class Replays:
+    """A model's recorded steps. On a processor it computes the same, and records nothing."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self.rooms = rooms
+        self._steps: OrderedDict[tuple[int, ...], _Step] = OrderedDict()
+        self._recorder: _Recorder | None = None
+        self._made_of: tuple[object, ...] = ()
+        self._moves = rooms.moves
 
     def made_of(self, model: Any, *more: object) -> None:
         """Drop what was recorded unless weights lie where they lay, and `more`, whatever that is, is the same."""
@@ -59,13 +83,21 @@ class Replays:
             self._forget()
             self._made_of = now
 
+    def _forget(self) -> None:
+        """Drop what was recorded, and the memory that it worked in: torch takes no graph where all others are gone."""
+        self._steps.clear()
+        self._recorder = None
+
     def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """[B, vocabulary] logits, good until the next call, after new tokens [B] at positions [B, 1].
 
-        As `step`, in the columns that the mask of a batch made here says are seen.
+        As `step`, in the columns that the mask of a batch in these rooms says are seen.
         """
         count = rows_for(len(tokens))
-        room = self._room("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
+        room = self.rooms("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
+        if self.rooms.moves != self._moves:
+            self._forget()
+            self._moves = self.rooms.moves
         key = (count, *batch.whole.shape)
         if key not in self._steps:
             self._steps[key] = _Step(batch.whole[:, :, :count], batch.whole_mask[:count])
@@ -81,21 +113,6 @@ class Replays:
             return own.compute(model)[: len(tokens)]
         own.graph.replay()
         return own.logits[: len(tokens)]
-
-    def _forget(self) -> None:
-        """Drop what was recorded, and the memory that it worked in: torch takes no graph where all others are gone."""
-        self._steps.clear()
-        self._recorder = None
-
-    def _room(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """A tensor at the place that all tensors of its kind have; where that is too small, recorded steps go."""
-        size, held = math.prod(shape), self._rooms.get(what)
-        if held is None or len(held) < size or held.dtype != dtype or held.device != device:
-            del held
-            self._forget()
-            self._rooms.pop(what, None)  # before the new one is made: two might not fit
-            self._rooms[what] = torch.empty(size, dtype=dtype, device=device)
-        return self._rooms[what][:size].view(shape)
 
 
 class _Recorder:

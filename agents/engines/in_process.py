@@ -23,7 +23,7 @@ from agents.computing import compute
 from agents.costs import costs
 from agents.engines.base import Completion, Request
 from agents.engines.decoding import Decoder, Served
-from agents.engines.graphs import Replays, replays
+from agents.engines.graphs import Replays, Rooms, replays
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
 from agents.half import half, refresh
@@ -61,6 +61,7 @@ class InProcessEngine:
         """Models by the folder that they come from, each for all who are served from there."""
         self._replays: WeakKeyDictionary[Any, Replays] = WeakKeyDictionary()
         """By the model that computes, where its steps can be recorded."""
+        self._rooms = Rooms()
         self._waiting: list[_Asked] = []
         self._at_work = 0
         """Number of tasks under way in the computing thread: nothing else is decoded before they are done."""
@@ -77,6 +78,7 @@ class InProcessEngine:
     def _close(self) -> None:
         self._served.clear()
         self._replays.clear()
+        self._rooms.clear()
         self._drop_unused()
 
     def figures(self) -> dict[str, float]:
@@ -140,6 +142,7 @@ class InProcessEngine:
     def _release(self, policy: str) -> None:
         served = self._served[policy]
         self._replays.pop(served.model, None)
+        self._rooms.clear()
         self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
 
     async def retire(self, policy: str) -> None:
@@ -255,7 +258,7 @@ class InProcessEngine:
         """Sample a completion for each request, as one batch; one model computes for all of them."""
         served = {request.policy: self._served[request.policy] for request in requests}
         model = next(iter(served.values())).model
-        kept = self._replays.setdefault(model, Replays()) if replays(model) else None
+        kept = self._replays.setdefault(model, Replays(self._rooms)) if replays(model) else None
         with self._timed():
             return Decoder(served, self.precision.bf16_products, self.entropy, kept).decode(requests)
 

@@ -172,6 +172,24 @@ def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
             agrees(model, one, got)
 
 
+def test_models_of_one_engine_share_the_room_for_caches(device: str) -> None:
+    """As small and large batches of either move it; what one has left there, the other does not see."""
+    models = {"p": stepped("llama").float().to(device), "q": stepped("qwen3").float().to(device)}
+    engine = InProcessEngine()
+    for name, model in models.items():
+        wait(engine.publish(name, 1, ModuleWeights(model)))
+    for turn, count in enumerate((2, 2, 20, 3, 3, 33, 2)):
+        for name, model in models.items():
+            given = contexts(VOCABULARY, count, seed=turn)
+            asked = [request(ids, i, f"{turn}.{i}", policy=name) for i, ids in enumerate(given)]
+            for one, got in zip(asked, generate(engine, asked), strict=True):
+                agrees(model, one, got)
+    assert {id(kept.rooms) for kept in engine._replays.values()} == {id(engine._rooms)}
+    wait(engine.release("p"))
+    assert not engine._rooms._held and list(engine._replays) == [models["q"]]
+    agrees(models["q"], asked[0], generate(engine, asked[:1])[0])
+
+
 def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:
     model = stepped("llama")
     assert not replays(model)
