@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from agents.computing import compute
 from agents.engines.base import Engine
+from agents.heap import trim_memory
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
 from agents.published import FolderWeights, ModuleWeights, Weights
@@ -25,7 +26,6 @@ from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.parts.chance import generator
-from arena.process import trim_memory
 from arena.store.checkpoints import Checkpoint
 
 

@@ -1,7 +1,7 @@
 """Process settings made before torch loads: how threads wait for each other, that freed memory is kept, quiet logs.
 
 Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
-changes a number that is computed. `trim_memory` gives freed memory back where saving it matters more than time.
+changes a number that is computed. `agents.heap` gives freed memory back where saving it matters more than time.
 """
 
 import ctypes
@@ -66,12 +66,6 @@ def loading() -> Iterator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
-
-
-def trim_memory() -> None:
-    """Return freed memory to the system instead of keeping it for the next step: slower, but a lower peak."""
-    with suppress(OSError, AttributeError):  # other C libraries have other ways
-        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def command_line(words: Sequence[str]) -> list[str]:

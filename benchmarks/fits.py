@@ -94,8 +94,8 @@ def play(work: Work, folder: Path) -> dict[str, float]:
     """Frozen weights answer a batch of contexts, turn by turn, until these are full."""
     from agents.engines.base import Request
     from agents.engines.in_process import InProcessEngine
+    from agents.heap import trim_memory
     from agents.published import FolderWeights
-    from arena.process import trim_memory
 
     rng, engine = np.random.default_rng(SEED), InProcessEngine(Precision(work.precision))
     vocabulary = read_json(folder, "config.json")["vocab_size"]
@@ -126,10 +126,10 @@ def play(work: Work, folder: Path) -> dict[str, float]:
 def learn(work: Work, folder: Path) -> dict[str, float]:
     """Policies learn from random samples one after the other, as a run's do, while an engine serves them."""
     from agents.engines.in_process import InProcessEngine
+    from agents.heap import trim_memory
     from agents.policy import Bases, NewAdapter, Policy
     from arena.learn.settings import UpdateSpec
     from arena.learn.trainer import PolicyTrainer
-    from arena.process import trim_memory
 
     rng, precision = np.random.default_rng(SEED), Precision(work.precision)
     bases, engine = Bases(precision), InProcessEngine(precision)

@@ -27,6 +27,7 @@ from agents.engines.graphs import Replays, Rooms, replays
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
 from agents.half import half, refresh
+from agents.heap import trim_holes
 from agents.policy import OnBase, load_frozen
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
@@ -260,7 +261,9 @@ class InProcessEngine:
         model = next(iter(served.values())).model
         kept = self._replays.setdefault(model, Replays(self._rooms)) if replays(model) else None
         with self._timed():
-            return Decoder(served, self.precision.bf16_products, self.entropy, kept).decode(requests)
+            said = Decoder(served, self.precision.bf16_products, self.entropy, kept).decode(requests)
+            trim_holes()
+            return said
 
 
 def _copied(module: Any, before: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from agents.heap import trim_memory
 from agents.scoring import StreamScores, batch_of, scan, split_rows
 from arena.learn.batches import token_batch
 from arena.learn.gate import judged
@@ -17,7 +18,6 @@ from arena.learn.regularisers import memories
 from arena.learn.samples import Floats
 from arena.learn.settings import UpdateSpec
 from arena.learn.watch import Watch
-from arena.process import trim_memory
 
 
 class Gradients:

@@ -58,10 +58,10 @@ def test_children_find_a_checkout_that_is_only_in_the_working_directory(
 TAKE = """
 import ctypes
 libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]
-def take():
-    at = libc.malloc(ctypes.c_size_t(1 << 26)); ctypes.memset(at, 1, 1 << 26); libc.free(at)
+def take(times=1):
+    at = libc.malloc(ctypes.c_size_t(times << 26)); ctypes.memset(at, 1, times << 26); libc.free(at)
 """
-"""64 MB, taken and freed."""
+"""64 MB, or some times as much, taken and freed."""
 
 
 def printed(code: str) -> int:
@@ -70,13 +70,16 @@ def printed(code: str) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
-def test_what_was_freed_and_kept_can_be_given_back() -> None:
+def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() -> None:
     code = (
         "import pathlib\n"
         "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
-        "take(); kept = mb(); process.trim_memory(); print(kept - mb())"
+        "take(); take(6); kept = mb(); {}(); print(kept - mb())"
     )
-    assert printed("import arena.process as process" + TAKE + code) >= 60
+    first = "import arena, agents.heap as heap" + TAKE
+    assert printed(first + code.format("heap.trim_memory")) >= 370
+    assert printed(first + code.format("heap.trim_holes")) >= 370
+    assert printed(first + code.replace("take(6);", "").format("heap.trim_holes")) < 10
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
