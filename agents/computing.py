@@ -2,16 +2,20 @@
 
 Decoding, scoring and learning take turns there, in the order in which they are asked for: what comes of them depends on
 nothing that the clock decides, and torch keeps one team of threads. A second thread that used torch would have a team
-of its own; GNU's OpenMP, which then counts more threads than processors, hardly spins at barriers any more, and a
-learning step takes 1.3 times as long.
+of its own; GNU's OpenMP, which then counts more threads than processors, hardly spins at barriers any more: a learning
+step takes 1.3 times as long, a decoding step twice. So a thread that asks for work ends the team that it may have.
 """
 
 import asyncio
 import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, ParamSpec, TypeVar
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -26,11 +30,32 @@ async def compute(work: Callable[Given, Result], /, *given: Given.args, **named:
     for other work: it would wait for itself.
     """
     job = Job(lambda: work(*given, **named))
+    _disband()
     try:
         return await asyncio.wrap_future(_THREAD.submit(job.run))
     except asyncio.CancelledError:
         job.interrupt()
         raise
+
+
+def _disband() -> None:
+    """End the team of OpenMP's threads that the calling thread has, if any: it makes one anew when it next needs it."""
+    if "torch" in sys.modules and (pause := _pause()) is not None:
+        pause(_SOFT)
+
+
+_SOFT = 1
+"""`omp_pause_soft` of OpenMP 5."""
+
+
+@cache
+def _pause() -> Any:
+    """`omp_pause_resource_all` of the library that torch uses; None where it is another one than GNU's."""
+    with suppress(OSError, AttributeError):
+        libraries = {line.split()[-1] for line in Path("/proc/self/maps").read_text("utf-8").splitlines()}
+        found = [path for path in sorted(libraries) if "libgomp" in path]
+        return ctypes.CDLL(found[0]).omp_pause_resource_all if len(found) == 1 else None
+    return None
 
 
 class _Interrupt(BaseException):

@@ -1,6 +1,8 @@
 """The computing thread: one for all, in order, beside a loop that stays awake."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
@@ -36,6 +38,27 @@ def test_the_loop_goes_on_meanwhile() -> None:
         return await work
 
     assert asyncio.run(ask())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP")
+def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None:
+    """Loading a model in the main thread left one, and made every decoding step take twice as long."""
+    code = (
+        "import asyncio, os, torch\n"
+        "from agents.computing import compute\n"
+        "torch.set_num_threads(2)\n"
+        "def threads(): return len(os.listdir('/proc/self/task'))\n"
+        "def product(): torch.ones(600, 600) @ torch.ones(600, 600)\n"
+        "async def run():\n"
+        "    alone = await compute(threads)\n"
+        "    product(); both = threads()\n"
+        "    first = await compute(threads)\n"
+        "    await compute(product)\n"
+        "    return both - alone, first - alone, await compute(threads) - alone\n"
+        "print(asyncio.run(run()))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "(1, 0, 1)", "a thread of the loop's, gone, then one of the computing thread's"
 
 
 def test_errors_arrive_where_they_are_awaited() -> None:
