@@ -39,7 +39,7 @@ async def compute(work: Callable[Given, Result], /, *given: Given.args, **named:
 
 
 def _disband() -> None:
-    """End the team of OpenMP's threads that the calling thread has, if any: it makes one anew when it next needs it."""
+    """End the team of OpenMP's threads that the calling thread has, if any: it makes another when it needs one."""
     if "torch" in sys.modules and (pause := _pause()) is not None:
         pause(_SOFT)
 
