@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from models import smollm2_at_hand
@@ -12,7 +12,9 @@ from size import Size
 from timing import seconds_of
 
 from arena.cli.loop import wait
-from arena.lab import Lab
+
+if TYPE_CHECKING:
+    from arena.lab import Lab  # needs more packages than other parts
 
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
@@ -73,7 +75,7 @@ def _run(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mappin
     return curves
 
 
-def _iterated(labs: Mapping[str, Lab], k: int) -> dict[str, dict[str, Any]]:
+def _iterated(labs: Mapping[str, "Lab"], k: int) -> dict[str, dict[str, Any]]:
     return {arm: wait(lab.iterate(k)) for arm, lab in labs.items()}
 
 
