@@ -14,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
@@ -50,11 +49,11 @@ _SOFT = 1
 
 @cache
 def _pause() -> Any:
-    """`omp_pause_resource_all` of the library that torch uses; None where it is another one than GNU's."""
+    """`omp_pause_resource_all` of torch's OpenMP; None where it has none. That of faiss has teams of its own."""
+    import torch
+
     with suppress(OSError, AttributeError):
-        libraries = {line.split()[-1] for line in Path("/proc/self/maps").read_text("utf-8").splitlines()}
-        found = [path for path in sorted(libraries) if "libgomp" in path]
-        return ctypes.CDLL(found[0]).omp_pause_resource_all if len(found) == 1 else None
+        return ctypes.CDLL(torch._C.__file__).omp_pause_resource_all
     return None
 
 

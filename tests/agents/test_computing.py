@@ -44,7 +44,7 @@ def test_the_loop_goes_on_meanwhile() -> None:
 def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None:
     """Loading a model in the main thread left one, and made every decoding step take twice as long."""
     code = (
-        "import asyncio, os, torch\n"
+        "import asyncio, os, torch, faiss\n"  # which brings a libgomp of its own
         "from agents.computing import compute\n"
         "torch.set_num_threads(2)\n"
         "def threads(): return len(os.listdir('/proc/self/task'))\n"

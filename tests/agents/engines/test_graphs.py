@@ -129,14 +129,13 @@ def test_weights_that_have_learned_are_heard(precision: Precision, device: str) 
 
 def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
     model = stepped("llama").float().to(device)
-    engine, norm = serving(model), model.model.norm.weight
-    before, kept = talk(engine), norm.detach().clone()
+    engine = serving(model)
+    before = talk(engine)
     with torch.no_grad():
         model.model.layers[0].self_attn.v_proj.weight.fill_(float("nan"))
     wait(engine.publish("p", 2, ModuleWeights(model)))
     with pytest.raises(WeightsError, match="NaN"):
         talk(engine)
-    torch.testing.assert_close(norm, kept)
     model.load_state_dict(stepped("llama").float().state_dict())
     wait(engine.publish("p", 1, ModuleWeights(model)))
     assert talk(engine) == before
