@@ -112,8 +112,7 @@ SECTION = """
 Claim: {claim} ({source}). Verdict: {verdict}.
 
 - Published: {published}
-- In tables of logits: {tables}
-- Rule: {because}
+{tables}- Rule: {because}
 - {seeds} seeds, {minutes:.0f} minutes of runs in all; [picture](../../benchmarks/results/study-{name}.png); `{command}`
 
 | figure | arm | first | last |
@@ -259,7 +258,7 @@ def section(row: Row, took: float) -> str:
         claim=of.spec.claim,
         source=of.spec.replicates,
         published=of.spec.published,
-        tables=in_tables(TABLES[of.name]) if of.name in TABLES else "no study",
+        tables=f"- In tables of logits: {in_tables(TABLES[of.name])}\n" if of.name in TABLES else "",
         verdict=worded(row),
         because=of.verdict.because,
         seeds=of.seeds,
