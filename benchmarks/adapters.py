@@ -1,12 +1,13 @@
 """Cost of four roles with an adapter each, beside one adapter for all, and all weights of one policy.
 
-    python benchmarks/adapters.py            # SmolLM2 on two cores, ten minutes
+    python benchmarks/adapters.py            # SmolLM2 on two cores, twenty-five minutes
     python benchmarks/adapters.py --quick    # nano: does it still work?
 
-Play: turns of 200 tokens that all share, 60 of their own and 32 sampled, 16 and 64 at once, through one engine per arm;
-arms take turns in one process. Four adapters compute what is shared four times. Learning: an update from 32 streams of
-232 tokens, 32 of them sampled, in a process per arm, which also tells its memory (the kernel's high-water mark); the
-four adapters have 8 streams each. Writes results/adapters.json. Linux only.
+Play: turns of an opening of 200 tokens, 60 more and 32 sampled, 16 and 64 at once, through one engine per arm; arms
+take turns in one process. Learning: an update from 32 streams of an opening of 200 tokens and 32 sampled, a process per
+arm, which also tells its memory (the kernel's high-water mark); the four adapters have 8 streams each. Both where all
+share the opening, which four adapters compute four times and one once, and where each has one of its own. Writes
+results/adapters.json. Linux only.
 """
 
 import argparse
@@ -41,18 +42,20 @@ from arena.learn.machine import fastest_precision  # noqa: E402
 from arena.learn.samples import Sample  # noqa: E402
 from arena.learn.trainer import PolicyTrainer  # noqa: E402
 
-SHARED, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
+OPENING, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
+OPENINGS = ("shared", "own")
 ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
 """Number of adapters of each arm; without any, the policy's weights are its own."""
 
 
-def opening() -> list[int]:
-    """Return the tokens that all streams begin with."""
-    ids: list[int] = np.random.default_rng(0).integers(10, 500, SHARED).tolist()
+def begun(openings: str, rng: np.random.Generator) -> list[int]:
+    """Return a context's first tokens: those that all begin with, or some of its own."""
+    chance = np.random.default_rng(0) if openings == "shared" else rng
+    ids: list[int] = chance.integers(10, 500, OPENING).tolist()
     return ids
 
 
-def play(model: str, bf16: bool, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
+def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
     """Tokens sampled per second by arm and width."""
     folder = resolve(model)
     base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
@@ -71,7 +74,7 @@ def play(model: str, bf16: bool, widths: tuple[int, ...], rounds: int) -> dict[s
         rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
         for number in range(rounds + 1):
             rng = np.random.default_rng(number)
-            contexts = [(*opening(), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
+            contexts = [(*begun(openings, rng), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
             for arm in (list(ARMS), list(ARMS)[::-1])[number % 2]:
                 engine, names = engines[arm]
                 asked = [
@@ -83,7 +86,7 @@ def play(model: str, bf16: bool, widths: tuple[int, ...], rounds: int) -> dict[s
                 rates[arm].append(width * REPLY / (time.perf_counter() - began))
         kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is thrown away
         found[str(width)] = {"tokens per second": kept, **_ratios(kept)}
-        print(width, json.dumps(found[str(width)]), flush=True)
+        print(openings, width, json.dumps(found[str(width)]), flush=True)
     return found
 
 
@@ -92,7 +95,7 @@ def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
     return {f"{a} ÷ {b}": median(x / y for x, y in zip(rates[a], rates[b], strict=True)) for a, b in pairs}
 
 
-def learn(arm: str, model: str, bf16: bool) -> dict[str, Any]:
+def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
     """Seconds of an arm's updates and the memory of its process, this one."""
     reset_peak()
     folder, rule = resolve(model), LearnSpec(lr=1e-5, regularisers={}, gate_tolerance=1e9)
@@ -107,7 +110,7 @@ def learn(arm: str, model: str, bf16: bool) -> dict[str, Any]:
     samples = []
     for _ in range(STREAMS):
         stream = Stream()
-        stream.observe(opening())
+        stream.observe(begun(openings, rng))
         stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
         ones = np.ones(REPLY, np.float32)
         advantages = rng.normal(size=REPLY).astype(np.float32)
@@ -125,35 +128,42 @@ def _count(model: Any) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
+def learned(openings: str, rounds: int, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Updates per second, and memory, by arm: each round has a process per arm."""
+    found: list[dict[str, Any]] = []
+    words = ["--openings", openings, *(["--quick"] if quick else [])]
+    for _ in range(rounds):
+        found.append({})
+        for arm in ARMS:
+            command = [sys.executable, __file__, "--learn", arm, *words]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            found[-1][arm] = json.loads(done.stdout.splitlines()[-1])
+    rates = {arm: [1 / median(one[arm]["seconds"]) for one in found] for arm in ARMS}
+    memory = {arm: [one[arm]["gb"] for one in found] for arm in ARMS}
+    return {"updates per second": rates, **_ratios(rates), "rounds": found}, {"gb": memory, **_ratios(memory)}
+
+
 def main() -> None:
     """Measure, or be the process in which one arm learns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="nano, one round")
     parser.add_argument("--learn", choices=ARMS, help=argparse.SUPPRESS)
+    parser.add_argument("--openings", choices=OPENINGS, default="shared", help=argparse.SUPPRESS)
     options = parser.parse_args()
     model = "nano" if options.quick else "smollm2-135m-instruct"
     bf16 = not options.quick and fastest_precision() == "bf16"
     if options.learn:
-        print(json.dumps(learn(options.learn, model, bf16)))
+        print(json.dumps(learn(options.learn, model, bf16, options.openings)))
         return
-    rounds: list[dict[str, Any]] = []
-    for _ in range(1 if options.quick else 3):
-        rounds.append({})
-        for arm in ARMS:
-            command = [sys.executable, __file__, "--learn", arm, *(["--quick"] if options.quick else [])]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            rounds[-1][arm] = json.loads(done.stdout.splitlines()[-1])
-    rates = {arm: [1 / median(one[arm]["seconds"]) for one in rounds] for arm in ARMS}
-    memory = {arm: [one[arm]["gb"] for one in rounds] for arm in ARMS}
-    result: dict[str, Any] = {
-        "command": f"python benchmarks/adapters.py{' --quick' if options.quick else ''}",
-        "bf16": bf16,
-        "learn": {"updates per second": rates, **_ratios(rates), "rounds": rounds},
-        "memory": {"gb": memory, **_ratios(memory)},
-        "play": play(model, bf16, (8,) if options.quick else (16, 64), 1 if options.quick else 6),
-        "machine": environment(),
-    }
-    print(json.dumps({k: {n: v for n, v in result[k].items() if "÷" in n} for k in ("learn", "memory")}, indent=1))
+    result: dict[str, Any] = {"command": f"python benchmarks/adapters.py{' --quick' if options.quick else ''}"}
+    result |= {"bf16": bf16, "learn": {}, "memory": {}, "play": {}, "machine": environment()}
+    widths, rounds = ((8,), 1) if options.quick else ((16, 64), 6)
+    for openings in OPENINGS:
+        found = learned(openings, 1 if options.quick else 3, options.quick)
+        result["learn"][openings], result["memory"][openings] = found
+        for what, part in zip(("learn", "memory"), found, strict=True):
+            print(openings, what, json.dumps({n: v for n, v in part.items() if "÷" in n}, indent=1), flush=True)
+        result["play"][openings] = play(model, bf16, openings, widths, rounds)
     if not options.quick:
         (HERE / "results" / "adapters.json").write_text(json.dumps(result, indent=1) + "\n")
 
