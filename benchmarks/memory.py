@@ -74,9 +74,13 @@ def tensors(lab: Any) -> dict[str, float]:
 
 
 def measured(settings: list[str], iterations: int) -> dict[str, Any]:
-    """The recipe's iterations in this process: what each phase takes at most, and what is held after each."""
+    """The recipe's iterations in this process: what each phase takes at most, and what is held after each.
+
+    Where more than a few follow each other, what is freed is given back first: it would hide slow growth.
+    """
     from workload import experiment_for, open_lab
 
+    from agents.heap import trim_memory
     from agents.weights import DEFAULT
     from arena.config.layers import compose, to_yaml
     from arena.config.sources import set_layer, text_layer
@@ -109,6 +113,8 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
         for k in range(1, iterations + 1):
             peaks.clear()
             row = wait(lab.iterate(k))
+            if iterations == SHORT:
+                trim_memory()
             rows.append({"iteration": k, "tokens": row["tokens"], "peak": dict(peaks), "after": resident()["now"]})
         found |= {"iterations": rows, "tensors after the last": tensors(lab), "peak": _peak(found, rows)}
     return found

@@ -145,6 +145,7 @@ class InProcessEngine:
         self._replays.pop(served.model, None)
         self._rooms.clear()
         self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
+        trim_holes()  # an update's buffers are of other sizes than those of play
 
     async def retire(self, policy: str) -> None:
         """Release a policy's weights and caches; nothing happens where there are none."""

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from weakref import proxy
 
 import torch
 from transformers import PreTrainedConfig
@@ -76,7 +77,8 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 
     def __init__(self, batch: "BatchKV", layer: int) -> None:
         super().__init__()
-        self.batch, self.layer, self.is_initialized = batch, layer, True
+        self.batch: BatchKV = proxy(batch)  # with a reference back the buffer would outlive its use by many batches
+        self.layer, self.is_initialized = layer, True
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object

@@ -83,6 +83,20 @@ def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_what_an_update_freed_is_given_back_before_play() -> None:
+    code = (
+        "import asyncio, pathlib\n"
+        "from agents.engines.in_process import InProcessEngine\n"
+        "from arena.config.experiment import LearnSpec\n"
+        "from arena.policies import Policies\n"
+        "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
+        "policies = Policies({}, LearnSpec(), InProcessEngine(), seed=0)\n"
+        "take(6); kept = mb(); asyncio.run(policies.publish()); print(kept - mb())"
+    )
+    assert printed("import arena" + TAKE + code) >= 370
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
     """Without `import arena` every round costs its pages again."""
     code = (

@@ -1,15 +1,21 @@
 """The in-process engine: what it says it sampled is what the model gives, whatever shares its batch."""
 
 import asyncio
+import gc
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 import torch
 
+from agents.engines import decoding
 from agents.engines.base import Completion
 from agents.engines.in_process import OPENINGS, InProcessEngine
+from agents.engines.kv import BatchKV
 from agents.engines.sampling import drawn, truncate
 from agents.precision import Precision
 from agents.published import ModuleWeights
@@ -346,6 +352,34 @@ def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -
     (after,) = generate(engine, [asked])
     assert after.ids == before.ids
     np.testing.assert_allclose(after.logprobs, before.logprobs, atol=1e-2 if bf16 else 1e-5)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Nobody looks for cycles meanwhile."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_the_buffers_of_a_batch_go_with_it_and_wait_for_no_collector(
+    nano: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large process is hardly ever searched for cycles, and each of these holds what all rows have seen."""
+    buffers = list[ref[torch.Tensor]]()
+
+    class Kept(BatchKV):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            buffers.append(ref(self.whole))
+
+    monkeypatch.setattr(decoding, "BatchKV", Kept)
+    engine = serving(nano)
+    with uncollected():
+        generate(engine, [request([1, 2, 3, 4, own], key=f"{own}") for own in range(5)])
+        assert buffers and not [kept for kept in buffers if kept() is not None]
 
 
 def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
