@@ -45,6 +45,9 @@ class Served:
         return self.weights if self.halved is None else self.halved
 
 
+_NOTHING = KV((), torch.empty(0))
+
+
 @dataclass
 class _Row:
     """One request while it is being decoded."""
@@ -52,6 +55,7 @@ class _Row:
     request: Request
     served: Served
     past: KV
+    """What of its context is computed already; nothing once the batch has it."""
     entropy: list[float] | None
     """Entropy before each id, where it is measured."""
     ids: list[int] = field(default_factory=list)
@@ -204,8 +208,8 @@ class Decoder:
 
     def _prefilled(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
         """The batch with all that is new in every branch, and the logits after it."""
-        firsts = [branch.rows[0] for branch in branches]
-        news = [row.request.ids[len(row.past.ids) :] for row in firsts]
+        pasts = [branch.rows[0].past for branch in branches]
+        news = [branch.rows[0].request.ids[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
         width = max(map(len, news))
         tokens = torch.zeros((len(branches), width), dtype=torch.long)
         for i, new in enumerate(news):
@@ -213,7 +217,9 @@ class Decoder:
         lengths = torch.tensor([len(new) for new in news], device=self.device)
         requests = sum(len(branch.rows) for branch in branches)
         new_batch = BatchKV if self.replays is None else self.replays.rooms.batch
-        batch = new_batch([row.past for row in firsts], width + room, requests)
+        batch = new_batch(pasts, width + room, requests)
+        for row in (row for branch in branches for row in branch.rows):
+            row.past = _NOTHING
         return batch, self._forward([branch.policy for branch in branches], batch, tokens.to(self.device), lengths)
 
     def _forward(

@@ -77,7 +77,8 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 
     def __init__(self, batch: "BatchKV", layer: int) -> None:
         super().__init__()
-        self.batch: BatchKV = proxy(batch)  # with a reference back the buffer would outlive its use by many batches
+        # with a reference back the buffers would wait for the collector of cycles, beside those of later batches
+        self.batch: BatchKV = proxy(batch)  # type: ignore[assignment]
         self.layer, self.is_initialized = layer, True
 
     def update(

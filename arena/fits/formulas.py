@@ -156,7 +156,6 @@ def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
     """Caches, a pass over what is new, and sampling; without the weights.
 
     When a quarter of the rows has ended, the batch's cache is copied without them: 1.75 times its room for a moment.
-    On a processor a cache that has grown lies elsewhere, and up to as much is free where it was (`agents.heap`).
     A pass holds of each token the residual and what a layer makes of it: three inner vectors, and about three of the
     width in float32. Sampling takes logits and five more arrays like them in float32.
     """
@@ -165,7 +164,6 @@ def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
     token = 3 * place.number * shape.inner + 12 * shape.width
     return {
         "attention caches": kept + batch,
-        "holes between them": 0 if place.gpu else kept,
         "reading what is new": asked.rows * asked.fresh * token,
         "sampling": asked.rows * shape.vocabulary * (place.number + 5 * 4),
         "compiled products": place.compiled,
