@@ -109,7 +109,8 @@ class StudySpec(BaseModel):
     tuned_on: list[Seed] = []
     """Seeds that anybody looked at when the settings were found: none of them may be judged."""
     grid: list[str] = []
-    """Values that each arm tried on those seeds, as `arena sweep --set` takes them: learn.lr=1e-4,3e-4."""
+    """Values that each arm tries on those seeds before any is judged, as `arena sweep --set` takes them:
+    learn.lr=1e-4,3e-4."""
     looks: Annotated[int, Field(ge=1, le=MOST_LOOKS)] = 1
     """How often the judged seeds are looked at, after equal parts of them, by O'Brien and Fleming's bounds: a study may
     end at any look without erring more often."""
