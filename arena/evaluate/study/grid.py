@@ -22,6 +22,8 @@ BASE = "recipe"
 """What a sweep calls the recipe itself, which it does not run."""
 RESERVED = {"seed": "--seeds and --first-seed say which seeds", "name": "--out names the folder"}
 """Keys that differ from run to run by themselves."""
+AFTER_IMITATION = ("credit.", "evaluate", "iterations", "learn.loss", "learn.lr", "learn.regularisers")
+"""How keys begin that change nothing of how a policy imitates."""
 Axes = Mapping[str, Sequence[str]]
 """Values to try of each key, as they are written."""
 
@@ -123,8 +125,7 @@ def swept(
     setting, for one that is none, or that an arm has of its own.
     """
     experiment = compose([base])
-    for point in points.values():
-        compose([base, *map(set_layer, point.settings)])
+    whole = {name: compose([base, *map(set_layer, point.settings)]) for name, point in points.items()}
     known = experiment.study
     tried = [setting for point in points.values() for setting in point.settings]
     same = known is not None and figure in ("", known.figure)
@@ -139,6 +140,7 @@ def swept(
         "arm": BASE,
         "arms": {name: [*_own(known, point), *point.settings] for name, point in points.items()},
         "each": unset(known.each, tried) if known else [],
+        "warm": _beginning_alike(known, points, whole),
     }
     less = lowest or bool(same and known and known.verdict.less_is_better)
     rule = RuleSpec(better_than=[], less_is_better=less)
@@ -147,6 +149,21 @@ def swept(
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)
     return _levelled(experiment.model_copy(update={"study": study}))
+
+
+def _beginning_alike(
+    known: StudySpec | None, points: Mapping[str, Point], whole: Mapping[str, Experiment]
+) -> list[str]:
+    """Settings that one imitation a seed will do for: where what they differ in changes nothing of it."""
+    tried: dict[str, set[str]] = {}
+    for point in points.values():
+        for key, _, value in (setting.partition("=") for setting in point.settings):
+            tried.setdefault(key, set()).add(value)
+    if any(len(values) > 1 and not key.startswith(AFTER_IMITATION) for key, values in tried.items()):
+        return []
+    warm = ("", *((known.arm, *known.warm) if known else ()))
+    imitating = [name for name, one in whole.items() if any(of.train and of.imitate for of in one.policies.values())]
+    return [name for name in imitating if points[name].arm in warm]
 
 
 def _own(known: StudySpec | None, point: Point) -> list[str]:

@@ -112,11 +112,15 @@ class Runner:
     def _may_begin(self, run: Run) -> bool:
         """Unless another process has its folder, or it begins with weights that are being made."""
         first = self._first(run)
-        unfinished = first in self.due or first in self._running
-        return not in_use(run.path) and not (run.arm in self.plan.spec.warm and unfinished and not _weights(first))
+        waits = run != first and (first in self.due or first in self._running) and not _weights(first)
+        return not in_use(run.path) and not (run.arm in self.plan.spec.warm and waits)
 
     def _first(self, run: Run) -> Run:
-        return self.plan.run(self.plan.spec.arm, run.seed)
+        """The run of its seed with whose imitation warm arms begin: the first arm's, else of a warm arm."""
+        spec = self.plan.spec
+        able = [self.plan.run(arm, run.seed) for arm in (spec.arm, *spec.warm)]
+        made = next((one for one in able if _weights(one)), None)
+        return made or next((one for one in able if one.arm in self.plan.arms), able[0])
 
     def _child(self, run: Run) -> Task:
         warm = warm_settings(self.plan, run, self._first(run))
@@ -159,8 +163,8 @@ def resumed(run: Run) -> list[str]:
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
-    """Settings of an arm that begins as the first arm's imitation ended; none where it imitates by itself."""
-    if run.arm not in plan.spec.warm or not _weights(first):
+    """Settings of an arm that begins as the imitation of `first` ended; none where it imitates by itself."""
+    if run == first or run.arm not in plan.spec.warm or not _weights(first):
         return []
     found: list[str] = []
     for name, policy in with_arm(plan.experiment, run.arm).policies.items():

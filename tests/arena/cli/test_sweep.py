@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from arena.store.reader import RunReader
 from tests.factories.children import Child
@@ -30,6 +31,8 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     assert data == json.loads((folder / "sweep.json").read_text())
     assert (folder / "sweep.png").stat().st_size > 3000 and not (folder / "study.json").exists()
     assert RunReader(folder / "setting-1-1000").environment()["commands"][1:], "it was gone on with, not begun again"
+    shared = yaml.safe_load(RunReader(folder / "setting-2-1000").config())["policies"]["shared"]
+    assert shared["imitate"] is None and "setting-1-1000/checkpoints/0000" in shared["model"], "imitated once"
     assert sorted(of["set"] for of in data["ranking"]) == [["learn.lr=1e-4"], ["learn.lr=3e-4"]]
     assert data["verdict"]["verdict"] == "not judged" and data["missing"] == []
     for of in data["ranking"]:

@@ -23,7 +23,7 @@ from arena.evaluate.study.plan import Plan, Run, plan
 from arena.evaluate.study.record import KeptRun
 from arena.evaluate.study.remaining import Estimate, cost_of, panels
 from arena.evaluate.study.results import collected, write
-from arena.evaluate.study.runs import Runner
+from arena.evaluate.study.runs import Runner, warm_settings
 from arena.statistics import mean_ci
 from arena.store.run import locked
 from tests.legible import complaints
@@ -93,6 +93,38 @@ def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: s
     with pytest.raises(ConfigError) as error:
         swept(BASE, grid(axes([setting]), chosen_arms(compose([BASE]), [arms])), 2)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_one_imitation_a_seed_does_where_nothing_of_it_is_tried() -> None:
+    def warm(*settings: str, arms: str = "") -> list[str]:
+        points = grid(axes(settings), chosen_arms(compose([BASE]), [arms]) if arms else [""])
+        return study_of(swept(BASE, points, 2)).warm
+
+    both = ["setting-1", "setting-2"]
+    assert warm("learn.lr=1e-4,3e-4") == warm("learn.lr=1e-4,3e-4", "policies.shared.imitate.matches=96") == both
+    assert warm("policies.shared.imitate.matches=96,192") == warm("threads=1,2") == [], "that is what differs"
+    assert warm("learn.lr=1e-4,3e-4", "policies.shared.imitate=null") == [], "nobody would have such weights"
+    assert warm("learn.lr=1e-4,3e-4", arms="all") == both, "the recipe calls none of its other arms warm"
+    aepo = recipe_layer("aepo-nano")
+    points = grid(axes(["iterations=2,3"]), ["aepo", "grpo"])
+    assert study_of(swept(aepo, points, 2)).warm == [*points], "and this one does"
+
+
+def test_all_settings_of_a_seed_go_on_from_the_imitation_of_one(tmp_path: Path) -> None:
+    of = begun(tmp_path / "sweep", of_grid("learn.lr=1e-4,3e-4"))
+    one, two, other, _ = of.runs
+    runner = Runner(of, 4)
+    assert [runner._may_begin(run) for run in of.runs] == [True, False, True, False]
+    (one.path / "checkpoints" / "0000").mkdir(parents=True)
+    assert [runner._may_begin(run) for run in of.runs] == [True, True, True, False]
+    assert f'policies.shared.model="{one.path.absolute()}@0:shared"' in warm_settings(of, two, runner._first(two))
+    assert warm_settings(of, one, runner._first(one)) == [] == warm_settings(of, other, runner._first(other))
+
+
+def test_a_sweep_of_before_that_imitated_for_each_setting_is_gone_on_with(tmp_path: Path) -> None:
+    now = of_grid("learn.lr=1e-4,3e-4")
+    begun(tmp_path / "sweep", now.model_copy(update={"study": study_of(now).model_copy(update={"warm": []})}))
+    assert begun(tmp_path / "sweep", now).spec.warm == ["setting-1", "setting-2"]
 
 
 def test_a_recipe_may_declare_its_grid_which_decides_nothing() -> None:
@@ -261,7 +293,7 @@ def test_runs_may_be_begun_elsewhere_than_in_child_processes(tmp_path: Path) -> 
 
     runner = Runner(of, 3, elsewhere)
     runner.run(lambda run, more: None, lambda line: None)
-    assert not runner.failures and [words[0] for words in asked] == [run.path.name for run in of.runs]
+    assert not runner.failures and sorted(words[0] for words in asked) == sorted(run.path.name for run in of.runs)
     assert asked[0][1:3] == ["run", "selfplay"] and "setting-1" in asked[0] and "--seed" in asked[0]
 
 
