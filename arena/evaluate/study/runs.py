@@ -112,15 +112,16 @@ class Runner:
     def _may_begin(self, run: Run) -> bool:
         """Unless another process has its folder, or it begins with weights that are being made."""
         first = self._first(run)
-        waits = run != first and (first in self.due or first in self._running) and not _weights(first)
-        return not in_use(run.path) and not (run.arm in self.plan.spec.warm and waits)
+        made = run == first or not (first in self.due or first in self._running) or _weights(first)
+        return not in_use(run.path) and (made or run.arm not in self.plan.spec.warm)
 
     def _first(self, run: Run) -> Run:
-        """The run of its seed with whose imitation warm arms begin: the first arm's, else of a warm arm."""
-        spec = self.plan.spec
-        able = [self.plan.run(arm, run.seed) for arm in (spec.arm, *spec.warm)]
-        made = next((one for one in able if _weights(one)), None)
-        return made or next((one for one in able if one.arm in self.plan.arms), able[0])
+        """The run of its seed with whose imitation warm arms begin: the first arm's, else the first warm one's."""
+        spec, arms = self.plan.spec, self.plan.arms
+        first = self.plan.run(spec.arm, run.seed)
+        if spec.arm in arms or _weights(first):
+            return first
+        return self.plan.run(next((arm for arm in arms if arm in spec.warm), spec.arm), run.seed)
 
     def _child(self, run: Run) -> Task:
         warm = warm_settings(self.plan, run, self._first(run))

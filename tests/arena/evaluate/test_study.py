@@ -169,6 +169,20 @@ def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None
     assert warm_settings(warm, first, first) == []
 
 
+def test_without_the_first_arm_one_of_the_warm_ones_imitates_for_all(tmp_path: Path) -> None:
+    of = planned(tmp_path / "study")
+    spec = of.spec.model_copy(update={"warm": ["zero", "shuffled"]})
+    wanted = Plan(of.folder, of.experiment.model_copy(update={"study": spec}), spec.warm, 1)
+    zero, other = wanted.runs
+    runner = Runner(wanted, 2)
+    assert runner._may_begin(zero) and not runner._may_begin(other)
+    (zero.path / "checkpoints" / "0000").mkdir(parents=True)
+    assert runner._may_begin(other)
+    assert f'policies.shared.model="{zero.path.absolute()}@0:shared"' in warm_settings(wanted, other, zero)
+    (wanted.run(spec.arm, zero.seed).path / "checkpoints" / "0000").mkdir(parents=True)
+    assert runner._first(other) == wanted.run(spec.arm, zero.seed), "which another command has run"
+
+
 def test_what_another_process_has_done_by_now_is_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
