@@ -48,7 +48,7 @@ ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
 """Number of adapters of each arm; without any, the policy's weights are its own."""
 
 
-def begun(openings: str, rng: np.random.Generator) -> list[int]:
+def opening_of(openings: str, rng: np.random.Generator) -> list[int]:
     """Return a context's first tokens: those that all begin with, or some of its own."""
     chance = np.random.default_rng(0) if openings == "shared" else rng
     ids: list[int] = chance.integers(10, 500, OPENING).tolist()
@@ -74,7 +74,7 @@ def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds:
         rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
         for number in range(rounds + 1):
             rng = np.random.default_rng(number)
-            contexts = [(*begun(openings, rng), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
+            contexts = [(*opening_of(openings, rng), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
             for arm in (list(ARMS), list(ARMS)[::-1])[number % 2]:
                 engine, names = engines[arm]
                 asked = [
@@ -110,7 +110,7 @@ def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
     samples = []
     for _ in range(STREAMS):
         stream = Stream()
-        stream.observe(begun(openings, rng))
+        stream.observe(opening_of(openings, rng))
         stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
         ones = np.ones(REPLY, np.float32)
         advantages = rng.normal(size=REPLY).astype(np.float32)
