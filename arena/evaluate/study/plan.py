@@ -138,11 +138,11 @@ RULE = ("verdict", "first_seed", "seeds", "tuned_on", "looks", "gauges", "room",
 def _same(kept: Experiment, wanted: Experiment, place: Path, new_rule: bool = False) -> Experiment:
     """The kept experiment; ConfigError where another one is wanted, be it only another rule of the verdict.
 
-    The minutes that a run takes may change: they are known better after the first. So may the arms that need not
-    imitate again, as that changes none of them; with `new_rule` the rule may, too.
+    What changes no run and no verdict may be another: the minutes that a run takes, the family in listings, and which
+    arms need not imitate again; with `new_rule` the rule may, too.
     """
     if kept.study and wanted.study:
-        free = ("minutes", "warm", *(RULE if new_rule else ()))
+        free = ("minutes", "family", "warm", *(RULE if new_rule else ()))
         told = kept.study.model_copy(update={name: getattr(wanted.study, name) for name in free})
         kept = kept.model_copy(update={"study": told})
     left = {name: getattr(kept, name) for name in ("threads", "precision") if getattr(wanted, name) == "auto"}

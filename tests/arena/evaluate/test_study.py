@@ -169,6 +169,12 @@ def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None
     assert warm_settings(warm, first, first) == []
 
 
+def test_a_study_that_moves_to_another_family_stays_the_same(tmp_path: Path) -> None:
+    first = planned(tmp_path / "study")
+    moved = first.spec.model_copy(update={"family": "another", "minutes": 9.0, "warm": ["zero"]})
+    assert planned(tmp_path / "study", study=moved).spec == moved
+
+
 def test_without_the_first_arm_one_of_the_warm_ones_imitates_for_all(tmp_path: Path) -> None:
     of = planned(tmp_path / "study")
     spec = of.spec.model_copy(update={"warm": ["zero", "shuffled"]})
