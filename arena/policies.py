@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from agents.computing import compute
 from agents.engines.base import Engine
-from agents.heap import trim_holes, trim_memory
+from agents.heap import trim_memory
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
 from agents.published import FolderWeights, ModuleWeights, Weights
@@ -107,7 +107,6 @@ class Policies(Mapping[str, Policy]):
                 weights = replace(weights, copied=True)
             with weights.whole():
                 await self.engine.publish(name, self[name].version, weights)
-        await compute(trim_holes)  # what an update freed, before play takes buffers of other sizes
 
     async def weights(self, name: str) -> Weights:
         """The weights as they are now: a trained policy's from its trainer."""

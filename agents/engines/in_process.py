@@ -111,6 +111,7 @@ class InProcessEngine:
                 halved = half(module)
         self._served[policy] = Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8, OPENINGS))
         self._drop_unused()
+        trim_holes()  # what an update freed, before play takes buffers of other sizes
 
     def _from_folder(self, policy: str, folder: Path) -> Lanes:
         """The folder's model, or its base with its adapter."""
@@ -145,7 +146,7 @@ class InProcessEngine:
         self._replays.pop(served.model, None)
         self._rooms.clear()
         self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
-        trim_holes()  # an update's buffers are of other sizes than those of play
+        trim_holes()  # and the other way round
 
     async def retire(self, policy: str) -> None:
         """Release a policy's weights and caches; nothing happens where there are none."""

@@ -87,11 +87,11 @@ def test_what_an_update_freed_is_given_back_before_play() -> None:
     code = (
         "import asyncio, pathlib\n"
         "from agents.engines.in_process import InProcessEngine\n"
-        "from arena.config.experiment import LearnSpec\n"
-        "from arena.policies import Policies\n"
+        "from agents.published import ModuleWeights\n"
+        "from agents.weights import load_model, resolve\n"
+        "weights = ModuleWeights(load_model(resolve('nano')))\n"
         "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
-        "policies = Policies({}, LearnSpec(), InProcessEngine(), seed=0)\n"
-        "take(6); kept = mb(); asyncio.run(policies.publish()); print(kept - mb())"
+        "take(6); kept = mb(); asyncio.run(InProcessEngine().publish('p', 1, weights)); print(kept - mb())"
     )
     assert printed("import arena" + TAKE + code) >= 370
 
