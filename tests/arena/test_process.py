@@ -56,12 +56,14 @@ def test_children_find_a_checkout_that_is_only_in_the_working_directory(
 
 
 TAKE = """
-import ctypes
+import ctypes, pathlib
 libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]
 def take(times=1):
     at = libc.malloc(ctypes.c_size_t(times << 26)); ctypes.memset(at, 1, times << 26); libc.free(at)
+def mb():
+    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20
 """
-"""64 MB, or some times as much, taken and freed."""
+"""64 MB, or some times as much, taken and freed; what the process holds now."""
 
 
 def printed(code: str) -> int:
@@ -71,11 +73,7 @@ def printed(code: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() -> None:
-    code = (
-        "import pathlib\n"
-        "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
-        "take(); take(6); kept = mb(); {}(); print(kept - mb())"
-    )
+    code = "take(); take(6); kept = mb(); {}(); print(kept - mb())"
     first = "import arena, agents.heap as heap" + TAKE
     assert printed(first + code.format("heap.trim_memory")) >= 370
     assert printed(first + code.format("heap.trim_holes")) >= 370
@@ -85,12 +83,11 @@ def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() ->
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_what_an_update_freed_is_given_back_before_play() -> None:
     code = (
-        "import asyncio, pathlib\n"
+        "import asyncio\n"
         "from agents.engines.in_process import InProcessEngine\n"
         "from agents.published import ModuleWeights\n"
         "from agents.weights import load_model, resolve\n"
         "weights = ModuleWeights(load_model(resolve('nano')))\n"
-        "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
         "take(6); kept = mb(); asyncio.run(InProcessEngine().publish('p', 1, weights)); print(kept - mb())"
     )
     assert printed("import arena" + TAKE + code) >= 370

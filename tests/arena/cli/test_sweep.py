@@ -12,7 +12,7 @@ from arena.store.reader import RunReader
 from tests.factories.children import Child
 from tests.factories.commands import SETTINGS, arena, refused
 
-CONSTANT = [part for setting in (*SETTINGS, "iterations=2") for part in ("--set", setting)]
+CONSTANT = [part for setting in (*SETTINGS, "iterations=60") for part in ("--set", setting)]
 GRID = ["--set", "learn.lr=1e-4,3e-4"]
 
 
