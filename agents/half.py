@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ def half(model: Any, packed: bool = True) -> Any:
         return model
     shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, Half))]
     halved = copy.deepcopy(model, {id(one): one for one in shared})
+    if packed:
+        _join(halved)
     for name, layer in [*halved.named_modules()]:
         if type(layer) in (torch.nn.Linear, Half):
             if packed and _packs(layer):
@@ -40,6 +43,7 @@ class Half(torch.nn.Module):
 
     def __init__(self, layer: torch.nn.Linear | Half) -> None:
         super().__init__()
+        self.out_features: int = layer.out_features
         self.weight: torch.Tensor = layer.weight.detach().bfloat16()
         self.bias: torch.Tensor | None = None if layer.bias is None else layer.bias.detach().bfloat16()
 
@@ -59,21 +63,102 @@ class _Packed(Half):
 
     def __init__(self, layer: torch.nn.Linear | Half) -> None:
         super().__init__(layer)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+        self.weight = _reordered(self.weight)
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
         """Copy the layer's present weights."""
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().bfloat16(), _ROWS)
+        self.weight = _reordered(layer.weight.detach().bfloat16())
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Apply the layer as under autocast."""
-        inputs = inputs.to(torch.bfloat16)
-        return torch.ops.mkldnn._linear_pointwise(inputs, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+        return _product(inputs, self.weight, self.bias)
 
 
+class Joined:
+    """Packed layers that read the same inputs, as one matrix: with few rows a product costs its call above all."""
+
+    def __init__(self, layers: Sequence[torch.nn.Linear | Half]) -> None:
+        self._outs = [layer.out_features for layer in layers]
+        self._taken: dict[int, Half] = {}
+        self._inputs: torch.Tensor | None = None
+        self._outputs: dict[int, torch.Tensor] = {}
+        """What came of these inputs for layers that have not been asked for it yet."""
+        self.parts = tuple(_Part(self, i, layer) for i, layer in enumerate(layers))
+
+    def take(self, i: int, layer: torch.nn.Linear | Half) -> None:
+        """Copy the present weights of layer i; it computes with them once it has those of all."""
+        self._taken[i] = Half(layer)
+        if len(self._taken) == len(self._outs):
+            taken = [self._taken.pop(i) for i in range(len(self._outs))]
+            self._weight = _reordered(torch.cat([one.weight for one in taken]))
+            biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in taken]
+            self._bias = None if all(one.bias is None for one in taken) else torch.cat(biases)
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[..., outs side by side] of all layers, as under autocast."""
+        return _product(inputs, self._weight, self._bias)
+
+    def part(self, i: int, inputs: torch.Tensor) -> torch.Tensor:
+        """[..., out] of layer i; those of the others are kept until they are asked for, of the same inputs."""
+        if self._inputs is not inputs or i not in self._outputs:
+            self._inputs, self._outputs = inputs, dict(enumerate(torch.split(self(inputs), self._outs, -1)))
+        part = self._outputs.pop(i)
+        if not self._outputs:
+            self._inputs = None
+        return part.contiguous()
+
+
+class _Part(Half):
+    """One of the layers that are computed together."""
+
+    def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
+        torch.nn.Module.__init__(self)
+        self.joined, self.i, self.out_features = joined, i, layer.out_features
+        self.weight = torch.zeros((), dtype=torch.bfloat16).expand(layer.weight.shape)
+        """Tells its shape; what it computes with lies in `joined`."""
+        self.take(layer)
+
+    def take(self, layer: torch.nn.Linear | Half) -> None:
+        """Copy the layer's present weights; all its neighbours must do so, too."""
+        self.joined.take(self.i, layer)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Apply the layer as under autocast."""
+        return self.joined.part(self.i, inputs)
+
+
+def together(layers: Sequence[Any]) -> Joined | None:
+    """What computes all of these layers, and no others, by one product; None where there is no such thing."""
+    first = layers[0]
+    return first.joined if isinstance(first, _Part) and first.joined.parts == tuple(layers) else None
+
+
+def _join(halved: Any) -> None:
+    """Have layers that read the same inputs compute together, where they pack."""
+    for module in [*halved.modules()]:
+        for names in _READ_THE_SAME:
+            layers: list[Any] = [getattr(module, name, None) for name in names]
+            fit = all(type(layer) in (torch.nn.Linear, Half) and _packs(layer) for layer in layers)
+            if fit and len({layer.weight.shape[1] for layer in layers}) == 1:
+                for name, part in zip(names, Joined(layers).parts, strict=True):
+                    setattr(module, name, part)
+
+
+_READ_THE_SAME = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Names of layers beside each other that read the same inputs in most kinds of model; elsewhere only time is lost."""
 _ROWS = 8
 """For how many rows of input the layout is best; it serves any number."""
+
+
+def _reordered(weight: torch.Tensor) -> torch.Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)  # type: ignore[no-any-return]
+
+
+def _product(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Inputs times a packed matrix."""
+    inputs = inputs.to(torch.bfloat16)
+    return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 def packs_here() -> bool:

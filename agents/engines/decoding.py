@@ -247,7 +247,7 @@ class Decoder:
             logits = replays(self.model, batch, tokens[:, 0], positions)
         elif tokens.shape[1] == 1 and mask.dim() == 2 and steps(self.model):
             new = slice(batch.filled, batch.filled + 1)
-            logits = step(self.model, batch.data, tokens[:, 0], positions, mask, new)
+            logits = step(self.model, batch.data, tokens[:, 0], positions, batch.within_reach(mask), new)
         else:
             logits = self.model(
                 input_ids=tokens,

@@ -1,19 +1,20 @@
 """One base model for several policies: a batch goes through the base once, its rows through their own adapters.
 
 Where a pass has many tokens, the low-rank products are taken adapter by adapter, on their own rows. Where it has one in
-each row, as in decoding, a call costs more than its arithmetic: then all adapters are one pair of matrices, side by
-side, and what is not a row's own is multiplied with 0 between the two, exactly.
+each row, as in decoding, a call costs more than its arithmetic: then all adapters of all layers that read the same are
+one pair of matrices, side by side, and what is not a row's own is multiplied with 0 between the two, exactly.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import linear
 
 from agents.adapter import low_rank_layers, on_the_same_parameters
-from agents.engines.step import product
+from agents.engines.products import product
+from agents.engines.products import products as products_of_bases
 
 
 class _Matrices(NamedTuple):
@@ -42,6 +43,10 @@ class Lanes:
         self.changes = 0
         """How often an adapter came, changed or went: matrices lie elsewhere then."""
         self._layers: dict[str, _Routed] = {}
+        self._names: tuple[str, ...] = ()
+        """Whose the segments are, each name once."""
+        self._beside: dict[tuple[torch.nn.Module, ...], tuple[tuple[str, ...], _Beside | None]] = {}
+        """By layer or layers the matrices of the adapters that were last side by side: their copies take room."""
         self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
     def put(self, name: str, adapted: Any, copied: bool = False) -> None:
@@ -55,13 +60,14 @@ class Lanes:
             if copied:
                 a, b = a.clone(), b.clone()
             wide = (a.bfloat16(), b.bfloat16()) if self.bf16 else (a, b)
-            self._routed(place).put(name, _Matrices(a, b, layer.scale, *wide))
+            self._routed(place).adapters[name] = _Matrices(a, b, layer.scale, *wide)
 
     def drop(self, name: str) -> None:
         """Serve that adapter no more; nothing happens where there is none."""
         self.changes += 1
+        self._beside.clear()
         for layer in self._layers.values():
-            layer.drop(name)
+            layer.adapters.pop(name, None)
 
     def route(self, names: Sequence[str]) -> None:
         """Set the adapter of each row of the next passes; neighbouring rows with the same one are computed together."""
@@ -71,11 +77,27 @@ class Lanes:
             segments.append((name, start, stop))
             start = stop
         if segments != self.segments:
-            self.segments = segments
+            self.segments, self._names = segments, tuple(dict.fromkeys(name for name, *_ in segments))
             self._masks.clear()
 
-    def mask(self, ranks: tuple[tuple[str, int], ...], like: torch.Tensor) -> torch.Tensor:
-        """[B, R] 1 where a column, of adapters that lie side by side with these ranks, is the row's own, else 0."""
+    def add(self, y: torch.Tensor, x: torch.Tensor, layers: tuple[torch.nn.Module, ...]) -> None:
+        """Add to layers' outputs side by side [B, outs] what adapters make of the same [B, in], one token in a row."""
+        names, beside = self._beside.get(layers, ((), None))
+        if names != self._names:
+            beside = _beside(self._names, layers, y)
+            self._beside[layers] = self._names, beside
+        if beside is None:
+            return
+        if len(self.segments) > 1 and len(x) != self.segments[-1][2]:
+            raise ValueError(f"{len(x)} rows came to a layer that was to see {self.segments[-1][2]}")
+        # autocast, which would take the small product in bfloat16, leaves those alone that are told where to write
+        inner = torch.mm(x.float(), beside.a, out=x.new_empty((len(x), beside.a.shape[1]), dtype=torch.float32))
+        if len(self.segments) > 1:
+            inner *= self._mask(beside.ranks, inner)
+        y.addmm_(inner.to(y.dtype), beside.b)
+
+    def _mask(self, ranks: tuple[tuple[str, int], ...], like: torch.Tensor) -> torch.Tensor:
+        """[B, R] 1 where a column, of matrices that lie side by side with these ranks, is the row's own, else 0."""
         if ranks not in self._masks:
             mask, left = like.new_zeros((self.segments[-1][2], sum(rank for _, rank in ranks))), 0
             for name, rank in ranks:
@@ -103,54 +125,62 @@ class _Routed(torch.nn.Module):
     def __init__(self, base: torch.nn.Module, lanes: Lanes) -> None:
         super().__init__()
         self.base, self.lanes = base, lanes
-        self._adapters: dict[str, _Matrices] = {}
-        self._beside: dict[tuple[str, ...], tuple[torch.Tensor, torch.Tensor, tuple[tuple[str, int], ...]]] = {}
-        """Joined matrices of the adapters that were last side by side, and of them alone: their copies take room."""
-
-    def put(self, name: str, matrices: _Matrices) -> None:
-        """Have an adapter."""
-        self._adapters[name] = matrices
-        self._beside.clear()
-
-    def drop(self, name: str) -> None:
-        """Have it no more."""
-        if self._adapters.pop(name, None) is not None:
-            self._beside.clear()
+        self.adapters: dict[str, _Matrices] = {}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[B, (W,) out] from [B, (W,) in], where row i has the adapter of its segment."""
         output = product(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
         segments = self.lanes.segments
-        present = [segment for segment in segments if segment[0] in self._adapters]
-        if not present:
+        if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
+            self.lanes.add(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
             return output
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
-        if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
-            return self._one_token_each(output, inputs, tuple(dict.fromkeys(name for name, *_ in present)))
-        for name, start, stop in present:
-            own = self._adapters[name]
-            rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
-            output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale, own.wide_b)
+        for name, start, stop in segments:
+            if (own := self.adapters.get(name)) is not None:
+                rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
+                output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale, own.wide_b)
         return output
 
-    def _one_token_each(self, output: torch.Tensor, inputs: torch.Tensor, names: tuple[str, ...]) -> torch.Tensor:
-        """Add the adapters' float32 products to the output, where each row has one token."""
-        if names not in self._beside:
-            self._beside.clear()
-            own = [self._adapters[name] for name in names]
-            a, b = torch.cat([one.a for one in own]), torch.cat([one.b * one.scale for one in own], 1)
-            self._beside[names] = a.t().contiguous(), b.t().contiguous(), tuple(
-                (name, len(one.a)) for name, one in zip(names, own, strict=True)
-            )  # fmt: skip
-        a, b, ranks = self._beside[names]
-        with torch.autocast(inputs.device.type, enabled=False):
-            inner = inputs.flatten(0, -2).float() @ a
-            if len(self.lanes.segments) > 1:
-                inner *= self.lanes.mask(ranks, inner)
-            flat = output.view(len(inner), -1)
-            if flat.dtype == inner.dtype:
-                flat.addmm_(inner, b)
-            else:
-                flat.add_(inner @ b)
-        return output
+
+class _Beside(NamedTuple):
+    """Adapters of one layer or several, side by side."""
+
+    a: torch.Tensor
+    """[in, R] float32."""
+    b: torch.Tensor
+    """[R, outs of the layers side by side], 0 where a column of A is of another layer."""
+    ranks: tuple[tuple[str, int], ...]
+    """Whose the columns of A are, and how many of each."""
+
+
+def _beside(names: Sequence[str], layers: Sequence[Any], like: torch.Tensor) -> _Beside | None:
+    """Adapters of these names for outputs like these; None without any."""
+    own = [
+        (i, name, layer.adapters[name])
+        for i, layer in enumerate(layers)
+        if isinstance(layer, _Routed)
+        for name in names
+        if name in layer.adapters
+    ]
+    if not own:
+        return None
+    starts = [0, *accumulate(_base(layer).out_features for layer in layers[:-1])]
+    b, top = like.new_zeros((sum(len(one.a) for *_, one in own), like.shape[1])), 0
+    for i, _, one in own:
+        b[top : top + len(one.a), starts[i] : starts[i] + len(one.b)] = (one.b * one.scale).t()
+        top += len(one.a)
+    a = torch.cat([one.a for *_, one in own])
+    return _Beside(a.t().contiguous(), b, tuple((name, len(one.a)) for _, name, one in own))
+
+
+def _base(layer: Any) -> Any:
+    return layer.base if isinstance(layer, _Routed) else layer
+
+
+def products(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
+    """[B, outs side by side] of layers that read the same [B, in], one token in a row, with the rows' adapters."""
+    y = products_of_bases([_base(layer) for layer in layers], x)
+    if (routed := next((layer for layer in layers if isinstance(layer, _Routed)), None)) is not None:
+        routed.lanes.add(y, x, layers)
+    return y

@@ -9,7 +9,7 @@ import torch
 
 from agents import policy
 from agents.errors import WeightsError
-from agents.half import half, refresh
+from agents.half import Joined, half, packs_here, refresh, together
 from agents.model_folder import held_in_bf16
 from agents.policy import load_frozen, load_module
 from agents.precision import Precision
@@ -67,6 +67,48 @@ def test_what_is_half_already_is_shared_whole() -> None:
     refresh(twice, once)
     assert torch.equal(said(once), said(twice))
     assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
+
+
+needs_packing = pytest.mark.skipif(not packs_here(), reason="matrices are not packed on this processor")
+
+
+@needs_packing
+def test_layers_that_read_the_same_are_one_product() -> None:
+    """And what reads something else, or stands alone, is not part of it."""
+    layer = half(model_of("biases")).model.layers[0]
+    attention, mlp = layer.self_attn, layer.mlp
+    for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
+        joined, x = together(layers), torch.randn(3, layers[0].weight.shape[1])
+        assert joined is not None
+        assert torch.equal(joined(x), torch.cat([one(x) for one in layers], -1))
+    assert together((attention.o_proj,)) is None
+    assert together((attention.q_proj, attention.k_proj)) is None
+    assert together((attention.q_proj, mlp.up_proj)) is None
+
+
+@needs_packing
+def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
+    """A model may read its layers in another order, one of them twice, or of other inputs: of another's states."""
+    plain = [torch.nn.Linear(16, out, bias=out == 8) for out in (8, 4, 4)]
+    parts = Joined(plain).parts
+    a, b = torch.randn(3, 16), torch.randn(5, 16)
+    for i, x in ((2, a), (0, a), (1, b), (1, b), (2, a), (1, a), (0, a)):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(parts[i](x), plain[i](x))
+
+
+@needs_packing
+def test_parts_change_once_all_of_them_are_renewed() -> None:
+    plain = [torch.nn.Linear(16, 8) for _ in range(2)]
+    joined, x = Joined(plain), torch.randn(3, 16)
+    before = joined(x)
+    with torch.no_grad():
+        for layer in plain:
+            layer.weight += 1.0
+    joined.parts[1].take(plain[1])
+    assert torch.equal(joined(x), before)
+    joined.parts[0].take(plain[0])
+    assert torch.equal(joined(x), Joined(plain)(x)) and not torch.equal(joined(x), before)
 
 
 def test_nobody_learns_through_it() -> None:

@@ -79,6 +79,44 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
             torch.testing.assert_close(logits.float(), expected.float(), rtol=0.05, atol=0.05)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None:
+    """In bfloat16 all columns are read, as long as that is cheaper than to copy those that count."""
+    model = stepped("qwen3").to(dtype)
+    nothing = empty_kv(model.config, dtype, torch.device("cpu"))
+    said = []
+    for room in (6, 10, 100):
+        batch, rows = BatchKV([nothing] * 3, room), []
+        for ahead in range(6):
+            batch.mask[:, ahead] = torch.tensor([True, ahead > 1, True])
+            mask = batch.mask[:, : ahead + 1]
+            wide = batch.within_reach(mask)
+            assert wide.shape[1] == (room if dtype == torch.bfloat16 and room <= 2 * (ahead + 1) else ahead + 1)
+            tokens, places = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
+            with torch.no_grad():
+                rows.append(step(model, batch.data, tokens, places, wide, new(batch)).float())
+            batch.advance(1)
+        said.append(torch.stack(rows))
+    for other in said[1:]:
+        close = 0.05 if dtype == torch.bfloat16 else 1e-6
+        torch.testing.assert_close(other[:, [0, 2]], said[0][:, [0, 2]], rtol=close, atol=close)
+        torch.testing.assert_close(other[2:, 1], said[0][2:, 1], rtol=close, atol=close)
+
+
+def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
+    rows = [KV((1,) * n, torch.full((2, 2, 3, n, 4), float(n))) for n in (2, 3)]
+    batch = BatchKV(rows, room=3)
+    batch.data[:, :, :, :, 3:5] = torch.tensor([7.0, 8.0])[:, None]
+    batch.mask[0, 4] = True  # one new token, right-aligned
+    batch.mask[1, 3:5] = True
+    batch.advance(2)
+    assert batch.row(0)[0, 0, 0, :, 0].tolist() == [2.0, 2.0, 8.0]
+    assert batch.row(1)[0, 0, 0, :, 0].tolist() == [3.0, 3.0, 3.0, 7.0, 8.0]
+    kept = batch.row(1)
+    batch.data.zero_()
+    assert kept.any() and kept.is_contiguous()
+
+
 def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
     """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
     model = stepped("llama with biases")
