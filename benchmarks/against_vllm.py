@@ -1,11 +1,12 @@
 """Arena's play beside raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both.
 
     make against-vllm                                                                  # makes vLLM's environment first
-    python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # a quarter of an hour
+    python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # twenty minutes
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python --quick   # does it still work?
 
 `decode`: the openings of that many negotiations, new deals in each round, exactly 48 new tokens each at temperature 1;
-ours through `engine.generate`, prefix caches of both as they come. `play`: the recipe's matches through orchestrator,
+ours through `engine.generate`, prefix caches of both as they come. `base`: the same without the recipe's adapter, which
+vLLM does not serve either. `play`: the recipe's matches through orchestrator,
 games, roles and log; vLLM gets the contexts of every batch that our engine decoded, in the same order, and samples as
 many tokens for each row as ours did; both caches are empty when a round begins, as after an update. We keep every
 token's log-probability, vLLM is not asked for it. Ratios are of tokens a second, ours over vLLM's: above 1 is faster.
@@ -39,6 +40,7 @@ from workload import DecodeBatch, open_lab, play
 
 from agents.engines.base import Completion, Request
 from agents.players.model import spoken
+from agents.published import FolderWeights
 from agents.stream import Stream
 from agents.weights import DEFAULT, resolve
 from arena.cli.loop import wait
@@ -56,7 +58,7 @@ GOAL, FROM = 1.0, 8
 """The ratio to reach, and from how many in flight on."""
 CLOSE = 0.1
 """Mean difference of log-probabilities, in nats, between two bf16 programs that compute the same."""
-POLICY = "shared"
+POLICY, BASE = "shared", "base"
 
 
 def experiment_of(in_flight: int, seed: int) -> Experiment:
@@ -100,10 +102,10 @@ def openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
     return asked[:count]
 
 
-def requests_for(contexts: Sequence[tuple[int, ...]], tokens: int, name: str) -> list[Request]:
+def requests_for(contexts: Sequence[tuple[int, ...]], tokens: int, name: str, policy: str) -> list[Request]:
     """One reply of that length to each."""
     return [
-        Request(POLICY, ids, f"{name}/{i}", tokens, 1.0, 1.0, 0, frozenset(), (i,)) for i, ids in enumerate(contexts)
+        Request(policy, ids, f"{name}/{i}", tokens, 1.0, 1.0, 0, frozenset(), (i,)) for i, ids in enumerate(contexts)
     ]
 
 
@@ -130,12 +132,12 @@ def ask_theirs(peer: Neighbour, batch: DecodeBatch) -> dict[str, Any]:
 Rounds = dict[str, list[dict[str, float]]]
 
 
-def decoding(lab: Lab, peer: Neighbour, in_flight: int, tokens: int, rounds: int) -> dict[str, Any]:
+def decoding(lab: Lab, peer: Neighbour, in_flight: int, tokens: int, rounds: int, policy: str) -> dict[str, Any]:
     """One batch of openings in each round; the first is not measured."""
     steps: Rounds = {"ours": [], "vllm": []}
     for k in range(rounds + 1):
         contexts = openings(lab, 1000 + k, in_flight)
-        requests = requests_for(contexts, tokens, f"round {k}")
+        requests = requests_for(contexts, tokens, f"round {k}", policy)
         watch = Stopwatch()
         completions = ask_ours(lab, requests)
         ours = watch.read()
@@ -175,7 +177,7 @@ def _compared(tokens: list[int], steps: Rounds) -> dict[str, Any]:
 def agreement(lab: Lab, peer: Neighbour, tokens: int) -> dict[str, Any]:
     """Log-probabilities of what one side sampled, by that side less by the other: of the same ids, in nats."""
     contexts = openings(lab, 999, 8)
-    completions = ask_ours(lab, requests_for(contexts, tokens, "agreement"))
+    completions = ask_ours(lab, requests_for(contexts, tokens, "agreement", POLICY))
     whole = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
     by_vllm = peer.ask(what="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
     by_us = [completion.logprobs for completion in completions]
@@ -214,7 +216,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             with open_lab(experiment_of(in_flight, options.seed)) as lab:
                 if "agreement" not in result:
                     result["agreement"] = agreement(lab, peer, tokens)
-                found = {"decode": decoding(lab, peer, in_flight, tokens, rounds)}
+                wait(lab.engine.publish(BASE, 0, FolderWeights(resolve(DEFAULT))))
+                names = {"decode": POLICY, "base": BASE}
+                found = {what: decoding(lab, peer, in_flight, tokens, rounds, own) for what, own in names.items()}
                 result["in_flight"][in_flight] = found | {"play": playing(lab, peer, rounds)}
     return result | {"threads": torch.get_num_threads()} | verdict(result)
 
@@ -222,7 +226,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def verdict(result: dict[str, Any]) -> dict[str, Any]:
     """The least ratio where the goal holds, and whether both compute the same."""
     found = {}
-    for what in ("decode", "play"):
+    for what in ("decode", "base", "play"):
         least = min(v[what]["ratio by seconds"]["median"] for n, v in result["in_flight"].items() if n >= FROM)
         found[what] = {"least_ratio": least, "goal": GOAL, "from": FROM, "met": least >= GOAL}
     gap = max(side["mean size"] for side in result["agreement"].values())
