@@ -1,7 +1,7 @@
 """Arena's play beside raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both.
 
     make against-vllm                                                                  # makes vLLM's environment first
-    python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # twenty minutes
+    python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # eight minutes
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python --quick   # does it still work?
 
 `decode`: the openings of that many negotiations, new deals in each round, exactly 48 new tokens each at temperature 1;
