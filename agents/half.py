@@ -129,7 +129,7 @@ class _Part(Half):
 
 
 def together(layers: Sequence[Any]) -> Joined | None:
-    """What computes all of these layers, and no others, by one product; None where there is no such thing."""
+    """The one product that computes all of these layers and no others; None where there is no such thing."""
     first = layers[0]
     return first.joined if isinstance(first, _Part) and first.joined.parts == tuple(layers) else None
 

@@ -90,7 +90,7 @@ class Lanes:
             return
         if len(self.segments) > 1 and len(x) != self.segments[-1][2]:
             raise ValueError(f"{len(x)} rows came to a layer that was to see {self.segments[-1][2]}")
-        # autocast, which would take the small product in bfloat16, leaves those alone that are told where to write
+        # autocast would take the small product in bfloat16, but leaves those alone that say where to write
         inner = torch.mm(x.float(), beside.a, out=x.new_empty((len(x), beside.a.shape[1]), dtype=torch.float32))
         if len(self.segments) > 1:
             inner *= self._mask(beside.ranks, inner)
