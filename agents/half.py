@@ -115,8 +115,8 @@ class _Part(Half):
     def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
         torch.nn.Module.__init__(self)
         self.joined, self.i, self.out_features = joined, i, layer.out_features
-        self.weight = torch.zeros((), dtype=torch.bfloat16).expand(layer.weight.shape)
-        """Tells its shape; what it computes with lies in `joined`."""
+        self.weight = torch.full((), torch.nan, dtype=torch.bfloat16).expand(layer.weight.shape)
+        """Tells its shape, and is no number: what it computes with lies in `joined`."""
         self.take(layer)
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
