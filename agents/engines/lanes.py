@@ -139,7 +139,9 @@ class _Routed(torch.nn.Module):
         for name, start, stop in segments:
             if (own := self.adapters.get(name)) is not None:
                 rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
-                output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale, own.wide_b)
+                inner = linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale
+                change = inner.flatten(0, -2).to(output.dtype), own.wide_b.to(output.dtype).t()
+                output[rows].view(-1, output.shape[-1]).addmm_(*change)
         return output
 
 
