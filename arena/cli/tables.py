@@ -1,12 +1,17 @@
 """Tables of figures: no frames, verdicts on differences, whole in any terminal."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from arena.statistics import Interval
+if TYPE_CHECKING:  # NumPy takes longer than the help that these tables stand beside
+    from arena.statistics import Interval
 
 NARROWEST = 12
 """Cells that a folded name keeps."""

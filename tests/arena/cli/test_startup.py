@@ -14,7 +14,7 @@ HEAVY = (
     *("sentence_transformers", "faiss", "bm25s", "networkx"),
     *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "reasoning_gym", "pgmpy"),
 )
-LATER = ("pydantic", "importlib.metadata", "hashlib")
+LATER = ("numpy", "pydantic", "importlib.metadata", "hashlib")
 """What the commands load when they need it, as it takes longer than they do themselves."""
 COMMANDS = (
     *(
