@@ -154,7 +154,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     def row(self, i: int) -> torch.Tensor:
         """One stream's real columns, [layers, 2, kv_heads, length, head_dim], copied out."""
         columns = self.mask[i, : self.filled].nonzero().squeeze(-1)
-        first, last = int(columns[0]), int(columns[-1])
+        first, last = columns[[0, -1]].tolist()
         if last - first + 1 == len(columns):  # as a rule; what is copied in one piece is so several times as fast
             return self.data[:, :, i, :, first : last + 1].clone(memory_format=torch.contiguous_format)
         return self.data[:, :, i].index_select(3, columns)
