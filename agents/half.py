@@ -146,7 +146,8 @@ def _join(halved: Any) -> None:
 
 
 _READ_THE_SAME = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""Names of layers beside each other that read the same inputs in most kinds of model; elsewhere only time is lost."""
+"""Names of layers beside each other that read the same inputs in most kinds of model; elsewhere time is lost, and
+what nobody asks for is held until the next pass."""
 _ROWS = 8
 """For how many rows of input the layout is best; it serves any number."""
 

@@ -36,7 +36,7 @@ import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 import numpy as np
 import torch
 from timing import ratios
-from workload import DecodeBatch, open_lab, play
+from workload import DecodeBatch, open_lab, play, requests_for
 
 from agents.engines.base import Completion, Request
 from agents.players.model import spoken
@@ -100,13 +100,6 @@ def openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
     finally:
         lab.engine.generate = generate  # type: ignore[method-assign]
     return asked[:count]
-
-
-def requests_for(contexts: Sequence[tuple[int, ...]], tokens: int, name: str, policy: str) -> list[Request]:
-    """One reply of that length to each."""
-    return [
-        Request(policy, ids, f"{name}/{i}", tokens, 1.0, 1.0, 0, frozenset(), (i,)) for i, ids in enumerate(contexts)
-    ]
 
 
 def ask_ours(lab: Lab, requests: list[Request]) -> list[Completion]:

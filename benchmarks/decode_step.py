@@ -37,10 +37,10 @@ def serve() -> None:
 
     # isort: split
     import numpy as np
+    from workload import requests_for
 
     from agents.adapter import adapted
     from agents.adapter_config import AdapterSpec
-    from agents.engines.base import Request
     from agents.engines.in_process import InProcessEngine
     from agents.policy import Bases, OnBase
     from agents.precision import Precision
@@ -60,19 +60,13 @@ def serve() -> None:
         rng = np.random.default_rng(asked["round"])
         opening = rng.integers(10, 500, SHARED).tolist()
         contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(asked["rows"])]
-
-        def requests(tokens: int, asked: Any = asked, contexts: Any = contexts) -> list[Request]:
-            return [
-                Request(asked["policy"], ids, str(i), tokens, 1.0, 1.0, 0, frozenset(), (asked["round"], i))
-                for i, ids in enumerate(contexts)
-            ]
-
-        wait(engine.generate(requests(1)))
+        first, more = (requests_for(contexts, tokens, "row", asked["policy"]) for tokens in (1, asked["steps"]))
+        wait(engine.generate(first))
         watch = Stopwatch()
-        wait(engine.generate(requests(asked["steps"])))
+        wait(engine.generate(more))
         line.say(milliseconds=watch.read()["seconds"] / asked["steps"] * 1e3)
-        for i in range(len(contexts)):
-            engine.forget(str(i))
+        for request in more:
+            engine.forget(request.key)
 
 
 def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, Any]:
@@ -118,6 +112,8 @@ def main() -> None:
     if options.serve:
         serve()
         return
+    if options.before and not (options.before / "agents" / "engines").is_dir():
+        parser.error(f"--before {options.before}: no checkout of Arena lies there")  # the installed one would be taken
     from arena.doctor import environment
 
     checkouts = {"before": options.before.resolve()} if options.before else {}

@@ -66,6 +66,13 @@ def open_lab(experiment: Experiment) -> Iterator[Lab]:
             run.log.close()
 
 
+def requests_for(contexts: Sequence[tuple[int, ...]], tokens: int, name: str, policy: str) -> list[Request]:
+    """A reply of that length to each."""
+    return [
+        Request(policy, ids, f"{name}/{i}", tokens, 1.0, 1.0, 0, frozenset(), (i,)) for i, ids in enumerate(contexts)
+    ]
+
+
 @dataclass(frozen=True)
 class DecodeBatch:
     """One call of the engine: what was asked, what it sampled."""

@@ -131,17 +131,20 @@ class _Routed(torch.nn.Module):
         """[B, (W,) out] from [B, (W,) in], where row i has the adapter of its segment."""
         output = product(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
         segments = self.lanes.segments
+        present = [segment for segment in segments if segment[0] in self.adapters]
+        if not present:
+            return output
         if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
             self.lanes.add(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
             return output
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
-        for name, start, stop in segments:
-            if (own := self.adapters.get(name)) is not None:
-                rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
-                inner = linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale
-                change = inner.flatten(0, -2).to(output.dtype), own.wide_b.to(output.dtype).t()
-                output[rows].view(-1, output.shape[-1]).addmm_(*change)
+        for name, start, stop in present:
+            own = self.adapters[name]
+            rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
+            inner = linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale
+            change = inner.flatten(0, -2).to(output.dtype), own.wide_b.to(output.dtype).t()
+            output[rows].view(-1, output.shape[-1]).addmm_(*change)
         return output
 
 
@@ -151,7 +154,7 @@ class _Beside(NamedTuple):
     a: torch.Tensor
     """[in, R] float32."""
     b: torch.Tensor
-    """[R, outs of the layers side by side], 0 where a column of A is of another layer."""
+    """[R, outs of the layers side by side] in the outputs' dtype, 0 where a column of A is of another layer."""
     ranks: tuple[tuple[str, int], ...]
     """Whose the columns of A are, and how many of each."""
 

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:  # NumPy takes longer than the help that these tables stand beside
+if TYPE_CHECKING:  # it brings NumPy, which takes longer to load than `arena --help` to answer
     from arena.statistics import Interval
 
 NARROWEST = 12

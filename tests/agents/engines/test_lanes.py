@@ -11,6 +11,7 @@ from agents.adapter import adapted, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
+from agents.engines.lanes import Lanes
 from agents.half import half
 from agents.precision import Precision
 from agents.published import FolderWeights, on_base
@@ -121,6 +122,22 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     for name in ("p", "p@1", "p@reference"):
         wait(engine.retire(name))
     assert not engine._folders
+
+
+def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
+    """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
+    base = base_of()
+    lanes = Lanes(base, bf16=False)
+    lanes.put("a", stirred(adapted(base, AdapterSpec(rank=2), 0), 0))
+    ids = torch.arange(6).reshape(2, 3)
+    with torch.no_grad():
+        expected = base(input_ids=ids).logits
+        assert torch.equal(lanes.model(input_ids=ids).logits, expected), "nobody was routed yet"
+        lanes.route(["b", "c", "c"])
+        assert torch.equal(lanes.model(input_ids=ids).logits, expected)
+        lanes.route(["a", "b", "b"])
+        with pytest.raises(ValueError, match="2 rows came"):
+            lanes.model(input_ids=ids)
 
 
 def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
