@@ -8,7 +8,7 @@ from arena.config.experiment import Experiment
 from arena.config.kept import as_plain
 from arena.config.layers import compose
 from arena.config.sources import Layer, set_layer
-from arena.config.study import EVALUATED, PANEL, StudySpec
+from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError
 
 
@@ -61,8 +61,11 @@ def check_arms(experiment: Experiment) -> None:
     study = study_of(experiment)
     asked = experiment.evaluate
     figures = (study.figure, *study.also)
-    if not (asked and asked.games) and (told := [name for name in figures if name.startswith(EVALUATED)]):
-        raise ConfigError(f"study: {told[0]} needs a section `evaluate` with `games` (docs/experiments.md)")
+    games = len((asked and asked.games) or ())
+    for name in figures:
+        if name.startswith(EVALUATED) and not 1 <= evaluated_figure(name)[0] <= games:
+            which = f"with {evaluated_figure(name)[0]} games or more, not {games}" if games else "with `games`"
+            raise ConfigError(f"study: {name} needs a section `evaluate` {which} (docs/experiments.md)")
     panels = [name for name in figures if name.startswith(PANEL)]
     if panels and not (asked and asked.panel):
         raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/panels.md)")

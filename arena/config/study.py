@@ -24,6 +24,12 @@ Seed = Annotated[int, Field(ge=0, lt=2**62)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
+def evaluated_figure(figure: str) -> tuple[int, str]:
+    """The number of the game that a figure of an evaluation is of, from 1 on, and its name there."""
+    number, dot, name = figure.removeprefix(EVALUATED).partition(".")
+    return (int(number), name) if dot and number.isdecimal() else (1, figure.removeprefix(EVALUATED))
+
+
 class GaugeSpec(BaseModel):
     """A gauge of the mechanism: a figure that stays at nothing where the mechanism does not act.
 
@@ -98,8 +104,8 @@ class StudySpec(BaseModel):
     """About how long a run takes on one core, where that is known."""
     figure: str
     """Figure that decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or
-    payoff.opener; evaluation.NAME of the first game that `evaluate` names, before and after learning; or panel.payoff,
-    panel.valid or panel.deal of the panel that it names, each time that it judges."""
+    payoff.opener; evaluation.NAME of the first game that `evaluate` names, evaluation.2.NAME of the second, before and
+    after learning; or panel.payoff, panel.valid or panel.deal of the panel that it names, each time that it judges."""
     also: list[str] = []
     """Figures that are reported too and decide nothing."""
     first_seed: Seed = 0

@@ -9,7 +9,7 @@ from typing import Any
 from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.kept import as_plain
-from arena.config.study import EVALUATED, PANEL, StudySpec
+from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.panel_figures import figures
@@ -68,7 +68,7 @@ class Results:
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
         """The last value of what is judged before and after learning; else the mean of the last iterations."""
         last = 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last
-        return Ends(curves, figure.removeprefix(EVALUATED), last)
+        return Ends(curves, evaluated_figure(figure)[1], last)
 
     def _summaries(self, ends: Ends, curves: Mapping[str, Mapping[int, Curve]]) -> list[ArmSummary]:
         return [ends.summary(arm, self.spec.arm) for arm, seeds in curves.items() if seeds]
@@ -150,7 +150,7 @@ def curve(run: Run, figure: str, most: int | None = None) -> list[float]:
         judged = of_latest(read_evaluations(run.path))
         return [figure_in({"panel": figures(evaluation)}, figure) for evaluation in judged]
     if figure.startswith(EVALUATED):
-        return evaluated(run.path, figure.removeprefix(EVALUATED))
+        return evaluated(run.path, *evaluated_figure(figure))
     return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)[:most]]
 
 
@@ -167,11 +167,11 @@ def beside(spec: StudySpec, run: Run, figure: str, most: int | None = None) -> l
         return None
 
 
-def evaluated(run: Path, figure: str) -> list[float]:
-    """A figure of the first game of an evaluation.json, before and after; ConfigError for one that is not there."""
+def evaluated(run: Path, game: int, figure: str) -> list[float]:
+    """A figure of a game of an evaluation.json, from 1 on, before and after; ConfigError for one that is not there."""
     try:
         told = json.loads((run / EVALUATION).read_text("utf-8"))
-        figures: list[dict[str, list[float]]] = [told[moment][0]["figures"] for moment in ("before", "results")]
+        figures: list[dict[str, list[float]]] = [told[moment][game - 1]["figures"] for moment in ("before", "results")]
         known = sorted(figures[0].keys() & figures[1].keys())
         values = [of[figure][0] for of in figures] if figure in known else []
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:

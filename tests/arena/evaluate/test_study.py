@@ -13,7 +13,7 @@ from arena.config.arms import check_arms
 from arena.config.kept import as_plain
 from arena.config.layers import compose
 from arena.config.sources import Layer, recipe_layer
-from arena.config.study import StudySpec
+from arena.config.study import StudySpec, evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
@@ -357,11 +357,18 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, damage: Callable[[Any], An
 def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> None:
     file = tmp_path / "evaluation.json"
     file.write_text(
-        json.dumps({m: [{"figures": {"solved": [v, 0.0, 1.0]}}] for m, v in (("before", 0.25), ("results", 0.5))})
+        json.dumps(
+            {
+                moment: [{"figures": {"solved": [value, 0.0, 1.0]}} for value in values]
+                for moment, values in (("before", (0.25, 0.125)), ("results", (0.5, 0.75)))
+            }
+        )
     )
-    assert kept.evaluated(tmp_path, "solved") == [0.25, 0.5]
+    assert kept.evaluated(tmp_path, *evaluated_figure("evaluation.solved")) == [0.25, 0.5]
+    assert kept.evaluated(tmp_path, *evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
+    assert evaluated_figure("evaluation.ended.right") == (1, "ended.right")
     with pytest.raises(ConfigError, match=r"no figure 'solve' — did you mean 'solved'"):
-        kept.evaluated(tmp_path, "solve")
+        kept.evaluated(tmp_path, 1, "solve")
     for damaged in (
         "",
         "[]",
@@ -370,7 +377,7 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
     ):
         file.write_text(damaged)
         with pytest.raises(StoreError, match=r"evaluation.json cannot be read as an evaluation"):
-            kept.evaluated(tmp_path, "solved")
+            kept.evaluated(tmp_path, 1, "solved")
 
 
 def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
@@ -391,6 +398,10 @@ def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
     without = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": asked["study"]})])
     with pytest.raises(ConfigError, match=r"evaluation\.deal needs a section `evaluate` with `games`"):
         check_arms(without)
+    for number in (0, 2):
+        beyond = {**asked, "study": {**SPEC, "figure": f"evaluation.{number}.deal"}}
+        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal .* with {number} games or more, not 1"):
+            check_arms(compose([recipe_layer("negotiation-nano"), Layer("test", "", beyond)]))
 
 
 def evaluation_line(iteration: int, payoffs: list[float], key: str = "same") -> str:
