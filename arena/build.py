@@ -34,7 +34,7 @@ from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.make import local_trainer
-from arena.learn.settings import PolicySpec, UpdateSpec
+from arena.learn.settings import PolicySpec
 from arena.play.ahead import Ahead
 from arena.play.control import Control
 from arena.play.demonstrations import Demonstrations
@@ -204,7 +204,7 @@ def _source(
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
     """The policies that may take a seat, not yet loaded."""
     return Policies(
-        _used(experiment), _rule(experiment), engine, make_trainer,
+        _used(experiment), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
         scores_reference="reference" in experiment.credit.needs, learn_in_play=experiment.overlaps,
     )  # fmt: skip
@@ -215,14 +215,6 @@ def _used(experiment: Experiment) -> dict[str, PolicySpec]:
     named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
     named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
     return {name: experiment.policies[name] for name in sorted(named & set(experiment.policies))}
-
-
-def _rule(experiment: Experiment) -> UpdateSpec:
-    """Settings of updates, with a wider gate where the engine computes in bf16 throughout."""
-    rule = experiment.learn
-    if experiment.engine.kind == "vllm" and experiment.settled_precision.bf16_products and rule.gate_tolerance is None:
-        return rule.model_copy(update={"gate_tolerance": 0.1})
-    return rule
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:

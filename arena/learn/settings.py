@@ -129,8 +129,7 @@ class UpdateSpec(Spec):
     """Keep the optimiser's state (8 bytes a weight, with ZeRO's own copy of the weights 12) in the processor's memory,
     and take its steps there: ZeRO-Offload (Ren et al. 2021, arXiv 2101.06840). Needs zero_stage 1, 2 or 3."""
     gate_tolerance: Annotated[float, Field(gt=0)] | None = None
-    """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.05 in bf16, and
-    0.1 where vllm computes in bf16 throughout."""
+    """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.1 in bf16."""
     keep_tokens: bool = False
     """Whether the credit file keeps, of each token, its advantage where the tokens of a turn differ, its ratio p after
     the update / p before, and the gap of log-probabilities between trainer and sampler: two more passes over them."""

@@ -131,6 +131,6 @@ def test_it_lets_through_what_is_right(family: str) -> None:
 def test_in_bfloat16_its_tolerance_is_wider() -> None:
     model = model_of("untied")
     trainer = PolicyTrainer("p", model, LearnSpec(regularisers={}), bf16=True)
-    assert trainer.tolerance == 0.05
+    assert trainer.tolerance == 0.1
     gap = updated(trainer, played(serving(model, precision=Precision.BF16)), np.random.default_rng(0))["logprob_gap"]
     assert gap < 0.05
