@@ -22,7 +22,7 @@ from typing import Any
 from open_spiel.python.algorithms.best_response import BestResponsePolicy
 from open_spiel.python.policy import UniformRandomPolicy
 
-from arena.config.study import EVALUATED, PANEL
+from arena.config.study import EVALUATED, PANEL, evaluated_figure
 from arena.doctor import environment
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import Played, check, make_game, play
@@ -57,7 +57,8 @@ def worlds(study: dict[str, Any]) -> list[World]:
     """The tables that a kept study's figure is of."""
     experiment, figure = study["experiment"], study["study"]["figure"]
     if figure.startswith(EVALUATED):
-        return [World(GameSpec.model_validate(experiment["evaluate"]["games"][0]), {}, [])]
+        number, _ = evaluated_figure(figure)
+        return [World(GameSpec.model_validate(experiment["evaluate"]["games"][number - 1]), {}, [])]
     found = []
     for table in experiment.get("tables") or [experiment]:
         seats = table["seats"].items()
@@ -71,7 +72,7 @@ def worlds(study: dict[str, Any]) -> list[World]:
 
 def value(match: Played, figure: str, world: World) -> float:
     """The study's figure of a match: of its report, or what the seats in question were paid."""
-    name = figure.removeprefix(EVALUATED)
+    _, name = evaluated_figure(figure)
     return float(match.report[name]) if name in match.report else fmean(match.payoffs[seat] for seat in world.paid)
 
 
