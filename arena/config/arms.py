@@ -63,9 +63,13 @@ def check_arms(experiment: Experiment) -> None:
     figures = (study.figure, *study.also)
     games = len((asked and asked.games) or ())
     for name in figures:
-        if name.startswith(EVALUATED) and not 1 <= evaluated_figure(name)[0] <= games:
-            which = f"with {evaluated_figure(name)[0]} games or more, not {games}" if games else "with `games`"
-            raise ConfigError(f"study: {name} needs a section `evaluate` {which} (docs/experiments.md)")
+        number = evaluated_figure(name)[0]
+        if name.startswith(EVALUATED) and not games:
+            raise ConfigError(f"study: {name} needs a section `evaluate` with `games` (docs/experiments.md)")
+        if name.startswith(EVALUATED) and not 1 <= number <= games:
+            raise ConfigError(
+                f"study: {name} is of game {number} of `evaluate`, which has 1 to {games} (docs/studies.md)"
+            )
     panels = [name for name in figures if name.startswith(PANEL)]
     if panels and not (asked and asked.panel):
         raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/panels.md)")

@@ -27,7 +27,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 def evaluated_figure(figure: str) -> tuple[int, str]:
     """The number of the game that a figure of an evaluation is of, from 1 on, and its name there."""
     number, dot, name = figure.removeprefix(EVALUATED).partition(".")
-    return (int(number), name) if dot and number.isdecimal() else (1, figure.removeprefix(EVALUATED))
+    numbered = dot and number.isdecimal() and len(number) < 4
+    return (int(number), name) if numbered else (1, figure.removeprefix(EVALUATED))
 
 
 class GaugeSpec(BaseModel):

@@ -367,6 +367,7 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
     assert kept.evaluated(tmp_path, *evaluated_figure("evaluation.solved")) == [0.25, 0.5]
     assert kept.evaluated(tmp_path, *evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
     assert evaluated_figure("evaluation.ended.right") == (1, "ended.right")
+    assert evaluated_figure(f"evaluation.{'9' * 5000}.solved")[0] == 1, "more digits than Python reads"
     with pytest.raises(ConfigError, match=r"no figure 'solve' — did you mean 'solved'"):
         kept.evaluated(tmp_path, 1, "solve")
     for damaged in (
@@ -400,7 +401,7 @@ def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
         check_arms(without)
     for number in (0, 2):
         beyond = {**asked, "study": {**SPEC, "figure": f"evaluation.{number}.deal"}}
-        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal .* with {number} games or more, not 1"):
+        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal is of game {number} .* has 1 to 1"):
             check_arms(compose([recipe_layer("negotiation-nano"), Layer("test", "", beyond)]))
 
 
