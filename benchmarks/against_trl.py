@@ -1,12 +1,14 @@
 """One whole iteration of Arena beside one step of TRL's GRPOTrainer: same model, same prompt, same number of tokens.
 
-    python benchmarks/against_trl.py            # a few minutes
-    python benchmarks/against_trl.py --quick    # one round, few tokens: does it still work?
+    python benchmarks/against_trl.py                           # a few minutes
+    python benchmarks/against_trl.py --rows 64 --tokens 128    # other sizes, as for a GPU
+    python benchmarks/against_trl.py --quick                   # one round, few tokens: does it still work?
 
 Ours is `Lab.iterate`: play 8 matches of a negotiation's first turn (one deal, a GRPO group), log, credit, learn with a
 KL to a reference, publish, rate, seal. TRL's is a step with 8 completions of such a prompt, rewards, reference, update.
 Both write exactly 48 tokens each, at temperature 1, bf16 over float32 weights, AdamW, one optimiser step. TRL runs in a
 process of its own, once for each of its settings, and takes turns with us, step by step. No checkpoints, no evaluation.
+On a GPU both take all rows in one micro-batch, and the file is named after it.
 
 The verdict is by TRL's fastest setting that keeps weights and optimiser in float32 as we do; `bf16 weights` is what it
 would take with less exact learning. Writes results/against-trl.json.
@@ -30,7 +32,7 @@ import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 
 # isort: split
 import torch
-from timing import ratios
+from timing import file_name, ratios
 from workload import open_lab
 
 from agents.engines.base import Completion, Request
@@ -45,12 +47,14 @@ from arena.lab import Lab
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 GOAL = 0.6
-ROWS = 8
+ROWS, TOKENS = 8, 48
+ON_A_GPU = ("learn.token_budget=65536",)
+"""All rows in one micro-batch, as TRL has them; a CPU is faster with few tokens at a time."""
 EQUAL = ("autocast", "fp32")
 """TRL's settings with float32 weights and optimiser."""
 
 
-def experiment_of(seed: int) -> Experiment:
+def experiment_of(seed: int, rows: int) -> Experiment:
     """GRPO on a negotiation of one turn; a reward for unlike words sees to it that advantages are not all zero.
 
     All weights learn, and nothing is computed twice to save memory: as TRL has it.
@@ -59,11 +63,12 @@ def experiment_of(seed: int) -> Experiment:
         "learn.gradient_checkpointing=false",
         "learn.offload_reference=false",
         "game.options={illegal: end, max_turns: 1}",
-        f"play={{matches: {ROWS}, group: {ROWS}, in_flight: {ROWS}}}",
+        f"play={{matches: {rows}, group: {rows}, in_flight: {rows}}}",
         "credit={estimator: grpo, stages: [{repetition: {weight: 0.2}}]}",
         "iterations=1000",
         "checkpoint.every=1000",
         f"seed={seed}",
+        *(ON_A_GPU if torch.cuda.is_available() else ()),
     ]
     return compose([recipe_layer("negotiation-shown"), *map(set_layer, layers)])
 
@@ -92,11 +97,11 @@ class FixedLength:
         return found
 
 
-def measure(seed: int, tokens: int, rounds: int, settings: Sequence[str]) -> dict[str, Any]:
+def measure(seed: int, rows: int, tokens: int, rounds: int, settings: Sequence[str]) -> dict[str, Any]:
     """Seconds of every step of ours and of TRL, in turns, for one of TRL's settings after the other."""
-    experiment = experiment_of(seed)
+    experiment = experiment_of(seed, rows)
     rule = experiment.learn
-    asked = {"model": str(resolve(DEFAULT)), "rows": ROWS, "tokens": tokens, "steps": rounds + 1, "seed": seed}
+    asked = {"model": str(resolve(DEFAULT)), "rows": rows, "tokens": tokens, "steps": rounds + 1, "seed": seed}
     asked |= {"lr": rule.lr, "betas": rule.betas, "grad_clip": rule.grad_clip, "beta": 0.02}
     pairs: dict[str, dict[str, Any]] = {}
     with open_lab(experiment) as lab:
@@ -117,7 +122,7 @@ def measure(seed: int, tokens: int, rounds: int, settings: Sequence[str]) -> dic
     if set(lengths["replies"]) != {tokens}:
         raise SystemExit("a reply of ours was not as long as it should be: no fair comparison")
     sizes = {"lengths of our prompts": sorted(set(lengths["prompts"])), "length of TRL's prompt": len(prompt)}
-    counts = {"seed": seed, "rows": ROWS, "tokens": tokens, "rounds": rounds, "threads": torch.get_num_threads()}
+    counts = {"seed": seed, "rows": rows, "tokens": tokens, "rounds": rounds, "threads": torch.get_num_threads()}
     return counts | sizes | {"settings": {name: pair | compared(pair) for name, pair in pairs.items()}}
 
 
@@ -157,19 +162,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--tokens", type=int, default=TOKENS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_trl.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     if options.quick:
-        result |= measure(options.seed, 8, 1, ["autocast"])
+        result |= measure(options.seed, options.rows, 8, 1, ["autocast"])
     else:
-        result |= measure(options.seed, 48, options.rounds, ["autocast", "fp32", "bf16 weights"])
+        sizes = options.rows, options.tokens, options.rounds
+        result |= measure(options.seed, *sizes, ["autocast", "fp32", "bf16 weights"])
     result |= {"verdict": verdict(result["settings"])}
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"against-trl{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / file_name("against-trl", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(lines(result)))
 
 

@@ -7,7 +7,7 @@
 SmolLM2-135M in what is fastest here, bfloat16 or float32. Rows go on from contexts of 200 random tokens, the last eight
 their own, which are in the engine's cache when a round begins, for 40 tokens; a step is a fortieth of that: forward
 pass, sampling, and a finished row's copy. Checkouts are processes of their own and take turns. Writes
-results/decode-step.json.
+results/decode-step.json, on a GPU decode-step-nvidia-h100.json or as it is called.
 """
 
 import argparse
@@ -73,12 +73,11 @@ def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, A
     """Milliseconds a step by policy, rows and checkout, which take turns; the first round is not measured."""
     found: dict[str, Any] = {}
     with ExitStack() as open_ones:
-        peers = {
-            name: open_ones.enter_context(
-                Neighbour([sys.executable, __file__, "--serve"], THEIRS | {"PYTHONPATH": str(root)})
-            )
-            for name, root in checkouts.items()
-        }
+        peers = {}
+        for name, root in checkouts.items():
+            path = os.pathsep.join([str(root), *filter(None, [THEIRS.get("PYTHONPATH")])])
+            command = [sys.executable, __file__, "--serve"]
+            peers[name] = open_ones.enter_context(Neighbour(command, THEIRS | {"PYTHONPATH": path}))
         found["precision"] = {name: peer.ask()["precision"] for name, peer in peers.items()}
         for policy in POLICIES:
             for rows in ROWS[:2] if quick else ROWS:
@@ -114,6 +113,8 @@ def main() -> None:
         return
     if options.before and not (options.before / "agents" / "engines").is_dir():
         parser.error(f"--before {options.before}: no checkout of Arena lies there")  # the installed one would be taken
+    from timing import file_name
+
     from arena.doctor import environment
 
     checkouts = {"before": options.before.resolve()} if options.before else {}
@@ -123,8 +124,7 @@ def main() -> None:
     result["machine"].pop("command", None)
     result["load_at_end"] = os.getloadavg()
     RESULTS.mkdir(exist_ok=True)
-    name = f"decode-step{'-quick' * options.quick}.json"
-    (RESULTS / name).write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / file_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(lines(result)))
 
 

@@ -1,5 +1,6 @@
 """Wall time of work on any device, the same for every arm of a comparison."""
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,12 @@ def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
     result = work()
     synchronize()
     return time.perf_counter() - start, result
+
+
+def file_name(name: str, quick: bool = False) -> str:
+    """NAME.json, with the first two words of the accelerator's name where there is one: NAME-nvidia-h100.json."""
+    device = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else ""
+    return "-".join([name, *re.findall("[a-z0-9]+", device)[:2], *["quick"] * quick]) + ".json"
 
 
 def take_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:

@@ -15,7 +15,7 @@ import transformers
 from large import large
 from machine import machine
 from parity import agreement
-from rates import speed
+from rates import speed, train
 from recipes import negotiation, negotiation_nano
 from repeat import repeat, resume
 from sheet import Sheet
@@ -31,7 +31,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "negotiation-nano": negotiation_nano,
     "negotiation": negotiation,
 }
-OF_A_MODEL: dict[str, Callable[..., Any]] = {"speed": speed, "large": large}
+OF_A_MODEL: dict[str, Callable[..., Any]] = {"speed": speed, "train": train, "large": large}
 """Parts named after the model they are about, as in speed-nano."""
 
 

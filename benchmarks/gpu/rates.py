@@ -36,15 +36,27 @@ WHAT = (
 
 
 def speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model: training, then decode and prefill at each number of rows, with shares of the peak."""
+    """One model: decode and prefill at each number of rows, with shares of the peak."""
+    with _measured(sheet, size, device, name) as (model, peak):
+        for rows in size.rows:
+            sheet.attempt(f"decode, {rows} in flight", partial(_play, sheet, size, model, rows, peak))
+
+
+def train(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
+    """One model: training, with shares of the peak."""
+    with _measured(sheet, size, device, name) as (model, peak):
+        sheet.attempt("train", lambda: _train(sheet, size, model, peak))
+
+
+@contextmanager
+def _measured(sheet: Sheet, size: Size, device: torch.device, name: str) -> Iterator[tuple[Any, float]]:
+    """The model, and the best rate of products before the measurements."""
     sheet.note("what", WHAT)
     model, source = build(name, device)
     sheet.note("weights", source)
     sheet.note("parameters", sum(p.numel() for p in model.parameters()))
     before = peak_flops(device, size.matmul)
-    sheet.attempt("train", lambda: _train(sheet, size, model, before))
-    for rows in size.rows:
-        sheet.attempt(f"decode, {rows} in flight", partial(_play, sheet, size, model, rows, before))
+    yield model, before
     sheet.note("peak_tflops", {"before": before / 1e12, "after": peak_flops(device, size.matmul) / 1e12})
 
 

@@ -35,10 +35,14 @@ SECONDS = {
     "agreement": 75,
     "repeat": 75,
     "resume": 45,
-    "speed-smollm2-135m": 110,
-    "speed-qwen2-0.5b": 115,
-    "speed-qwen2-1.5b": 130,
+    "speed-smollm2-135m": 75,
+    "speed-qwen2-0.5b": 75,
+    "speed-qwen2-1.5b": 90,
     "speed-nano": 45,
+    "train-smollm2-135m": 45,
+    "train-qwen2-0.5b": 45,
+    "train-qwen2-1.5b": 50,
+    "train-nano": 45,
     "large-qwen2-3b": 60,
     "large-qwen2-7b": 75,
     "large-nano": 45,
@@ -55,7 +59,7 @@ WINDING_UP = 8.0
 
 def parts_of(size: str) -> list[str]:
     """All parts in their order: what is right first, then what is fast, then what is learned."""
-    speeds = [f"speed-{name}" for name in SIZES[size].timed]
+    speeds = [f"{what}-{name}" for name in SIZES[size].timed for what in ("speed", "train")]
     larges = [f"large-{name}" for name in SIZES[size].large]
     return ["machine", "agreement", "resume", "repeat", "learning", *speeds, *larges, "negotiation-nano", "negotiation"]
 

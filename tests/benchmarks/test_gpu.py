@@ -86,7 +86,7 @@ def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
     assert set(verdicts(found, "repeat").values()) == {"ok", "measured"}
     assert set(verdicts(found, "resume").values()) == {"ok"}
     assert verdicts(found, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
-    assert verdicts(found, "speed-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
+    assert verdicts(found, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
     assert verdicts(found, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
 
 
@@ -94,7 +94,7 @@ def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
 def test_it_runs_with_torch_transformers_and_pydantic_alone(tmp_path: Path) -> None:
     names = {"deepspeed", "pettingzoo", "gymnasium", "gguf", "openskill", "pyspiel", "pandas", "pyarrow"}
     (tmp_path / "sitecustomize.py").write_text(MISSING.format(names=names))
-    parts = ["machine", "agreement", "repeat", "learning", "speed-nano", "negotiation-nano"]
+    parts = ["machine", "agreement", "repeat", "learning", "train-nano", "negotiation-nano"]
     found = quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
     assert set(found["parts"]["machine"]["figures"]["missing"]) == names
     agreement = verdicts(found, "agreement")
@@ -102,6 +102,6 @@ def test_it_runs_with_torch_transformers_and_pydantic_alone(tmp_path: Path) -> N
     assert agreement["nano, fp32: engine = PolicyTrainer"] == "skipped"
     assert verdicts(found, "repeat")["update twice, fp32, default"] == "ok"
     assert verdicts(found, "learning")["nano learns a task (bare loop)"] == "measured"
-    assert verdicts(found, "speed-nano")["train, bare loop, 512 a micro-batch"] == "measured"
+    assert verdicts(found, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
     (skipped,) = found["parts"]["negotiation-nano"]["claims"]
     assert skipped["verdict"] == "skipped" and any(name in skipped["figure"] for name in names)
