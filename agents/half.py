@@ -9,17 +9,19 @@ from typing import Any
 import torch
 
 
-def half(model: Any, packed: bool = True) -> Any:
+def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
     """A copy that does under bfloat16 autocast what `model` does, with nothing left for it to convert.
 
     Linear layers are bfloat16 copies, everything else is shared with `model`. It is for inference; gradients flow
     through it, to adapters on it, unless its layers are `packed` as is best where rows are few. Parameters that ZeRO-3
-    has taken apart stay as they are: then it is `model` itself.
+    has taken apart stay as they are: then it is `model` itself. `moves`: whether matrices of `model` that are bfloat16
+    already, and so are not copied, may be moved.
     """
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
     shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, Half))]
     halved = copy.deepcopy(model, {id(one): one for one in shared})
+    sources: dict[torch.nn.Module, torch.nn.Linear] = {}
     if packed:
         _join(halved)
     for name, layer in [*halved.named_modules()]:
@@ -28,6 +30,9 @@ def half(model: Any, packed: bool = True) -> Any:
                 halved.set_submodule(name, _Packed(layer))
             elif type(layer) is torch.nn.Linear:
                 halved.set_submodule(name, Half(layer))
+                if moves or layer.weight.dtype != torch.bfloat16:
+                    sources[halved.get_submodule(name)] = layer
+    _lay_together(halved, sources)
     return halved
 
 
@@ -46,6 +51,7 @@ class Half(torch.nn.Module):
         self.out_features: int = layer.out_features
         self.weight: torch.Tensor = layer.weight.detach().bfloat16()
         self.bias: torch.Tensor | None = None if layer.bias is None else layer.bias.detach().bfloat16()
+        self.laid: Laid | None = None
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
         """Copy the layer's present weights to where those before them lie: a recorded step looks for them there."""
@@ -56,6 +62,24 @@ class Half(torch.nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Apply the layer as under autocast."""
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
+
+
+class Laid:
+    """Layers that read the same inputs, with their matrices in one piece, which is the matrix of all."""
+
+    def __init__(self, layers: Sequence[Half]) -> None:
+        """Move the layers' weights."""
+        self.parts, outs = tuple(layers), [layer.out_features for layer in layers]
+        self._weight = torch.cat([layer.weight for layer in layers])
+        biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
+        self._bias = None if all(layer.bias is None for layer in layers) else torch.cat(biases)
+        for i, layer in enumerate(layers):
+            layer.laid, layer.weight = self, torch.split(self._weight, outs)[i]
+            layer.bias = None if layer.bias is None or self._bias is None else torch.split(self._bias, outs)[i]
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[..., outs side by side] of all layers, as under autocast."""
+        return torch.nn.functional.linear(inputs.to(torch.bfloat16), self._weight, self._bias)
 
 
 class _Packed(Half):
@@ -114,6 +138,7 @@ class _Part(Half):
 
     def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
         torch.nn.Module.__init__(self)
+        self.laid = None
         self.joined, self.i, self.out_features = joined, i, layer.out_features
         self.weight = torch.full((), torch.nan, dtype=torch.bfloat16).expand(layer.weight.shape)
         """Tells its shape, and is no number: what it computes with lies in `joined`."""
@@ -128,10 +153,11 @@ class _Part(Half):
         return self.joined.part(self.i, inputs)
 
 
-def together(layers: Sequence[Any]) -> Joined | None:
+def together(layers: Sequence[Any]) -> Joined | Laid | None:
     """The one product that computes all of these layers and no others; None where there is no such thing."""
     first = layers[0]
-    return first.joined if isinstance(first, _Part) and first.joined.parts == tuple(layers) else None
+    one = first.joined if isinstance(first, _Part) else first.laid if isinstance(first, Half) else None
+    return one if one is not None and one.parts == tuple(layers) else None
 
 
 def _join(halved: Any) -> None:
@@ -143,6 +169,18 @@ def _join(halved: Any) -> None:
             if fit and len({layer.weight.shape[1] for layer in layers}) == 1:
                 for name, part in zip(names, Joined(layers).parts, strict=True):
                     setattr(module, name, part)
+
+
+def _lay_together(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None:
+    """Lay the matrices of new layers that read the same in one piece; sources that shared them go along."""
+    for module in [*halved.modules()]:
+        for names in _READ_THE_SAME:
+            layers: list[Any] = [getattr(module, name, None) for name in names]
+            if all(layer in sources for layer in layers) and len({layer.weight.shape[1] for layer in layers}) == 1:
+                shared = [layer.weight.data_ptr() == sources[layer].weight.data_ptr() for layer in layers]
+                Laid(layers)
+                for layer in (layer for layer, one in zip(layers, shared, strict=True) if one):
+                    sources[layer].weight.data = layer.weight  # or what was there would be held beside it
 
 
 _READ_THE_SAME = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))

@@ -195,12 +195,12 @@ def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
     from agents.model_folder import held_in_bf16
 
     if precision.bf16_weights or not held_in_bf16(folder):
-        return half(load_module(folder, True, precision.bf16_weights), packed)
+        return half(load_module(folder, True, precision.bf16_weights), packed, moves=True)
     model = load_module(folder, True, bf16_weights=True)
     if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # worked out in it, and not what it was
         del model  # or both would be held
         return half(load_module(folder, frozen=True), packed)
-    model = half(model, packed)
+    model = half(model, packed, moves=True)
     for parameter in model.parameters():
         parameter.data = parameter.data.float()
     return model

@@ -4,6 +4,7 @@ What several requests have in common is computed once. New contexts are a tree. 
 of the batch until they sample different tokens; then each goes on in a row of its own.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -227,9 +228,12 @@ class Decoder:
     ) -> torch.Tensor:
         """One forward pass over right-aligned new tokens [B, W] of these policies; logits [B, vocabulary] after."""
         width, start = tokens.shape[1], batch.filled
-        columns = torch.arange(width, device=tokens.device)
-        batch.mask[:, start : start + width] = columns >= (width - lengths)[:, None]
         mask = batch.mask[:, : start + width]
+        if width == 1:
+            mask[:, start] = True
+            return self._pass(policies, batch, tokens, mask, mask.sum(-1, keepdim=True) - 1)
+        columns = torch.arange(width, device=tokens.device)
+        mask[:, start:] = columns >= (width - lengths)[:, None]
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
         return self._pass(policies, batch, tokens, mask, positions)
 
@@ -284,24 +288,26 @@ def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
     """
     drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
     numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}
-    logprobs = distributions(logits[[at for at, _ in numbers]], [shape for _, shape in numbers])
-    if wrong := logprobs.amax(-1).isnan().nonzero().flatten().tolist():
-        name = branches[[*numbers][wrong[0]][0]].policy
-        raise WeightsError(
-            f"policy '{name}': its weights give logits that are not finite (NaN): nothing can be sampled"
-        )
+    places = [at for at, _ in numbers]
+    each = logits if places == [*range(len(logits))] else logits[places]
+    logprobs = distributions(each, [shape for _, shape in numbers])
     owners = torch.tensor([numbers[asked] for _, asked in drawing], device=logits.device)
     draws = torch.tensor([row.draws[len(row.ids)] for row, _ in drawing], dtype=torch.double, device=logits.device)
     p = logprobs.exp()
     tokens = drawn(p, owners, draws)
+    told = [tokens, logprobs[owners, tokens], logprobs.amax(-1)[owners]]
     if any(row.entropy is not None for row, _ in drawing):
-        entropies = torch.special.entr(p).sum(-1)[owners].tolist()
-        for (row, _), entropy in zip(drawing, entropies, strict=True):
-            if row.entropy is not None:
-                row.entropy.append(entropy)
-    chosen = logprobs[owners, tokens]
-    for (row, _), token, logprob in zip(drawing, tokens.tolist(), chosen.tolist(), strict=True):
-        row.take(token, logprob)
+        told.append(torch.special.entr(p).sum(-1)[owners])
+    answers = torch.stack([one.double() for one in told]).tolist()  # all at once: a GPU is waited for but here
+    for (row, (at, _)), token, logprob, most, *entropy in zip(drawing, *answers, strict=True):
+        if math.isnan(most):
+            raise WeightsError(
+                f"policy '{branches[at].policy}': its weights give logits that are not finite (NaN): nothing can be "
+                "sampled"
+            )
+        if row.entropy is not None:
+            row.entropy += entropy
+        row.take(int(token), logprob)
 
 
 def _keep_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:

@@ -16,14 +16,14 @@ class Shape(NamedTuple):
 
 def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor:
     """[D, V] log-probabilities to sample from, of float32 logits [D, V] and a shape for each."""
-    temperatures = torch.tensor([shape.temperature for shape in shapes], device=logits.device)
-    greedy = temperatures == 0
-    logprobs = torch.log_softmax(logits / temperatures.masked_fill(greedy, 1.0)[:, None], -1)
+    if any(shape.temperature not in (0, 1) for shape in shapes):
+        logits = logits / torch.tensor([[shape.temperature or 1.0] for shape in shapes], device=logits.device)
+    logprobs = torch.log_softmax(logits, -1)
     if any(shape.top_k or shape.top_p < 1 for shape in shapes):
         logprobs = truncate(logprobs, [shape.top_k for shape in shapes], [shape.top_p for shape in shapes])
-    if bool(greedy.any()):
-        best = torch.full_like(logprobs, -torch.inf).scatter(-1, logprobs.argmax(-1, keepdim=True), 0.0)
-        logprobs = torch.where(greedy[:, None], best, logprobs)
+    if greedy := [i for i, shape in enumerate(shapes) if shape.temperature == 0]:
+        best = logprobs[greedy]
+        logprobs[greedy] = torch.full_like(best, -torch.inf).scatter(-1, best.argmax(-1, keepdim=True), 0.0)
     return logprobs
 
 
@@ -53,13 +53,17 @@ def drawn(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.T
     block = _passed(by_block, mass)
     before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
     within = blocks[owners, block.squeeze(-1)].double().cumsum(-1)
-    return (block * _BLOCK + _passed(within, mass - before)).squeeze(-1)
+    at = block * _BLOCK + _passed(within, mass - before)
+    return at.squeeze(-1).clamp(max=p.shape[1] - 1)  # sums of NaN are passed nowhere
 
 
 _BLOCK = 256
 
 
 def _passed(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """[B, 1] the first column of growing [B, N] sums above [B, 1] that mass, never one that adds nothing."""
+    """[B, 1] the first column of growing [B, N] sums above [B, 1] that mass, never one that adds nothing.
+
+    The last one where they are NaN: to look beyond it would end all work on a GPU.
+    """
     below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(mass))
-    return torch.searchsorted(sums, torch.minimum(mass, below_all), right=True)
+    return torch.searchsorted(sums, torch.minimum(mass, below_all), right=True).clamp(max=sums.shape[1] - 1)

@@ -46,9 +46,16 @@ def step(
     turning = core.rotary_emb(x[:, None], places)
     attention = _Attention(data, mask, column, *turning)
     for layer in core.layers[: model.config.num_hidden_layers]:
-        x = x + attention(layer.self_attn, layer.input_layernorm(x))
-        x = x + _mlp(layer.mlp, layer.post_attention_layernorm(x))
-    return product(model.lm_head, core.norm(x))
+        x = x + attention(layer.self_attn, _normed(layer.input_layernorm, x))
+        x = x + _mlp(layer.mlp, _normed(layer.post_attention_layernorm, x))
+    return product(model.lm_head, _normed(core.norm, x))
+
+
+def _normed(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """x over its root mean square, times weights; in float32 one call gives the bits of the layer's six."""
+    if x.dtype != torch.float32 or layer.weight.dtype != torch.float32:
+        return layer(x)  # type: ignore[no-any-return]
+    return torch.nn.functional.rms_norm(x, layer.weight.shape, layer.weight, layer.variance_epsilon)
 
 
 def _mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:
@@ -83,15 +90,23 @@ class _Attention:
         both, heads = y[:, :-shared], y.shape[1] - 2 * shared
         if hasattr(layer, "q_norm"):
             both = torch.cat((layer.q_norm(both[:, :heads]), layer.k_norm(both[:, heads:])), 1)
-        both = self._turned(both)
-        keys[:, :, self.column] = both[:, heads:, None].to(keys.dtype)
-        values[:, :, self.column] = y[:, -shared:, None].to(values.dtype)
+        both = self._turned(both).to(keys.dtype)
+        self._write(keys, both[:, heads:, None])
+        self._write(values, y[:, -shared:, None].to(values.dtype))
         k, v = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
-        q = both[:, :heads].to(k.dtype).reshape(len(k), -1, width)
-        p = torch.softmax(torch.baddbmm(self.bias, q, k.transpose(1, 2), alpha=layer.scaling), -1)
+        q = both[:, :heads].reshape(len(k), -1, width)
+        scores = torch.baddbmm(self.bias, q, k.transpose(1, 2), alpha=layer.scaling)
+        p = torch.softmax(
+            scores, -1, dtype=scores.dtype
+        )  # unsaid, autocast has float32, which the product rounds again
         return product(layer.o_proj, torch.bmm(p, v).view(rows, -1))
+
+    def _write(self, kept: torch.Tensor, new: torch.Tensor) -> None:
+        if isinstance(self.column, slice):
+            kept[:, :, self.column] = new
+        else:
+            kept.index_copy_(2, self.column, new)
 
     def _turned(self, x: torch.Tensor) -> torch.Tensor:
         """[B, heads, width] rotated by position; source: Su et al. 2021, "RoFormer", in halves as Llama has it."""
-        x = x.to(self.cos.dtype)
         return torch.addcmul(x * self.cos, x.roll(self.half, -1), self.sin)

@@ -19,8 +19,9 @@ from tests.factories.models import CONFIGS, model_of
 
 def said(model: Any) -> torch.Tensor:
     """Logits under autocast."""
-    ids = torch.arange(20).reshape(2, 10) % 24
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    device = next(model.parameters()).device
+    ids = torch.arange(20, device=device).reshape(2, 10) % 24
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
         logits: torch.Tensor = model(input_ids=ids).logits
     return logits
 
@@ -72,10 +73,10 @@ def test_what_is_half_already_is_shared_whole() -> None:
 needs_packing = pytest.mark.skipif(not packs_here(), reason="matrices are not packed on this processor")
 
 
-@needs_packing
-def test_layers_that_read_the_same_are_one_product() -> None:
+@pytest.mark.parametrize("packed", [pytest.param(True, marks=needs_packing), False])
+def test_layers_that_read_the_same_are_one_product(packed: bool) -> None:
     """And what reads something else, or stands alone, is not part of it."""
-    layer = half(model_of("biases")).model.layers[0]
+    layer = half(model_of("biases"), packed).model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
     for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
         joined, x = together(layers), torch.randn(3, layers[0].weight.shape[1])
@@ -109,6 +110,37 @@ def test_parts_change_once_all_of_them_are_renewed() -> None:
     assert torch.equal(joined(x), before)
     joined.parts[0].take(plain[0])
     assert torch.equal(joined(x), Joined(plain)(x)) and not torch.equal(joined(x), before)
+
+
+def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
+    """A recorded step looks for them there."""
+    model = model_of("biases")
+    made = half(model, packed=False)
+    layers = made.model.layers[0].mlp.gate_proj, made.model.layers[0].mlp.up_proj
+    joined, x = together(layers), torch.randn(3, layers[0].weight.shape[1])
+    assert joined is not None
+    before, places = joined(x), [layer.weight.data_ptr() for layer in layers]
+    assert places[1] - places[0] == layers[0].weight.nbytes
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight.mul_(2.0)
+    refresh(made, model)
+    assert torch.equal(joined(x), torch.cat([layer(x) for layer in layers], -1)) and not torch.equal(joined(x), before)
+    assert places == [layer.weight.data_ptr() for layer in layers]
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
+    """Whose matrices may not be moved, because an optimiser has them, keeps them where they lie."""
+    model = model_of("biases").bfloat16()
+    before = said(model)
+    places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
+    made = half(model, packed=False, moves=moves)
+    assert torch.equal(said(made), before) and torch.equal(said(model), before)
+    mine, its = (one.model.layers[0].self_attn for one in (made, model))
+    assert (together((mine.q_proj, mine.k_proj, mine.v_proj)) is not None) == moves
+    for layer, source in ((mine.q_proj, its.q_proj), (mine.v_proj, its.v_proj)):
+        assert layer.weight.data_ptr() == source.weight.data_ptr()
+    assert (places == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
 
 
 def test_nobody_learns_through_it() -> None:
