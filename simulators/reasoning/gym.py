@@ -61,6 +61,8 @@ BLANKS = ("?", "nan")
 """Texts that answer nothing, and must not score 1."""
 DRAWS = 100
 """Tasks drawn in a row before a family counts as unusable."""
+SAMPLES = 100
+"""Tasks of a family by which the chance to be right at random is estimated."""
 KEPT = 1024
 """Tasks that are kept, of all families together."""
 
@@ -174,6 +176,18 @@ def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> 
         if task := _made(family, settings, int(rng.integers(2**31))):
             return task
     raise SimulatorFault(f"none of {DRAWS} tasks of {family} could be scored")
+
+
+def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
+    """The chance that one of so many answers to other tasks of a family is right, estimated on tasks of its own."""
+    rng, chances = np.random.default_rng(0), []
+    for family, settings in families.items():
+        tasks = [draw(family, settings, rng) for _ in range(SAMPLES)]
+        for n, task in enumerate(tasks):
+            others = tasks[:n] + tasks[n + 1 :]
+            right = sum(task.score(other.answer).value == 1.0 for other in others) / len(others)
+            chances.append(1.0 - (1.0 - right) ** attempts)
+    return sum(chances) / len(chances)
 
 
 def _made(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:

@@ -32,8 +32,6 @@ SUM = re.compile(r"[0-9+*/() -]+")
 """Pattern of sums, which Python reads as the question does."""
 CALLS = ("gcd", "lcm")
 """Families whose tasks are what `math`'s function of that name is called with."""
-SAMPLES = 100
-"""Tasks of a family; how often the answer to one is right for another tells the floor."""
 
 
 class Reasoning(Simulator):
@@ -214,15 +212,8 @@ class Reasoning(Simulator):
     @property
     def floor(self) -> float:
         """Return the chance that the random player is right, estimated on tasks of its own."""
-        rng, chances = np.random.default_rng(0), []
-        attempts = self.max_turns if self.protocol == "retry" else 1
-        for family, settings in list(self.tasks.items())[: self.stage]:
-            tasks = [gym.draw(family, settings, rng) for _ in range(SAMPLES)]
-            for n, task in enumerate(tasks):
-                others = tasks[:n] + tasks[n + 1 :]
-                right = sum(task.score(other.answer).value == 1.0 for other in others) / len(others)
-                chances.append(1.0 - (1.0 - right) ** attempts)
-        return sum(chances) / len(chances)
+        stage = dict(list(self.tasks.items())[: self.stage])
+        return gym.chance(stage, self.max_turns if self.protocol == "retry" else 1)
 
 
 def _noop(game: Reasoning, seed: int) -> Answer:

@@ -385,6 +385,7 @@ def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> 
         ("desk", ["desk_agent"]),
         ("reasoning", ["solver"]),
         ("proposer_solver", ["proposer", *["solver"] * 4]),
+        ("debate", ["debater"] * 3),
         ("hanabi", ["player", "player"]),  # `hanabi_player` is for two: its recipe names it
     ],
 )

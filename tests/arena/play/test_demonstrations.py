@@ -57,7 +57,9 @@ def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: A
             env.step(draw.choice([act, *broken]) if hostile else draw.choice([act, act, act, f"{act} | hello", "what"]))
 
 
-@pytest.mark.parametrize("game", [*games.CLASSES, "clinic", "desk", "recommender", "reasoning", "proposer_solver"])
+@pytest.mark.parametrize(
+    "game", [*games.CLASSES, "clinic", "desk", "recommender", "reasoning", "proposer_solver", "debate"]
+)
 def test_no_act_reaches_another_seat_over_two_lines(game: str) -> None:
     """Nor as words of its own choice: others read the act as the game read it. So `they BET` is one."""
     for view in views(game, hostile=True):

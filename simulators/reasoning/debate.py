@@ -1,0 +1,207 @@
+"""Several seats answer the same question, then see each other's answers and answer again; the majority decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
+from games.contracts import View
+from games.families.book import fold
+from simulators.base import DRAWS, Answer, Simulator, SimulatorFault
+from simulators.reasoning import gym, replies
+from simulators.reasoning.tasks import RIGHT, one_of
+from simulators.reasoning.typed import bare
+
+VERDICT = "verdict"
+SHOWN = 80
+"""Most characters of an answer that others are shown."""
+
+
+class Debate(Simulator):
+    """Acts: an answer in every round; what the others say in the same round is not seen before all have answered.
+
+    Options besides Simulator's: task, as `reasoning` has it; debaters, how many there are; rounds, answers of each;
+    answer "plain", "boxed" or "tag", where it stands in an act: with the latter two, the others read all of the act.
+
+    The debate decides for the answer that most gave in the last round, for none where no answer is given most often.
+    Parts: `right`, 1 or 0, of every answer; `verdict`, 1 to all debaters where the debate decides for the right one.
+    Nobody learns the right answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in
+    Language Models through Multiagent Debate".
+    """
+
+    name = "debate"
+    metadata: ClassVar[dict[str, Any]] = {"name": "debate_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        RIGHT: "1 for a right answer, in every round",
+        VERDICT: "1 to all where the majority's last answer is right",
+    }
+    whole_acts = True
+
+    def __init__(
+        self,
+        *,
+        task: object = "chain_sum",
+        debaters: int = 3,
+        rounds: int = 2,
+        answer: replies.AnswerFormat = "plain",
+        **options: Any,
+    ) -> None:
+        count = whole_number("debaters", debaters, least=2, most=16)
+        self.seats = tuple(f"debater_{n + 1}" for n in range(count))
+        self.rounds = whole_number("rounds", rounds, least=1, most=64)
+        self.answer = one_of("answer", answer, replies.ANSWERS)
+        self.tasks = gym.configured(task)
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws a family, and a task of the split: what is practised nowhere is not practised here."""
+        for _ in range(DRAWS):
+            family = list(self.tasks)[rng.integers(len(self.tasks))]
+            self.task: gym.Task = gym.draw(family, self.tasks[family], rng)
+            if self.split == "all" or gym.is_test(self.task.question) == (self.split == "test"):
+                break
+        else:
+            raise SimulatorFault(f"none of {DRAWS} tasks is in the split {self.split}")
+        self._replies: list[dict[str, str]] = [{}]
+        self._answers: list[dict[str, str]] = [{}]
+        self._right: list[dict[str, bool]] = [{}]
+
+    def rules(self) -> str:
+        """The same for all seats."""
+        says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
+        if self.rounds == 1:
+            return f"{says} The majority decides."
+        return (
+            f"{says} Then all see each other's answers and answer again: {self.rounds} rounds. Each answer is paid for "
+            "being right, and all are paid if the majority of the last round is right."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The question, and what was answered in the round before: answers, and whole replies where they are more."""
+        answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
+        return {
+            "question": self.task.question,
+            "terse": bare(self.task.family, self.task.question),
+            "family": self.task.family,
+            "round": len(self._answers),
+            "answers": {seat: one_line(answer, SHOWN) for seat, answer in answers.items()},
+            "replies": {}
+            if self.answer == "plain"
+            else {seat: one_line(text, ACTION_LENGTH) for seat, text in texts.items()},
+        }
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """The answer, as long as nobody has given it, where it is long enough to be known again."""
+        answer = fold(self.task.answer)
+        said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
+        telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
+        return {"answer": (self.task.answer,)} if telling else {}
+
+    def play(self, seat: str, act: str) -> str:
+        """Scores an answer; the others read it once the round is over."""
+        answer = replies.final_answer(act, self.answer)
+        if answer is None:
+            raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}")
+        right = self.task.score(answer).value == 1.0
+        self._replies[-1][seat] = act
+        self._answers[-1][seat] = answer
+        self._right[-1][seat] = right
+        self.pay(seat, RIGHT, float(right))
+        if len(self._answers[-1]) == len(self.seats):
+            self._round_over()
+        return ""
+
+    def _round_over(self) -> None:
+        if len(self._answers) < self.rounds:
+            for kept in (self._replies, self._answers, self._right):
+                kept.append({})
+            return
+        decided = self.decision()
+        right = decided is not None and self.task.score(decided).value == 1.0
+        for seat in self.seats:
+            self.pay(seat, VERDICT, float(right))
+        self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
+
+    def decision(self) -> str | None:
+        """The answer that most gave in the last full round; None where none was given most often."""
+        given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
+        ranked = Counter(map(_plain, given.values())).most_common(2)
+        if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+            return None
+        return next(answer for answer in given.values() if _plain(answer) == ranked[0][0])
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Shares of the debaters: right in the last round (`score`) and in the first; mended and spoiled between them.
+
+        `agreed` gave the answer that most gave in the end, and `success` says that it is right.
+        """
+        over = self.ended == "decided"
+        first, last = (self._right[0], self._right[-1]) if over else ({}, {})
+        answers = Counter(map(_plain, self._answers[-1].values())) if over else Counter[str]()
+        decided, count = (self.decision() if over else None), len(self.seats)
+        return {
+            "score": sum(last.values()) / count,
+            "success": decided is not None and self.task.score(decided).value == 1.0,
+            "first": sum(first.values()) / count,
+            "mended": sum(last[seat] > first[seat] for seat in last) / count,
+            "spoiled": sum(last[seat] < first[seat] for seat in last) / count,
+            "agreed": max(answers.values(), default=0) / count,
+            "family": self.task.family,
+            "question": self.task.question,
+            "answer": self.task.answer,
+        }
+
+    def guess(self, rng: np.random.Generator) -> str:
+        """The answer to another task of the family: wrong as a rule, but what an answer looks like."""
+        return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
+
+    @property
+    def floor(self) -> float:
+        """Return the chance that a debate with one debater at random, and others who know the answer, is right."""
+        return 1.0 if len(self.seats) > 2 else gym.chance(self.tasks)
+
+
+def _plain(answer: str) -> str:
+    """The answer without what makes no difference: case and blanks."""
+    return " ".join(answer.split()).casefold()
+
+
+def _noop(game: Debate, seed: int) -> Answer:
+    """Says nothing."""
+    return lambda seen: ""
+
+
+def _random(game: Debate, seed: int) -> Answer:
+    """Answers as one might answer another task of the family."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
+
+
+def _oracle(game: Debate, seed: int) -> Answer:
+    """Knows the answer."""
+    return lambda seen: replies.write_answer(game.task.answer, game.answer)
+
+
+def _follower(game: Debate, seed: int) -> Answer:
+    """A player that knows half of the first answers, then goes with the majority, or stays where there is none."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+
+    def answer(seen: View) -> str:
+        if before := seen.public["answers"]:
+            said = game.decision() or before[seen.seat]
+        else:
+            said = game.task.answer if rng.random() < 0.5 else game.guess(rng)
+        return replies.write_answer(said, game.answer)
+
+    return answer
+
+
+Debate.players = {"noop": _noop, "random": _random, "oracle": _oracle, "follower": _follower}
