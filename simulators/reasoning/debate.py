@@ -52,7 +52,7 @@ class Debate(Simulator):
     ) -> None:
         count = whole_number("debaters", debaters, least=2, most=16)
         self.seats = tuple(f"debater_{n + 1}" for n in range(count))
-        self.rounds = whole_number("rounds", rounds, least=1, most=64)
+        self.rounds = whole_number("rounds", rounds, least=1, most=32)
         self.answer = one_of("answer", answer, replies.ANSWERS)
         self.tasks = gym.configured(task)
         super().__init__(**options)

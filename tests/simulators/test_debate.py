@@ -67,7 +67,7 @@ def test_what_is_kept_for_tests_elsewhere_is_not_practised_here() -> None:
     ("options", "why"),
     [
         ({"debaters": 1}, "debaters must be a whole number from 2 to 16, not 1"),
-        ({"rounds": 0}, "rounds must be a whole number from 1 to 64, not 0"),
+        ({"rounds": 0}, "rounds must be a whole number from 1 to 32, not 0"),
         ({"answer": "spoken"}, "answer must be one of plain, boxed, tag"),
         ({"task": "chain_sums"}, "did you mean 'chain_sum'"),
         ({"persona": "angry"}, "debate simulates no person"),
