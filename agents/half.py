@@ -32,7 +32,7 @@ def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
                 halved.set_submodule(name, Half(layer))
                 if moves or layer.weight.dtype != torch.bfloat16:
                     sources[halved.get_submodule(name)] = layer
-    _lay_together(halved, sources)
+    _stack(halved, sources)
     return halved
 
 
@@ -51,7 +51,7 @@ class Half(torch.nn.Module):
         self.out_features: int = layer.out_features
         self.weight: torch.Tensor = layer.weight.detach().bfloat16()
         self.bias: torch.Tensor | None = None if layer.bias is None else layer.bias.detach().bfloat16()
-        self.laid: Laid | None = None
+        self.stacked: Stacked | None = None
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
         """Copy the layer's present weights to where those before them lie: a recorded step looks for them there."""
@@ -64,8 +64,8 @@ class Half(torch.nn.Module):
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
 
 
-class Laid:
-    """Layers that read the same inputs, with their matrices in one piece, which is the matrix of all."""
+class Stacked:
+    """Layers that read the same inputs, their matrices stacked to one, of which each has its rows."""
 
     def __init__(self, layers: Sequence[Half]) -> None:
         """Move the layers' weights."""
@@ -74,7 +74,7 @@ class Laid:
         biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
         self._bias = None if all(layer.bias is None for layer in layers) else torch.cat(biases)
         for i, layer in enumerate(layers):
-            layer.laid, layer.weight = self, torch.split(self._weight, outs)[i]
+            layer.stacked, layer.weight = self, torch.split(self._weight, outs)[i]
             layer.bias = None if layer.bias is None or self._bias is None else torch.split(self._bias, outs)[i]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -138,7 +138,7 @@ class _Part(Half):
 
     def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
         torch.nn.Module.__init__(self)
-        self.laid = None
+        self.stacked = None
         self.joined, self.i, self.out_features = joined, i, layer.out_features
         self.weight = torch.full((), torch.nan, dtype=torch.bfloat16).expand(layer.weight.shape)
         """Tells its shape, and is no number: what it computes with lies in `joined`."""
@@ -153,10 +153,10 @@ class _Part(Half):
         return self.joined.part(self.i, inputs)
 
 
-def together(layers: Sequence[Any]) -> Joined | Laid | None:
+def together(layers: Sequence[Any]) -> Joined | Stacked | None:
     """The one product that computes all of these layers and no others; None where there is no such thing."""
     first = layers[0]
-    one = first.joined if isinstance(first, _Part) else first.laid if isinstance(first, Half) else None
+    one = first.joined if isinstance(first, _Part) else first.stacked if isinstance(first, Half) else None
     return one if one is not None and one.parts == tuple(layers) else None
 
 
@@ -171,14 +171,14 @@ def _join(halved: Any) -> None:
                     setattr(module, name, part)
 
 
-def _lay_together(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None:
-    """Lay the matrices of new layers that read the same in one piece; sources that shared them go along."""
+def _stack(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None:
+    """Stack the matrices of new layers that read the same; sources that shared them go along."""
     for module in [*halved.modules()]:
         for names in _READ_THE_SAME:
             layers: list[Any] = [getattr(module, name, None) for name in names]
             if all(layer in sources for layer in layers) and len({layer.weight.shape[1] for layer in layers}) == 1:
                 shared = [layer.weight.data_ptr() == sources[layer].weight.data_ptr() for layer in layers]
-                Laid(layers)
+                Stacked(layers)
                 for layer in (layer for layer, one in zip(layers, shared, strict=True) if one):
                     sources[layer].weight.data = layer.weight  # or what was there would be held beside it
 
