@@ -36,17 +36,17 @@ Which published mechanisms work here, and which do not?
 
 {sum}
 
-Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. *Effect*: where
+Each row is a study: a small model learns with the mechanism and its controls, several seeds each. *Effect*: where
 the mechanism's arm begins and ends (means over seeds), the control that it beats by least, and the difference paired by
 seed with the rule's interval (95 %, unless it says 99). *Could see*: the smallest difference that so many seeds show
 with chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for
-the whole table); in *italics*, what the row alone would say. **†**: the rule is another by now: to be run again.
-`arena study STUDY` runs a row again.
+the whole table); in *italics*, what the row alone would say. **†** ({marked} rows): the rule is another by now,
+on seeds that nobody has looked at: to be run again. `arena study STUDY` runs a row again.
 
 ## Mechanisms, beside a baseline that learns as well
 
 {mechanisms}
-Studies that say that something is learned, beside advantages of zero: [what is learned](claims/learned.md).
+Claims that something is learned: [these](claims/learned.md).
 
 ## Small print
 
@@ -60,10 +60,9 @@ FOOT = """\
 - p, Holm's and Benjamini and Hochberg's of every row: [the family](claims/family.md). All rows are one family;
   *contradicted* pays for each of a row's comparisons.
 - {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
-  on which recipes were tried out. Gauges and room are stated by {gauged}.
-- What chance, imitation, the best run and an oracle reach in each world: [room](claims/worlds.md).
-- {marked} rows are marked †. Their recipes now judge seeds that nobody has looked at.
-- The pages are made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
+  on which recipes were tried out. {gauged} state gauges of what the mechanism does.
+- What chance, imitation, the best run and an oracle reach: [room](claims/worlds.md).
+- Made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
   errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
 """
 LEARNS = """\
@@ -138,10 +137,12 @@ def pages() -> Iterator[tuple[Path, str]]:
         unrecorded=sum(not row.results.looks for row in found),
         short=sum(row.results.seeds < 10 for row in found),
         tuned=sum(row.results.spec.first_seed == 0 for row in found),
-        gauged=", ".join(row.results.name for row in found if row.results.spec.gauges) or "no row",
-        marked=sum(changed_since(row.results) for row in found),
+        gauged=sum(bool(row.results.spec.gauges) for row in found),
     )
-    head = HEAD.format(sum=summed_up(found), rows=len(found), print=small, mechanisms=tables["mechanisms"])
+    marked = sum(changed_since(row.results) for row in found)
+    head = HEAD.format(
+        sum=summed_up(found), rows=len(found), marked=marked, print=small, mechanisms=tables["mechanisms"]
+    )
     yield DOCS / "claims.md", head
     yield DOCS / "claims" / "learned.md", LEARNS + tables["learns"].replace("](claims/", "](")
     yield DOCS / "claims" / "family.md", EVERY + "".join(map(corrected, found))
