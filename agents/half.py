@@ -70,9 +70,7 @@ class Stacked:
     def __init__(self, layers: Sequence[Half]) -> None:
         """Move the layers' weights."""
         self.parts, outs = tuple(layers), [layer.out_features for layer in layers]
-        self._weight = torch.cat([layer.weight for layer in layers])
-        biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
-        self._bias = None if all(layer.bias is None for layer in layers) else torch.cat(biases)
+        self._weight, self._bias = _beside(layers)
         for i, layer in enumerate(layers):
             layer.stacked, layer.weight = self, torch.split(self._weight, outs)[i]
             layer.bias = None if layer.bias is None or self._bias is None else torch.split(self._bias, outs)[i]
@@ -115,9 +113,8 @@ class Joined:
         self._taken[i] = Half(layer)
         if len(self._taken) == len(self._outs):
             taken = [self._taken.pop(i) for i in range(len(self._outs))]
-            self._weight = _reordered(torch.cat([one.weight for one in taken]))
-            biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in taken]
-            self._bias = None if all(one.bias is None for one in taken) else torch.cat(biases)
+            weight, self._bias = _beside(taken)
+            self._weight = _reordered(weight)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """[..., outs side by side] of all layers, as under autocast."""
@@ -158,6 +155,13 @@ def together(layers: Sequence[Any]) -> Joined | Stacked | None:
     first = layers[0]
     one = first.joined if isinstance(first, _Part) else first.stacked if isinstance(first, Half) else None
     return one if one is not None and one.parts == tuple(layers) else None
+
+
+def _beside(layers: Sequence[Half]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Matrix and bias of layers side by side, 0 where a layer has none; no bias where none of them has one."""
+    biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
+    bias = None if all(layer.bias is None for layer in layers) else torch.cat(biases)
+    return torch.cat([layer.weight for layer in layers]), bias
 
 
 def _join(halved: Any) -> None:

@@ -96,9 +96,8 @@ class _Attention:
         k, v = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
         q = both[:, :heads].reshape(len(k), -1, width)
         scores = torch.baddbmm(self.bias, q, k.transpose(1, 2), alpha=layer.scaling)
-        p = torch.softmax(
-            scores, -1, dtype=scores.dtype
-        )  # unsaid, autocast has float32, which the product rounds again
+        # unless a dtype is given autocast has float32, which the product rounds again
+        p = torch.softmax(scores, -1, dtype=scores.dtype)
         return product(layer.o_proj, torch.bmm(p, v).view(rows, -1))
 
     def _write(self, kept: torch.Tensor, new: torch.Tensor) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
-from simulators.base import DRAWS, Answer, Simulator, SimulatorFault
+from simulators.base import DRAWS, Answer, SimulatorFault
 from simulators.reasoning import gym, replies
+from simulators.reasoning.asked import PLAYERS, Asked
 from simulators.reasoning.tasks import RIGHT, one_of
 from simulators.reasoning.typed import bare
 
@@ -21,7 +22,7 @@ SHOWN = 80
 """Most characters of an answer that others are shown."""
 
 
-class Debate(Simulator):
+class Debate(Asked):
     """Acts: an answer in every round; what the others say in the same round is not seen before all have answered.
 
     Options besides Simulator's: task, as `reasoning` has it; debaters, how many there are; rounds, answers of each;
@@ -159,10 +160,6 @@ class Debate(Simulator):
             "answer": self.task.answer,
         }
 
-    def guess(self, rng: np.random.Generator) -> str:
-        """The answer to another task of the family: wrong as a rule, but what an answer looks like."""
-        return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
-
     @property
     def floor(self) -> float:
         """Return the chance that a debate with one debater at random, and others who know the answer, is right."""
@@ -174,29 +171,16 @@ def _plain(answer: str) -> str:
     return " ".join(answer.split()).casefold()
 
 
-def _noop(game: Debate, seed: int) -> Answer:
-    """Says nothing."""
-    return lambda seen: ""
-
-
-def _random(game: Debate, seed: int) -> Answer:
-    """Answers as one might answer another task of the family."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
-    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
-
-
-def _oracle(game: Debate, seed: int) -> Answer:
-    """Knows the answer."""
-    return lambda seen: replies.write_answer(game.task.answer, game.answer)
-
-
 def _follower(game: Debate, seed: int) -> Answer:
     """A player that knows half of the first answers, then goes with the majority, or stays where there is none."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
+    said = ""
+
     def answer(seen: View) -> str:
-        if before := seen.public["answers"]:
-            said = game.decision() or before[seen.seat]
+        nonlocal said
+        if seen.public["answers"]:
+            said = game.decision() or said
         else:
             said = game.task.answer if rng.random() < 0.5 else game.guess(rng)
         return replies.write_answer(said, game.answer)
@@ -204,4 +188,4 @@ def _follower(game: Debate, seed: int) -> Answer:
     return answer
 
 
-Debate.players = {"noop": _noop, "random": _random, "oracle": _oracle, "follower": _follower}
+Debate.players = {**PLAYERS, "follower": _follower}

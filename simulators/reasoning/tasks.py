@@ -13,9 +13,10 @@ from games.base import IllegalAct, flag, number, whole_number
 from games.contracts import View
 from games.families.book import fold
 from games.slow import slowly
-from simulators.base import Answer, Simulator
+from simulators.base import Answer
 from simulators.confine.code import available, run_python
 from simulators.reasoning import gym, replies
+from simulators.reasoning.asked import PLAYERS, Asked
 from simulators.reasoning.typed import bare
 from simulators.tools import Tool, read_calls, run
 
@@ -34,7 +35,7 @@ CALLS = ("gcd", "lcm")
 """Families whose tasks are what `math`'s function of that name is called with."""
 
 
-class Reasoning(Simulator):
+class Reasoning(Asked):
     """Acts: an answer, or in protocol "code" a reply that holds code or a final answer, whichever comes first.
 
     Options besides Simulator's: task, a family of reasoning-gym, a list of them, or families with settings (`level` is
@@ -205,31 +206,11 @@ class Reasoning(Simulator):
             "answer": self.task.answer,
         }
 
-    def guess(self, rng: np.random.Generator) -> str:
-        """The answer to another task of the family: wrong as a rule, but what an answer looks like."""
-        return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
-
     @property
     def floor(self) -> float:
         """Return the chance that the random player is right, estimated on tasks of its own."""
         stage = dict(list(self.tasks.items())[: self.stage])
         return gym.chance(stage, self.max_turns if self.protocol == "retry" else 1)
-
-
-def _noop(game: Reasoning, seed: int) -> Answer:
-    """Says nothing."""
-    return lambda seen: ""
-
-
-def _random(game: Reasoning, seed: int) -> Answer:
-    """Answers as one might answer another task of the family."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
-    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
-
-
-def _oracle(game: Reasoning, seed: int) -> Answer:
-    """Knows the answer."""
-    return lambda seen: replies.write_answer(game.task.answer, game.answer)
 
 
 def _coder(game: Reasoning, seed: int) -> Answer:
@@ -294,4 +275,4 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-Reasoning.players = {"noop": _noop, "random": _random, "oracle": _oracle, "coder": _coder, "reckoner": _reckoner}
+Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner}

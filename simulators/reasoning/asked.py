@@ -1,0 +1,44 @@
+"""A game about one task of reasoning-gym: what all of them have in common, and who can play each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from simulators.base import Answer, Simulator
+from simulators.reasoning import gym, replies
+
+
+class Asked(Simulator):
+    """A task of given families, and the form in which a seat answers it."""
+
+    tasks: Mapping[str, Mapping[str, Any]]
+    """Families with their settings."""
+    task: gym.Task
+    answer: str
+    """Where the answer stands in an act, one of `replies.ANSWERS`."""
+
+    def guess(self, rng: np.random.Generator) -> str:
+        """The answer to another task of the family: wrong as a rule, but what an answer looks like."""
+        return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
+
+
+def noop(game: Asked, seed: int) -> Answer:
+    """Says nothing."""
+    return lambda seen: ""
+
+
+def random(game: Asked, seed: int) -> Answer:
+    """Answers as one might answer another task of the family."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
+
+
+def oracle(game: Asked, seed: int) -> Answer:
+    """Knows the answer."""
+    return lambda seen: replies.write_answer(game.task.answer, game.answer)
+
+
+PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {"noop": noop, "random": random, "oracle": oracle}
