@@ -180,6 +180,10 @@ class Repair(Simulator):
             self.end("turns", "No turns are left, and nothing was submitted.")
 
     def _tried(self) -> str:
+        """What the tests that are shown print; where all expressions are ours, it is known without a cell."""
+        if all(body in WORKED for body in self.bodies.values()):
+            cases = self._cases()
+            return "\n".join(f"{n}{c} is {_worth(self.bodies[n], c)} and should be {_value(n, c)}" for n, c in cases)
         lines = [f"print('{n}{case} is', {n}{case}, 'and should be', {_value(n, case)})" for n, case in self._cases()]
         code = "\n".join([self.source(), *lines])
         return _printed(slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation())

@@ -49,6 +49,17 @@ def test_who_knows_only_the_tests_that_are_shown_fails() -> None:
     assert game.report()["score"] == 0.0
 
 
+def test_what_our_expressions_print_is_what_a_cell_prints() -> None:
+    game = started(functions=1)
+    (name,) = game.names
+    game.tests[name] = [(a, b) for a in (0, 3, 9) for b in (0, 3, 9)]
+    for body in WORKED:
+        game.bodies = {name: body}
+        known = game._tried()
+        game.bodies = {name: f"({body})"}  # not in the bank
+        assert game._tried() == known
+
+
 def test_steps_are_marked_and_are_no_payoff() -> None:
     game = started(functions=2)
     first, _ = game.names
