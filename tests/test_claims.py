@@ -41,7 +41,8 @@ the mechanism's arm begins and ends (means over seeds), the control that it beat
 seed with the rule's interval (95 %, unless it says 99). *Could see*: the smallest difference that so many seeds show
 with chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for
 the whole table); in *italics*, what the row alone would say. **†** ({marked} rows): the rule is another by now,
-on seeds that nobody has looked at: to be run again. `arena study STUDY` runs a row again.
+on seeds that nobody has looked at: to be run again. Papers and all arms: behind each study's name.
+`arena study STUDY` runs a row again.
 
 ## Mechanisms, beside a baseline that learns as well
 
@@ -128,8 +129,9 @@ FILES = sorted(KEPT.glob("study-*.json"))
 def pages() -> Iterator[tuple[Path, str]]:
     """Each page with its text, from what is kept."""
     found = family([read(file) for file in FILES])
+    cited = citations(row.results.spec.replicates for row in found)
     tables = {
-        kind: TABLE + "".join(f"| {' | '.join(cell(text) for text in line_of(row))} |\n" for row in rows)
+        kind: TABLE + "".join(f"| {' | '.join(cell(text) for text in line_of(row, cited))} |\n" for row in rows)
         for kind, rows in parted(found).items()
     }
     small = FOOT.format(
@@ -198,15 +200,21 @@ def command(of: Results) -> str:
     return f"arena study {of.name}"
 
 
-def line_of(row: Row) -> tuple[str, ...]:
+def citations(papers: Iterable[str]) -> dict[str, str]:
+    """How the table names each paper: by its mechanism where no other paper here has one of that name."""
+    names = {paper: "ours" if paper.startswith("none") else re.sub(r" \(.*", "", paper) for paper in papers}
+    shared = Counter(names.values())
+    return {paper: name if shared[name] == 1 or name == "ours" else paper for paper, name in names.items()}
+
+
+def line_of(row: Row, cited: dict[str, str]) -> tuple[str, ...]:
     """A study in one line: claim, name, effect, what it could see, verdict."""
     of = row.results
-    source = "ours" if of.spec.replicates.startswith("none") else re.sub(r"\), .*", ")", of.spec.replicates)
     own, other = ({arm.arm: arm for arm in of.arms}[name] for name in (of.spec.arm, row.arm))
     ends = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {row.arm} {other.last.estimate:.2f}"
     name = f"[{of.name}]({address(of.spec.family)}#{of.name})"
     effect = f"{of.spec.figure} {ends}: {signed(row.effect)}"
-    return f"{of.spec.claim} ({source})", name, effect, f"{row.visible:.2f}", worded(row)
+    return f"{of.spec.claim} ({cited[of.spec.replicates]})", name, effect, f"{row.visible:.2f}", worded(row)
 
 
 def worded(row: Row) -> str:

@@ -180,7 +180,7 @@ class Repair(Simulator):
             self.end("turns", "No turns are left, and nothing was submitted.")
 
     def _tried(self) -> str:
-        """What the tests that are shown print; where all expressions are ours, it is known without a cell."""
+        """Return what the tests that are shown print; where all expressions are ours, it is known without a cell."""
         if all(body in WORKED for body in self.bodies.values()):
             cases = self._cases()
             return "\n".join(f"{n}{c} is {_worth(self.bodies[n], c)} and should be {_value(n, c)}" for n, c in cases)
