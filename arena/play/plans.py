@@ -1,5 +1,6 @@
 """Plans: the matches of an iteration, from the run's tables, its league, and its seed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -47,7 +48,7 @@ def iteration_plans(
 
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
     dealt = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
-    seeds = _from_pool(rule, seed, k, before, len(dealt)) if rule.pool else None
+    seeds = _from_pool(rule, seed, k, before + len(dealt)) if rule.pool else None
     plans = _plans(seed, k, dealt, rule.group, before, seeds, history=history)
     horizon = rule.horizon
     if horizon is None or horizon.option is None:
@@ -88,11 +89,11 @@ def demonstration_plans(
     return _plans(seed, k, deals, stage="imitate", source="demonstration")
 
 
-def _from_pool(rule: PlaySpec, seed: int, k: int, before: int, count: int) -> list[int]:
-    """The seeds of an iteration's next deals: the run goes through its pool again and again, each time reordered."""
+def _from_pool(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
+    """The seeds of an iteration's first deals: the run goes through its pool again and again, each time reordered."""
     size = rule.pool or 0
     pool = np.random.SeedSequence((seed, number("pool"))).generate_state(size, np.uint64)
-    first = (k - 1) * rule.deals + before
+    first = (k - 1) * rule.deals
     passes = {n // size for n in range(first, first + count)}
     orders = {n: generator(seed, n, "pool", "order").permutation(size) for n in passes}
     return [int(pool[orders[n // size][n % size]]) for n in range(first, first + count)]
@@ -111,11 +112,17 @@ def _plans(
 ) -> list[MatchPlan]:
     """A plan for each match, numbered: `group` of them for each deal, each with draws of its own.
 
-    `pool` are the deals' seeds where those may come again: then an iteration has draws of its own, too, and `history`
-    may say of each how many attempts it has, of as many altogether, and by which options.
+    `pool` are the seeds of the iteration's deals up to these where those may come again: then an iteration has draws of
+    its own, too, as has each time that a deal comes again in it. `history` may say of each how many attempts it has, of
+    as many altogether, and by which options.
     """
     place = (seed, k, number("deals"), *([before] if before else []))
-    seeds = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist() if pool is None else pool
+    drawn = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist()
+    seeds = drawn if pool is None else pool[before:]
+    times, again = Counter(pool[:before] if pool else ()), list[int]()
+    for one in seeds:
+        again.append(times[one])
+        times[one] += 1
     dealt = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
     sizes, options = [group] * len(dealt), [(dict(t.game.options), "") for t, _, _ in dealt]
     if history:
@@ -129,7 +136,7 @@ def _plans(
             dict(options[i][0]),
             one,
             dict(seats),
-            draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ())),
+            draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ()), *((again[i],) if again[i] else ())),
             group=before + i if group > 1 else -1,
             stage=stage,
             source=source,

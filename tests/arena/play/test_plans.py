@@ -42,3 +42,13 @@ def test_a_deal_that_comes_again_has_chance_of_its_own() -> None:
     plans = [plan for k in (1, 2) for plan in iteration_plans(given.play, given.seed, k, set_tables(given), {}, None)]
     assert set(Counter(plan.seed for plan in plans).values()) == {4}
     assert len({(plan.seed, plan.draws) for plan in plans}) == 8
+
+
+def test_a_deal_that_comes_again_in_one_iteration_has_chance_of_its_own_too() -> None:
+    given = scripted("play.matches=6", "play.pool=3", "play.resample=1")
+    more: list[dict[str, Any]] = [{}, {"deals": 4, "before": 6}]
+    plans = [
+        plan for of in more for plan in iteration_plans(given.play, given.seed, 1, set_tables(given), {}, None, **of)
+    ]
+    assert set(Counter(plan.seed for plan in plans).values()) == {3, 4}
+    assert len({(plan.seed, plan.draws) for plan in plans}) == 10
