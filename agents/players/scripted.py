@@ -255,6 +255,15 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
             )
 
 
+def can_play(spec: str, game: Game, seat: str) -> bool:
+    """Return True if this scripted policy can play at this seat of the game."""
+    try:
+        check_scripted(spec, game, seat)
+    except ScriptedPolicyError:
+        return False
+    return True
+
+
 def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
     """Make the scripted policy of this spec for one seat of one match; `game` is the match's own game, to search."""
     kind, argument = _lookup(spec, game)

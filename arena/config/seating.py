@@ -15,6 +15,9 @@ from arena.play.settings import TableSpec
 from arena.play.tables import Table, lay_table
 from games.contracts import Game
 
+SHOWN = ("scripted", "against")
+"""Settings of an imitation that name scripted policies."""
+
 
 def set_tables(experiment: Experiment) -> list[Table]:
     """Find everything the experiment names; ConfigError with the nearest name for what there is not."""
@@ -29,11 +32,12 @@ def set_tables(experiment: Experiment) -> list[Table]:
         tables.append(table)
     _check_role_names(tables)
     _check_instructions(experiment, tables)
+    _check_shown(experiment, tables)
     return tables
 
 
 def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
-    """Check that every seat's holder can play there, and so can the scripted policies that it imitates."""
+    """Check that every seat's holder can play there."""
     game = table.make_game()
     for seat, held in spec.seats.items():
         policy = experiment.policies.get(held.policy)
@@ -42,11 +46,30 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
             continue
         if policy.train:
             _check_sampling(table.roles[seat], held.policy)
-            for script in experiment.learn.demonstrations.scripted if experiment.learn.demonstrations else ():
-                _check_scripted(script, game, seat, "learn.demonstrations.scripted")
-        for field in ("scripted", "against") if policy.imitate else ():
-            for script in getattr(policy.imitate, field):
-                _check_scripted(script, game, seat, f"policies.{held.policy}.imitate.{field}")
+
+
+def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
+    """Of scripted policies that are imitated, each can play somewhere, and at each seat of the learner's one can."""
+    for name, policy in experiment.policies.items():
+        shown = {f"policies.{name}.imitate.{field}": getattr(policy.imitate, field, ()) for field in SHOWN}
+        if policy.train and experiment.learn.demonstrations:
+            shown["learn.demonstrations.scripted"] = experiment.learn.demonstrations.scripted
+        places = [(t.make_game(), seat) for t in tables for seat, holder in t.holders.items() if holder == name]
+        for where, scripts in shown.items():
+            why = [[_why_not(script, *place, where) for place in places] for script in scripts]
+            for complaints in (*why, *zip(*why, strict=True)):  # a script's, and a seat's
+                errors = [error for error in complaints if error]
+                if errors and len(errors) == len(complaints):
+                    raise errors[0]
+
+
+def _why_not(script: str, game: Game, seat: str, where: str) -> ConfigError | None:
+    """Say why a scripted policy cannot play there; None where it can."""
+    try:
+        _check_scripted(script, game, seat, where)
+    except ConfigError as error:
+        return error
+    return None
 
 
 def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:

@@ -25,7 +25,7 @@ class ImitateSpec(Spec):
     """A warm start: learn to write as scripted policies play before learning from reward."""
 
     scripted: Annotated[list[PolicyName], Field(min_length=1)]
-    """Every match seats some of them, drawn at random, at the policy's own tables."""
+    """Every match seats some of them, drawn at random, at the policy's own tables; each where it can play."""
     against: list[PolicyName] = []
     """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the scripted
     policies, the others by some of these, who are not imitated.
@@ -74,7 +74,8 @@ class DemonstrationsSpec(Spec):
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
     """Weight of the mean -log p over their tokens, added to the loss of what was played: a number or a schedule."""
     scripted: list[PolicyName] = []
-    """Scripted policies that demonstrate: every match seats some of them, drawn at random, at the policy's tables."""
+    """Scripted policies that demonstrate: every match seats some of them, drawn at random, at the policy's tables, each
+    where it can play."""
     run: Folder | None = None
     """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, recalled, spoken
-from agents.players.scripted import make_scripted, talking
+from agents.players.scripted import can_play, make_scripted, talking
 from agents.players.simple import RecordedActs
 from arena.credit.credited import Credited
 from arena.credit.samples import IMITATED, samples_of
@@ -110,10 +110,19 @@ class Demonstrations:
         rng: np.random.Generator,
         ended: Callable[[], None],
     ) -> list[MatchRecord]:
-        """Play matches between scripted policies, drawn at random for each seat that has none yet."""
+        """Play matches between scripted policies, drawn at random for each free seat from those that can sit there."""
 
         def drawn(names: Sequence[str]) -> str:
             return names[int(rng.integers(len(names)))]
+
+        able: dict[tuple[int, str, bool], list[str]] = {}
+
+        def drawn_for(table: Table, seat: str, imitated: bool) -> str:
+            place = (id(table), seat, imitated)
+            if place not in able:
+                game, names = table.make_game(), scripted if imitated else against
+                able[place] = [name for name in names if can_play(name, game, seat)] or list(names)
+            return drawn(able[place])
 
         async def play(plan: MatchPlan) -> MatchRecord:
             table, contenders = self.lineup.table(plan), dict[str, Contender]()
@@ -122,7 +131,7 @@ class Demonstrations:
             for seat, seating in plan.seats.items():
                 contender: Contender = self.lineup.contender(seating.policy, seat, table)
                 if not isinstance(contender, ScriptedContender):
-                    script = drawn(scripted if seat in imitated else against)
+                    script = drawn_for(table, seat, seat in imitated)
                     if isinstance(contender, ModelContender) and seat in imitated:
                         contender = _Demonstrator(contender.name, contender.engine, contender.cast, script)
                     else:

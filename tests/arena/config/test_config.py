@@ -275,8 +275,11 @@ def test_every_table_is_checked(old: str, new: str, told: str) -> None:
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_who_is_imitated_must_play_all_games_of_the_policy() -> None:
-    set_tables(experiment("policies.shared.imitate={scripted: [random]}", text=TABLES))
+def test_some_of_who_are_imitated_must_play_each_game_of_the_policy() -> None:
+    for scripts in ("random", "random, conceder"):
+        set_tables(experiment(f"policies.shared.imitate={{scripted: [{scripts}]}}", text=TABLES))
+    with pytest.raises(ConfigError, match=r"imitate\.scripted: map_reader plays maze, not negotiation"):
+        set_tables(experiment("policies.shared.imitate={scripted: [random, map_reader]}", text=TABLES))
     with pytest.raises(
         ConfigError, match=r"^policies\.shared\.imitate\.scripted: conceder plays negotiation, not kuhn"
     ):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from arena.cli.loop import wait
@@ -170,6 +171,19 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
     assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
     assert 6 < sum(max(s.stream.turns) % 2 for s in met) < 18, "at either seat"
     assert hard - {said(s)[0] for s in alone}, "the others would open otherwise"
+
+
+def test_at_each_table_play_those_who_can(tmp_path: Path) -> None:
+    """`halver` knows the questions alone, `consistent_guesser` wordle: each has a table, and nobody fails."""
+    tables = [
+        {"game": {"name": name}, "seats": {"guesser": {"role": "player", "policy": "shared"}}}
+        for name in ("guess_city", "wordle")
+    ]
+    settings = {"name": "two", "iterations": 1, "tables": tables, "policies": {"shared": {"model": "nano"}}}
+    given = compose([text_layer("test", yaml.safe_dump(settings))])
+    lab = wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, Quiet()))
+    shown = wait(lab.parts.demonstrations.by_scripted("shared", 0, ["halver", "consistent_guesser"], 4))
+    assert {said(sample)[0].split()[0] for sample in shown} == {"ASK", "GUESS"}
 
 
 def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
