@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, flag, whole_number
+from games.base import IllegalAct, flag, one_line, whole_number
+from games.contracts import View
 from games.families.grid import STEPS, Cell, beside, carve, distances, join
 from games.families.solitaire import Solitaire
 
@@ -18,6 +19,9 @@ ROOMS = (
 ITEMS = ("apple", "book", "candle", "coin", "cup", "hammer", "key", "lamp", "rope", "vase")
 SHORTCUT = 0.25  # how often neighbours that need no door have one
 SUBGOAL = "subgoal"
+WALKER, STRATEGIST = "walker", "strategist"
+HEEDED = 0.9
+"""How often the scripted `heeder` does what the strategist says."""
 
 
 class TextNavigation(Solitaire):
@@ -27,22 +31,33 @@ class TextNavigation(Solitaire):
     every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
     turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
     the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
-    part of the payoff.
+    part of the payoff; strategist, whether a seat of this name sees what the walker sees, and says in a line before
+    each of its turns what to do. Then the strategist alone is paid, for what the walker does: so a walker can be
+    somebody's model that does not learn. Source of the two seats: EPO (Liu et al. 2025, ACL).
     """
 
     name = "text_navigation"
-    seats: tuple[str, ...] = ("walker",)
+    seats: tuple[str, ...] = (WALKER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "text_navigation_v0", "render_modes": ["ansi"]}
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0, "least_turns": 3.0}  # TAKE, GO, DROP
 
     def __init__(
-        self, *, rooms: int = 6, items: int = 3, subgoals: bool = False, max_turns: int | None = None, **options: Any
+        self,
+        *,
+        rooms: int = 6,
+        items: int = 3,
+        subgoals: bool = False,
+        strategist: bool = False,
+        max_turns: int | None = None,
+        **options: Any,
     ) -> None:
         self.size = whole_number("rooms", rooms, least=2, most=len(ROOMS))
         self.count = whole_number("items", items, least=1, most=len(ITEMS))
         self.subgoals = flag("subgoals", subgoals)
         if self.subgoals:
             self.reward_parts = {**self.reward_parts, SUBGOAL: "1 for first taking what is wanted, 1 for bringing it"}
+        if flag("strategist", strategist):
+            self.seats, self.rivals = (STRATEGIST, WALKER), False
         super().__init__(max_turns=4 * rooms if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -64,39 +79,60 @@ class TextNavigation(Solitaire):
         self.wanted, self.taken = items[0], False
         elsewhere = [cell for cell in cells if cell != self.places[self.wanted]]
         self.goal = elsewhere[rng.integers(len(elsewhere))]
-        self.shortest = self._shortest()
+        self.shortest, self.strategy = self._shortest(), ""
+
+    @property
+    def walked(self) -> int:
+        """The walker's acts so far."""
+        return self.turns // len(self.seats)
+
+    @property
+    def turns_left(self) -> int:
+        """Acts that the walker may still play."""
+        return self.max_turns - self.walked
 
     def rules(self) -> str:
         """One paragraph: the task, the acts and the limit."""
+        advised = " Before each turn the strategist says what the walker is to do." if len(self.seats) > 1 else ""
         return (
             f"You are in a house. Bring the {self.wanted} to the {self.names[self.goal]}: DROP it there. "
-            f"Acts: GO and a direction, TAKE or DROP and an item; {self.max_turns} turns in all."
+            f"Acts: GO and a direction, TAKE or DROP and an item; {self.max_turns} turns in all.{advised}"
         )
 
     def public(self) -> dict[str, Any]:
-        """The task, this room, its exits and items, what is carried, and the turns left."""
+        """The task, this room, its exits and items, what is carried, the turns left, and what the strategist said."""
         return {
             "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
             "items": self._lying(self.position), "carried": self._lying(None), "turns_left": self.turns_left,
+            "strategy": {STRATEGIST: self.strategy} if self.strategy else {},
         }  # fmt: skip
 
     def situation(self, seat: str) -> str:
-        """The room, and where everything lies."""
-        return f"{self.position} {self.places}"
+        """The room, where everything lies, and what the strategist says of it."""
+        return f"{self.position} {self.places} {self.strategy}".rstrip()
 
-    def legal(self, seat: str) -> list[str]:
+    def legal(self, seat: str) -> list[str] | None:
+        """The walker's acts; the strategist may say anything."""
+        return None if seat == STRATEGIST else self.acts()
+
+    def acts(self) -> list[str]:
         """Every exit, every item here and every item carried."""
         facts = self.public()
         words = {"GO": facts["exits"], "TAKE": facts["items"], "DROP": facts["carried"]}
         return [f"{verb} {noun}" for verb, nouns in words.items() for noun in nouns]
 
     def play(self, seat: str, act: str) -> str:
-        """Walk, take or drop; the seat reads what that changed."""
+        """Walk, take or drop; all read what that changed. The strategist says something, which changes nothing."""
+        if seat == STRATEGIST:
+            if not (said := one_line(act)):
+                raise IllegalAct("say what the walker is to do")
+            self.strategy = said
+            return f"SAY {said}"
         verb, _, noun = " ".join(act.split()).partition(" ")
         verb, noun = verb.upper(), noun.lower() if verb.upper() != "GO" else noun.upper()
         read = f"{verb} {noun}"
-        if read not in self.legal(seat):
+        if read not in self.acts():
             raise IllegalAct({
                 "GO": f"there is no way {noun}", "TAKE": f"there is no {noun} here", "DROP": f"you have no {noun}",
             }.get(verb, "write GO and a direction, or TAKE or DROP and an item")[:80])  # fmt: skip
@@ -108,9 +144,10 @@ class TextNavigation(Solitaire):
             self.tell(f"You {'take' if verb == 'TAKE' else 'drop'} the {noun}.")
         solved, taking = self.places[self.wanted] == self.goal, not self.taken and self.places[self.wanted] is None
         self.taken |= taking
+        paid, self.strategy = self.seats[0], ""
         if self.subgoals and (taking or solved):
-            self.pay(seat, SUBGOAL, 1.0)
-        self.score(seat, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
+            self.pay(paid, SUBGOAL, 1.0)
+        self.score(paid, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
         return read
 
     def payoffs(self) -> dict[str, float]:
@@ -118,8 +155,8 @@ class TextNavigation(Solitaire):
         return {seat: payoff - self._totals[seat].get(SUBGOAL, 0.0) for seat, payoff in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, the turns of the shortest solution, and efficiency: shortest / turns, 0 where unsolved."""
-        efficiency = self.shortest / self.turns if self.ended == "solved" else 0.0
+        """Solved or not, the turns of the shortest solution, and efficiency: shortest / walked, 0 where unsolved."""
+        efficiency = self.shortest / self.walked if self.ended == "solved" else 0.0
         return {**super().figures(), "shortest": self.shortest, "efficiency": efficiency}
 
     def _lying(self, place: Cell | None) -> list[str]:
@@ -129,3 +166,39 @@ class TextNavigation(Solitaire):
         """Steps of the shortest way: to the item, TAKE, to the room, DROP."""
         steps = distances(self.doors, self.places[self.wanted] or self.position)
         return steps[self.position] + 1 + steps[self.goal] + 1
+
+    def best_act(self) -> str:
+        """The next act of a shortest way, by who knows the house."""
+        where = self.places[self.wanted]
+        if where == self.position:
+            return f"TAKE {self.wanted}"
+        if where is None and self.position == self.goal:
+            return f"DROP {self.wanted}"
+        steps = distances(self.doors, where or self.goal)
+        ways = self.doors[self.position]
+        return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
+
+
+def _guide(game: TextNavigation, seed: int) -> Callable[[View], str]:
+    """A player at either seat that knows the house."""
+    return lambda seen: game.best_act()
+
+
+def _rambler(game: TextNavigation, seed: int) -> Callable[[View], str]:
+    """A player at either seat that names anything the walker can do."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    return lambda seen: str(rng.choice(game.acts()))
+
+
+def _heeder(game: TextNavigation, seed: int) -> Callable[[View], str]:
+    """A walker that mostly does what the strategist says, where it can be done, and else anything."""
+    rng = np.random.default_rng([seed, 2])
+
+    def act(seen: View) -> str:
+        said = seen.public["strategy"].get(STRATEGIST, "")
+        return said if said in game.acts() and rng.random() < HEEDED else str(rng.choice(game.acts()))
+
+    return act
+
+
+TextNavigation.players = {"guide": _guide, "rambler": _rambler, "heeder": _heeder}

@@ -49,7 +49,7 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
 
 
 def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Of scripted policies that are imitated, each can play somewhere, and at each seat of the learner's one can."""
+    """Check that each imitated scripted policy can play somewhere, and at each of the learner's seats one of them."""
     for name, policy in experiment.policies.items():
         shown = {f"policies.{name}.imitate.{field}": getattr(policy.imitate, field, ()) for field in SHOWN}
         if policy.train and experiment.learn.demonstrations:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from games.contracts import View
 from games.families.grid import BACK, STEPS, beside, carve, distances
 from games.families.locks import after_step, steps_left
 from games.maze import Maze
@@ -275,6 +276,68 @@ def test_what_cannot_be_done_is_illegal_and_changes_nothing(act):
     game.step(act)
     assert not game.infos["walker"]["valid"] and json.dumps(game.public()) == before and game.turns == 0
     assert game.observe("walker")["messages"][-1]["text"].startswith("Not a legal act: ")
+
+
+def played_with(guide, walker, seed, **options):
+    game = TextNavigation(strategist=True, **options)
+    game.reset(seed=seed)
+    seats = {seat: game.players[name](game, seed) for seat, name in zip(game.seats, (guide, walker), strict=True)}
+    while not game.ended:
+        seat = game.agent_selection
+        game.step(seats[seat](View.of(game, seat)))
+        assert game.infos[seat]["valid"]
+    return game
+
+
+def test_who_is_well_advised_and_heeds_it_takes_the_shortest_way():
+    for seed in range(50):
+        game = played_with("guide", "guide", seed)
+        assert game.report()["efficiency"] == 1.0 and game.turns == 2 * game.shortest
+        assert game.payoffs() == {"strategist": pytest.approx(1 - 0.01 * game.shortest), "walker": 0.0}
+    solved = [
+        sum(played_with(guide, "heeder", seed, max_turns=12).report()["solved"] for seed in range(200)) / 200
+        for guide in ("guide", "rambler")
+    ]
+    assert solved[0] > 0.8 and solved[1] < 0.3
+
+
+def test_a_strategist_says_a_line_before_each_turn_and_alone_is_paid():
+    game = TextNavigation(rooms=2, items=1, strategist=True, subgoals=True, cost=0.0)
+    game.reset(seed=1)
+    while game.position != game.places[game.wanted]:
+        game.reset()
+    item, (way,) = game.wanted, game.public()["exits"]
+    assert game.agent_selection == "strategist" and game.infos["strategist"]["legal"] is None
+    game.step("take it\nnow, " + "x" * 500)
+    facts = game.infos["walker"]
+    (said,) = facts["public"]["strategy"].values()
+    assert said.startswith("take it now, xxx") and len(said) <= 200
+    assert game.observe("walker")["messages"][-1]["text"] == f"SAY {said}"
+    assert facts["legal"] == [f"GO {way}", f"TAKE {item}"] and game.turns_left == game.max_turns
+    game.step(f"TAKE {item}")
+    assert game.infos["strategist"]["rewards"] == {"subgoal": 1.0} and game.turns_left == game.max_turns - 1
+    assert game.public()["strategy"] == {} and f"You take the {item}." in game.render()
+    for act in ("go", f"GO {way}", "drop", f"DROP {item}"):
+        game.step(act)
+    assert game.report()["solved"] and game.payoffs() == {"strategist": 1.0, "walker": 0.0}
+    assert game.infos["walker"]["rewards"] == {} and game.report()["efficiency"] == 1.0
+
+
+def test_a_strategist_who_says_nothing_is_asked_again():
+    game = TextNavigation(strategist=True)
+    game.reset(seed=0)
+    game.step(" \u200b\n")
+    assert not game.infos["strategist"]["valid"] and game.agent_selection == "strategist"
+
+
+def test_with_a_strategist_as_many_turns_are_walked():
+    game = TextNavigation(rooms=2, items=1, strategist=True, max_turns=3, cost=0.0)
+    game.reset(seed=0)
+    walked = 0
+    while not game.ended:
+        walked += game.agent_selection == "walker"
+        game.step("wait" if game.agent_selection == "strategist" else f"GO {game.public()['exits'][0]}")
+    assert walked == 3 and game.ended == "turns"
 
 
 def test_only_the_room_the_walker_is_in_is_seen():
