@@ -62,7 +62,8 @@ FOOT = """\
   *contradicted* pays for each of a row's comparisons.
 - {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
   on which recipes were tried out. {gauged} state gauges of what the mechanism does.
-- What chance, imitation, the best run and an oracle reach: [room](claims/worlds.md).
+- What chance, imitation, the best run and an oracle reach: [room](claims/worlds.md). What changed since the first
+  table, row by row: [before and now](claims/changed.md).
 - Made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
   errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
 """
@@ -100,6 +101,21 @@ imitates them need not be. Intervals are 95 %.
 
 | study | figure | turns | random | imitation | best | oracle |
 |---|---|---|---|---|---|---|
+"""
+CHANGED = """\
+# The table of claims, before and now
+
+Which verdicts changed since the first table, and why? Verdicts: [claims](../claims.md).
+
+**Of {old} rows {held} held then, {hold} hold now; {new} rows are new.**
+
+*Then*: {date} ({commit}), each row by itself; some samples had been extended after a look, and no row had gauges.
+*Now*: one look at seeds that nobody had seen, mostly ten, corrected over all rows; in *italics*, what the row alone
+would say.
+`benchmarks/results/before-claims.json`
+
+| study | then | now | what changed besides |
+|---|---|---|---|
 """
 FAMILY = """\
 # Claims in {family}
@@ -153,6 +169,17 @@ def pages() -> Iterator[tuple[Path, str]]:
         room(row.results, worlds["worlds"][row.results.name]) for row in found if row.results.name in worlds["worlds"]
     ]
     yield DOCS / "claims" / "worlds.md", WORLDS.format(matches=worlds["matches"]) + "".join(rooms)
+    before = json.loads((KEPT / "before-claims.json").read_text("utf-8"))
+    again = [row for row in found if row.results.name in before["rows"]]
+    lines = "".join(compared(row, before["rows"][row.results.name]) for row in again)
+    told = CHANGED.format(
+        **before,
+        old=len(again),
+        new=len(found) - len(again),
+        held=sum(row["verdict"] == "holds" for row in before["rows"].values()),
+        hold=sum(row.verdict == "holds" for row in again),
+    )
+    yield DOCS / "claims" / "changed.md", told + lines
     families = defaultdict(list)
     for file, row in zip(FILES, found, strict=True):
         families[row.results.spec.family].append(section(row, minutes(file)))
@@ -243,6 +270,14 @@ def corrected(row: Row) -> str:
     of = row.results
     values = (f"{value:.4f}" for value in (row.decision.p, row.holm, row.bh))
     return f"| {' | '.join((of.name, str(of.seeds), of.verdict.verdict, *values, row.verdict))} |\n"
+
+
+def compared(row: Row, before: dict[str, Any]) -> str:
+    """A study as the table before told it, and as it is told now."""
+    of, effect = row.results, Interval(*before["effect"])
+    then = f"{before['verdict']}: {signed(effect)} beside {before['control']}, {before['seeds']} seeds"
+    now = f"{worded(row)}: {signed(row.effect)} beside {row.arm}, {of.seeds} seeds"
+    return f"| {of.name} | {then} | {now} | {before['changed']} |\n"
 
 
 def room(of: Results, world: dict[str, Any]) -> str:
