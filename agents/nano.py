@@ -1,13 +1,15 @@
-"""The nano policy: a random Llama of about a million parameters and a tokenizer for terse games.
+"""The nano policies: random Llamas of about one and five million parameters, and a tokenizer for terse games.
 
-It is made here, from a seed, so that learning can be watched from nothing in a minute of CPU.  The tokenizer
+They are made here, from a seed, so that learning can be watched from nothing in a minute of CPU.  The tokenizer
 knows the words of terse prompts (`OFFER 1 0 2` is four tokens) and all bytes: any text goes through and back.
 """
 
 import json
+import re
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 END, PAD = "<|im_end|>", "<|pad|>"
@@ -45,14 +47,39 @@ SHAPE: dict[str, Any] = {
 }
 
 
-PARAMETERS = 873_984
 EMBEDDING = 0.05
 """Standard deviation of a token's vector: heard beside the layers, and near uniform as logits."""
-RECIPE = sha256(json.dumps([ROLES, TEMPLATE, ACTS, WORDS, SHAPE, EMBEDDING]).encode()).hexdigest()[:8]
-"""Names what all nano policies share: a folder made by another recipe is rebuilt."""
 
 
-def build_nano(folder: Path, seed: int = 0) -> None:
+class Nano(NamedTuple):
+    """A size of nano policies."""
+
+    shape: Mapping[str, Any]
+    """Of a transformers LlamaConfig."""
+    parameters: int
+
+    @property
+    def recipe(self) -> str:
+        """Names what all policies of this size share: a folder made by another recipe is rebuilt."""
+        given = [ROLES, TEMPLATE, ACTS, WORDS, self.shape, EMBEDDING]
+        return sha256(json.dumps(given).encode()).hexdigest()[:8]
+
+
+WIDER: dict[str, Any] = {
+    "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+}  # fmt: skip
+SIZES: Mapping[str, Nano] = {"nano": Nano(SHAPE, 873_984), "nano5m": Nano({**SHAPE, **WIDER}, 4_894_720)}
+NAME = re.compile(rf"({'|'.join(SIZES)})(?:-(0|[1-9]\d{{0,8}}))?")
+
+
+def named(name: str) -> tuple[Nano, int] | None:
+    """The size and the seed of a nano policy: of `nano-7` the smaller one and 7; None for other names."""
+    match = NAME.fullmatch(name)
+    return None if match is None else (SIZES[match[1]], int(match[2] or 0))
+
+
+def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
     """Write weights drawn from `seed` (no global generator is touched) and the tokenizer to `folder`."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -62,7 +89,7 @@ def build_nano(folder: Path, seed: int = 0) -> None:
     ends = {"eos_token_id": end, "pad_token_id": pad, "bos_token_id": None}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **SHAPE, **ends))
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size.shape, **ends))
         _draw(model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -72,7 +99,7 @@ def _draw(model: Any) -> None:
     """Weights by fan-in, layer outputs scaled down by depth: imitation learns sooner than from flat 0.02."""
     import torch
 
-    depth = (2 * SHAPE["num_hidden_layers"]) ** -0.5
+    depth = (2 * model.config.num_hidden_layers) ** -0.5
     for name, weight in model.named_parameters():
         if "embed" in name:
             torch.nn.init.normal_(weight, std=EMBEDDING)

@@ -65,10 +65,9 @@ def available() -> list[ModelInfo]:
     """The built-in models, ready or not, and every nano made so far; nothing is fetched."""
     models = home() / "models"
     infos = [_info(DEFAULT, smollm2.SOURCE, smollm2.PARAMETERS)]
-    for name in (NANO, *sorted(path.name for path in models.glob(f"{NANO}-*"))):
-        seed = _nano_seed(name)
-        if seed is not None:
-            infos.append(_info(name, _nano_source(seed), nano.PARAMETERS))
+    for name in (*nano.SIZES, *sorted(path.name for path in models.glob(f"{NANO}*-*"))):
+        if made := nano.named(name):
+            infos.append(_info(name, _nano_source(*made), made[0].parameters))
     return infos
 
 
@@ -76,9 +75,8 @@ def resolve(name: str) -> Path:
     """The local folder of a model: a built-in one, a folder, a Hugging Face id; else WeightsError."""
     if name == DEFAULT:
         return _made(name, smollm2.SOURCE, smollm2.fetch)
-    seed = _nano_seed(name)
-    if seed is not None:
-        return _made(name, _nano_source(seed), lambda folder: _make_nano(folder, seed))
+    if made := nano.named(name):
+        return _made(name, _nano_source(*made), lambda folder: _make_nano(folder, *made))
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_weights(folder)
@@ -97,13 +95,8 @@ def _info(name: str, source: str, parameters: int) -> ModelInfo:
     return ModelInfo(name, parameters, source, path, "ready" if _is_ready(path, source) else "not fetched")
 
 
-def _nano_seed(name: str) -> int | None:
-    match = re.fullmatch(rf"{NANO}(?:-(0|[1-9]\d{{0,8}}))?", name)
-    return None if match is None else int(match[1] or 0)
-
-
-def _nano_source(seed: int) -> str:
-    return f"made here, seed {seed} (recipe {nano.RECIPE})"
+def _nano_source(size: nano.Nano, seed: int) -> str:
+    return f"made here, seed {seed} (recipe {size.recipe})"
 
 
 def _is_ready(folder: Path, source: str) -> bool:
@@ -166,9 +159,9 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _make_nano(folder: Path, seed: int) -> dict[str, str]:
+def _make_nano(folder: Path, size: nano.Nano, seed: int) -> dict[str, str]:
     with quietly():
-        nano.build_nano(folder, seed)
+        nano.build_nano(folder, seed, size)
     return {"seed": str(seed)}
 
 

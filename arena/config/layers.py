@@ -55,9 +55,9 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         raise ConfigError(_explain(error, stack)) from None
 
 
-NANO, NANO_LR = re.compile(r"nano(-\d+)?"), 5e-4
-"""Names of the tiny model, and its learning rate where none is given: at a rate that is right for a real model, a
-million random weights learn nothing in a short run."""
+NANO, NANO_LR = re.compile(r"nano(5m)?(-\d+)?"), 5e-4
+"""Names of the tiny models, and their learning rate where none is given: at a rate that is right for a real model,
+random weights learn nothing in a short run."""
 
 
 def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import LAYERS, SIZES, check_keys, first_line, read_json
 from agents.model_folder import as_weights_error, auto_classes
-from agents.weights import NANO
 from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
@@ -31,9 +30,9 @@ def shape_of(model: str) -> tuple[Shape, int]:
     """
     if model == smollm2.NAME:
         return counted({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
-    if re.fullmatch(rf"{NANO}(-\d{{1,9}})?", model):
-        sizes = {"model_type": "llama", "vocab_size": len(nano.nano_tokenizer()), **nano.SHAPE}
-        return counted(sizes, model), 4 * nano.PARAMETERS
+    if made := nano.named(model):
+        sizes = {"model_type": "llama", "vocab_size": len(nano.nano_tokenizer()), **made[0].shape}
+        return counted(sizes, model), 4 * made[0].parameters
     path = Path(os.path.expanduser(model))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.isdir(path) and is_adapter(path):
         base = read_adapter(path).base

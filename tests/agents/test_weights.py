@@ -50,15 +50,16 @@ def state(folder: Path) -> dict[str, torch.Tensor]:
     return dict(weights.load_model(folder).state_dict())
 
 
-def test_nano_is_made_once_and_by_its_seed(home: Path) -> None:
-    first = weights.resolve("nano")
+@pytest.mark.parametrize("name", nano.SIZES)
+def test_nano_is_made_once_and_by_its_seed(home: Path, name: str) -> None:
+    first = weights.resolve(name)
     made = (first / weights.MANIFEST).read_bytes()
-    assert weights.resolve("nano") == first == home / "models" / "nano"
+    assert weights.resolve(name) == first == home / "models" / name
     assert (first / weights.MANIFEST).read_bytes() == made
-    other, zero = weights.resolve("nano-3"), weights.resolve("nano-0")
+    other, zero = weights.resolve(f"{name}-3"), weights.resolve(f"{name}-0")
     assert all(torch.equal(a, b) for a, b in zip(state(first).values(), state(zero).values(), strict=True))
     assert not torch.equal(state(first)["model.embed_tokens.weight"], state(other)["model.embed_tokens.weight"])
-    assert sum(tensor.numel() for tensor in weights.load_model(first).parameters()) == nano.PARAMETERS
+    assert sum(tensor.numel() for tensor in weights.load_model(first).parameters()) == nano.SIZES[name].parameters
     assert ChatFrame(weights.load_tokenizer(first)).encode("WALK")
     assert not list((home / "models").glob(".*making*"))
 
@@ -76,13 +77,13 @@ def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: py
     (folder / "model.safetensors").write_bytes(b"torn")
     assert {info.name: info.state for info in weights.available()}["nano"] == "not fetched"
     weights.load_model(weights.resolve("nano"))
-    monkeypatch.setattr(nano, "RECIPE", "other")
-    assert "other" in json.loads((weights.resolve("nano") / weights.MANIFEST).read_text())["source"]
+    monkeypatch.setattr(nano, "EMBEDDING", 0.1)
+    assert nano.SIZES["nano"].recipe in json.loads((weights.resolve("nano") / weights.MANIFEST).read_text())["source"]
 
 
 def test_available_fetches_nothing(home: Path) -> None:
     infos = {info.name: info for info in weights.available()}
-    assert list(infos) == [weights.DEFAULT, "nano"]
+    assert list(infos) == [weights.DEFAULT, "nano", "nano5m"]
     assert {info.state for info in infos.values()} == {"not fetched"}
     assert not home.exists()
 
@@ -90,7 +91,7 @@ def test_available_fetches_nothing(home: Path) -> None:
 def test_concurrent_calls_make_it_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     build = nano.build_nano
-    monkeypatch.setattr(nano, "build_nano", lambda folder, seed: (made.append(seed), build(folder, seed)))
+    monkeypatch.setattr(nano, "build_nano", lambda folder, seed, size: (made.append(seed), build(folder, seed, size)))
     threads = [threading.Thread(target=weights.resolve, args=("nano-5",)) for _ in range(4)]
     for thread in threads:
         thread.start()

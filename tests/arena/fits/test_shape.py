@@ -30,8 +30,9 @@ def folder(path: Path, **changed: Any) -> Path:
 def test_built_in_models_are_counted_without_their_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ARENA_HOME", str(tmp_path))
     for name, parameters in (
-        ("nano", nano.PARAMETERS),
-        ("nano-7", nano.PARAMETERS),
+        ("nano", nano.SIZES["nano"].parameters),
+        ("nano-7", nano.SIZES["nano"].parameters),
+        ("nano5m", nano.SIZES["nano5m"].parameters),
         (smollm2.NAME, smollm2.PARAMETERS),
     ):
         shape, files = shape_of(name)
