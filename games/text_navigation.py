@@ -179,7 +179,7 @@ class TextNavigation(Solitaire):
         return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
 
 
-def _guide(game: TextNavigation, seed: int) -> Callable[[View], str]:
+def _oracle(game: TextNavigation, seed: int) -> Callable[[View], str]:
     """A player at either seat that knows the house."""
     return lambda seen: game.best_act()
 
@@ -201,4 +201,4 @@ def _heeder(game: TextNavigation, seed: int) -> Callable[[View], str]:
     return act
 
 
-TextNavigation.players = {"guide": _guide, "rambler": _rambler, "heeder": _heeder}
+TextNavigation.players = {"oracle": _oracle, "rambler": _rambler, "heeder": _heeder}

@@ -53,10 +53,10 @@ class Kind:
 
 
 OWN: Mapping[str, str] = {
-    "noop": "simulators", "oracle": "simulators", "asker": "clinic", "random_asker": "clinic",
+    "noop": "simulators", "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
     "obedient": "desk", "refuser": "desk", "popular": "recommender", "deaf": "recommender",
-    "listening": "recommender", "nash_bargaining": "negotiation with public values",
-    "subgame_perfect": "negotiation with public values",
+    "listening": "recommender", "rambler": "text_navigation", "heeder": "text_navigation",
+    "nash_bargaining": "negotiation with public values", "subgame_perfect": "negotiation with public values",
 }  # fmt: skip
 """Players that come with their games, for listings; a game may have more, which only its own matches know."""
 

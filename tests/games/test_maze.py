@@ -291,12 +291,12 @@ def played_with(guide, walker, seed, **options):
 
 def test_who_is_well_advised_and_heeds_it_takes_the_shortest_way():
     for seed in range(50):
-        game = played_with("guide", "guide", seed)
+        game = played_with("oracle", "oracle", seed)
         assert game.report()["efficiency"] == 1.0 and game.turns == 2 * game.shortest
         assert game.payoffs() == {"strategist": pytest.approx(1 - 0.01 * game.shortest), "walker": 0.0}
     solved = [
         sum(played_with(guide, "heeder", seed, max_turns=12).report()["solved"] for seed in range(200)) / 200
-        for guide in ("guide", "rambler")
+        for guide in ("oracle", "rambler")
     ]
     assert solved[0] > 0.8 and solved[1] < 0.3
 
