@@ -47,7 +47,8 @@ on seeds that nobody has looked at: to be run again. Papers and all arms: behind
 ## Mechanisms, beside a baseline that learns as well
 
 {mechanisms}
-Claims that something is learned: [these](claims/learned.md).
+The same claims with larger models: [by size](claims/sizes.md). Claims that something is learned:
+[these](claims/learned.md).
 
 ## Small print
 
@@ -74,6 +75,14 @@ What do small models learn here by reward alone? Mechanisms beside a baseline, a
 [claims](../claims.md).
 
 Beside advantages of zero (`zero`), and of its own dealt to random turns (`shuffled`).
+
+"""
+SIZES = """\
+# Claims by size of the model
+
+Does what holds with .9 million parameters hold with more? All claims, and what the columns say: [claims](../claims.md).
+
+Tiny models have random weights and first imitate scripts; SmolLM2 is a trained language model, which learns an adapter.
 
 """
 EVERY = """\
@@ -139,6 +148,8 @@ TABLES = {
     "score-nano": "self_correction", "spiral-nano": "role_baseline",
 }  # fmt: skip
 """By recipe, the study of its claim in tables: claims-*.json. A paper's other claims are other rows, or none."""
+LARGER = ("-nano5m", "-small")
+"""What names end with whose models have more than .9 million parameters: 4.9, and SmolLM2's 135."""
 FILES = sorted(KEPT.glob("study-*.json"))
 
 
@@ -163,6 +174,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     )
     yield DOCS / "claims.md", head
     yield DOCS / "claims" / "learned.md", LEARNS + tables["learns"].replace("](claims/", "](")
+    yield DOCS / "claims" / "sizes.md", SIZES + tables["sizes"].replace("](claims/", "](")
     yield DOCS / "claims" / "family.md", EVERY + "".join(map(corrected, found))
     worlds = json.loads((KEPT / "worlds.json").read_text("utf-8"))
     rooms = [
@@ -188,9 +200,21 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def parted(found: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows of mechanisms, apart from rows that say that something is learned."""
+    """Rows by their page: of mechanisms, of claims that something is learned, of mechanisms in more than one size."""
     mechanisms = [row for row in found if row.results.spec.baselines]
-    return {"mechanisms": mechanisms, "learns": [row for row in found if row not in mechanisms]}
+    many = Counter(map(stem, mechanisms))
+    sizes = [row for row in mechanisms if many[stem(row)] > 1]
+    larger = [row for row in sizes if row.results.name.endswith(LARGER)]
+    return {
+        "mechanisms": [row for row in mechanisms if row not in larger],
+        "learns": [row for row in found if row not in mechanisms],
+        "sizes": sizes,
+    }
+
+
+def stem(row: Row) -> str:
+    """A study's name without the size of its model."""
+    return row.results.name.rpartition("-")[0]
 
 
 def address(family: str) -> str:
@@ -201,10 +225,10 @@ def address(family: str) -> str:
 def summed_up(found: Sequence[Row]) -> str:
     """How many claims hold, of mechanisms and of learning, and how many would without the correction."""
     told = []
-    for kind, rows in parted(found).items():
-        what = (
-            "that compare a mechanism with a baseline" if kind == "mechanisms" else "that say that something is learned"
-        )
+    for what, rows in (
+        ("that compare a mechanism with a baseline", [row for row in found if row.results.spec.baselines]),
+        ("that say that something is learned", parted(found)["learns"]),
+    ):
         told.append(f"Of {len(rows)} claims {what}, {counted(row.verdict for row in rows)}.")
     alone = counted(row.results.verdict.verdict for row in found)
     return f"**{' '.join(told)}** Without the correction: {alone}."
