@@ -307,14 +307,16 @@ def compared(row: Row, before: dict[str, Any]) -> str:
 def room(of: Results, world: dict[str, Any]) -> str:
     """What is reached in a study's world, from chance to its oracle."""
     assert world["figure"] == of.spec.figure, "measure it again: python benchmarks/worlds.py"
-    scripted = [world[who] for who in ("random", "oracle") if "mean" in world[who]]
-    turns = " to ".join(f"{reached['turns']:.1f}" for reached in scripted)
-    random, *oracle = (bounded(Interval(**reached["mean"])) for reached in scripted)
+    scripted = {who: world[who] for who in ("random", "oracle") if "mean" in world[who]}
+    turns = " to ".join(f"{reached['turns']:.1f}" for reached in scripted.values())
+    reaches = {who: bounded(Interval(**reached["mean"])) for who, reached in scripted.items()}
     own = next(arm for arm in of.arms if arm.arm == of.spec.arm)
     best_of = min if of.spec.verdict.less_is_better else max
     best = f"{best_of(of.ends.last[own.arm].values()):.2f} of {of.seeds}"
-    most = [f"{world['best play']:.2f}"] if "best play" in world else oracle or ["–"]
-    told = (of.name, cell(of.spec.figure), turns, random, f"{own.first.estimate:.2f}", best, *most)
+    random, most = reaches.get("random", "–"), reaches.get("oracle", "–")
+    if "best play" in world:
+        most = f"{world['best play']:.2f}"
+    told = (of.name, cell(of.spec.figure), turns, random, f"{own.first.estimate:.2f}", best, most)
     return f"| {' | '.join(told)} |\n"
 
 
