@@ -50,7 +50,6 @@ def rehearsal(experiment: Experiment) -> Experiment:
         "seeds": None,
         "tuned_on": [],
         "looks": 1,
-        "gauges": [],
     }
     changed = {"arms": arms, "verdict": rule, **sample, "last": 1, "minutes": None}
     return experiment.model_copy(update={"iterations": REHEARSED, "study": spec.model_copy(update=changed)})

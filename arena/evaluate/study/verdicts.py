@@ -95,10 +95,11 @@ def _not_yet(spec: StudySpec, last: Values, wanted: int, gauges: Gauges) -> str:
             return f"{there} of {wanted} runs of {arm} are there"
     if wanted < 2:
         return "one seed has no interval: run two or more"
-    return next(_not_gauged(spec, gauges), "")
+    return next(not_gauged(spec, gauges), "")
 
 
-def _not_gauged(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
+def not_gauged(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
+    """A line for each gauge that no run has."""
     for gauge in spec.gauges:
         runs = [value for seeds in gauges.get(gauge.figure, {}).values() for value in seeds.values()]
         if all(value is None for value in runs):
