@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from games.base import IllegalAct, flag, one_line, whole_number
-from games.contracts import View
-from games.families.grid import STEPS, Cell, beside, carve, distances, join
+from games.families.grid import STEPS, Cell
+from games.families.house import PLAYERS, STRATEGIST, built, shortest
 from games.families.solitaire import Solitaire
 
 ROOMS = (
@@ -17,11 +17,7 @@ ROOMS = (
     "study",
 )  # fmt: skip
 ITEMS = ("apple", "book", "candle", "coin", "cup", "hammer", "key", "lamp", "rope", "vase")
-SHORTCUT = 0.25  # how often neighbours that need no door have one
 SUBGOAL = "subgoal"
-WALKER, STRATEGIST = "walker", "strategist"
-HEEDED = 0.9
-"""How often the scripted `heeder` does what the strategist says."""
 
 
 class TextNavigation(Solitaire):
@@ -31,14 +27,14 @@ class TextNavigation(Solitaire):
     every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
     turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
     the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
-    part of the payoff; strategist, whether a seat of this name sees what the walker sees, and says in a line before
-    each of its turns what to do. Then the strategist alone is paid, for what the walker does: so a walker can be
-    somebody's model that does not learn. Source of the two seats: EPO (Liu et al. 2025, ACL).
+    part of the payoff; strategist, whether a seat of this name sees the same, says before each turn what to do, and
+    alone is paid for it, so that the walker need not learn. Source of these two seats: EPO (Liu et al. 2025, ACL).
     """
 
     name = "text_navigation"
-    seats: tuple[str, ...] = (WALKER,)
+    seats: tuple[str, ...] = ("walker",)
     metadata: ClassVar[dict[str, Any]] = {"name": "text_navigation_v0", "render_modes": ["ansi"]}
+    players = PLAYERS
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0, "least_turns": 3.0}  # TAKE, GO, DROP
 
     def __init__(
@@ -57,21 +53,12 @@ class TextNavigation(Solitaire):
         if self.subgoals:
             self.reward_parts = {**self.reward_parts, SUBGOAL: "1 for first taking what is wanted, 1 for bringing it"}
         if flag("strategist", strategist):
-            self.seats, self.rivals = (STRATEGIST, WALKER), False
+            self.seats, self.rivals = (STRATEGIST, "walker"), False
         super().__init__(max_turns=4 * rooms if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draws a house, what lies where, where the walker stands, and what is wanted where it is not."""
-        cells: list[Cell] = [(0, 0)]
-        while len(cells) < self.size:
-            free = sorted({beside(cell, direction) for cell in cells for direction in STEPS} - set(cells))
-            cells.append(free[rng.integers(len(free))])
-        self.doors = carve(cells, rng)
-        for cell in cells:
-            for direction in ("EAST", "SOUTH"):
-                near = beside(cell, direction) in self.doors
-                if near and direction not in self.doors[cell] and rng.random() < SHORTCUT:
-                    join(self.doors, cell, direction)
+        cells, self.doors = built(self.size, rng)
         self.names = dict(zip(cells, rng.choice(ROOMS, size=self.size, replace=False).tolist(), strict=True))
         items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
         self.places: dict[str, Cell | None] = {item: cells[rng.integers(self.size)] for item in items}
@@ -79,7 +66,7 @@ class TextNavigation(Solitaire):
         self.wanted, self.taken = items[0], False
         elsewhere = [cell for cell in cells if cell != self.places[self.wanted]]
         self.goal = elsewhere[rng.integers(len(elsewhere))]
-        self.shortest, self.strategy = self._shortest(), ""
+        self.shortest, self.strategy = shortest(self), ""
 
     @property
     def walked(self) -> int:
@@ -161,44 +148,3 @@ class TextNavigation(Solitaire):
 
     def _lying(self, place: Cell | None) -> list[str]:
         return sorted(item for item, there in self.places.items() if there == place)
-
-    def _shortest(self) -> int:
-        """Steps of the shortest way: to the item, TAKE, to the room, DROP."""
-        steps = distances(self.doors, self.places[self.wanted] or self.position)
-        return steps[self.position] + 1 + steps[self.goal] + 1
-
-    def best_act(self) -> str:
-        """The next act of a shortest way, by who knows the house."""
-        where = self.places[self.wanted]
-        if where == self.position:
-            return f"TAKE {self.wanted}"
-        if where is None and self.position == self.goal:
-            return f"DROP {self.wanted}"
-        steps = distances(self.doors, where or self.goal)
-        ways = self.doors[self.position]
-        return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
-
-
-def _oracle(game: TextNavigation, seed: int) -> Callable[[View], str]:
-    """A player at either seat that knows the house."""
-    return lambda seen: game.best_act()
-
-
-def _rambler(game: TextNavigation, seed: int) -> Callable[[View], str]:
-    """A player at either seat that names anything the walker can do."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
-    return lambda seen: str(rng.choice(game.acts()))
-
-
-def _heeder(game: TextNavigation, seed: int) -> Callable[[View], str]:
-    """A walker that mostly does what the strategist says, where it can be done, and else anything."""
-    rng = np.random.default_rng([seed, 2])
-
-    def act(seen: View) -> str:
-        said = seen.public["strategy"].get(STRATEGIST, "")
-        return said if said in game.acts() and rng.random() < HEEDED else str(rng.choice(game.acts()))
-
-    return act
-
-
-TextNavigation.players = {"oracle": _oracle, "rambler": _rambler, "heeder": _heeder}

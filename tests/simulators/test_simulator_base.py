@@ -163,7 +163,7 @@ def test_its_players_are_policies_by_name():
     game = Clinic()
     for name in Clinic.players:
         check_scripted(name, game, "doctor")
-    with pytest.raises(ScriptedPolicyError, match="oracle plays simulators, not kuhn_poker"):
+    with pytest.raises(ScriptedPolicyError, match="oracle plays simulators and text_navigation, not kuhn_poker"):
         check_scripted("oracle", games.make("kuhn_poker"))
     with pytest.raises(ScriptedPolicyError, match="unknown scripted policy 'askr' — did you mean 'asker'"):
         check_scripted("askr", game)

@@ -19,7 +19,8 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_desk_customer": {"person": "free"}, "desk_customer": {"person": "render"},
            "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
            "recommender_user": {"person": "render"},
-           "nano_patient": {"person": "free"}, "patient": {"person": "render"}}  # fmt: skip
+           "nano_patient": {"person": "free"}, "patient": {"person": "render"},
+           "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
 SEATS |= {"desk_clerk": "agent", "page_reader": "reader"}

@@ -1,0 +1,88 @@
+"""A house of rooms and doors, the shortest way through it with a thing, and scripts that walk it or say how."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from games.contracts import View
+from games.families.grid import STEPS, Cell, Doors, beside, carve, distances, join
+
+SHORTCUT = 0.25  # how often neighbours that need no door have one
+STRATEGIST = "strategist"
+HEEDED = 0.9
+"""How often the scripted `heeder` does what the strategist says."""
+
+
+class House(Protocol):
+    """A match in a house, as its players know it."""
+
+    doors: Doors
+    places: dict[str, Cell | None]
+    """By item, where it lies; None where the walker has it."""
+    position: Cell
+    wanted: str
+    goal: Cell
+
+    def acts(self) -> list[str]:
+        """All that the walker can do now."""
+        ...
+
+
+def built(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
+    """So many rooms beside each other, and doors between them: a way to each, and some that are shorter."""
+    cells: list[Cell] = [(0, 0)]
+    while len(cells) < size:
+        free = sorted({beside(cell, direction) for cell in cells for direction in STEPS} - set(cells))
+        cells.append(free[rng.integers(len(free))])
+    doors = carve(cells, rng)
+    for cell in cells:
+        for direction in ("EAST", "SOUTH"):
+            near = beside(cell, direction) in doors
+            if near and direction not in doors[cell] and rng.random() < SHORTCUT:
+                join(doors, cell, direction)
+    return cells, doors
+
+
+def shortest(house: House) -> int:
+    """Steps of the shortest way: to the item, TAKE, to the room, DROP."""
+    steps = distances(house.doors, house.places[house.wanted] or house.position)
+    return steps[house.position] + 1 + steps[house.goal] + 1
+
+
+def best_act(house: House) -> str:
+    """The next act of a shortest way, by who knows the house."""
+    where, ways = house.places[house.wanted], house.doors[house.position]
+    if where == house.position:
+        return f"TAKE {house.wanted}"
+    if where is None and house.position == house.goal:
+        return f"DROP {house.wanted}"
+    steps = distances(house.doors, where or house.goal)
+    return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
+
+
+def _oracle(house: House, seed: int) -> Callable[[View], str]:
+    """A player at either seat that knows the house."""
+    return lambda seen: best_act(house)
+
+
+def _rambler(house: House, seed: int) -> Callable[[View], str]:
+    """A player at either seat that names anything the walker can do."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    return lambda seen: str(rng.choice(house.acts()))
+
+
+def _heeder(house: House, seed: int) -> Callable[[View], str]:
+    """A walker that mostly does what the strategist says, where it can be done, and else anything."""
+    rng = np.random.default_rng([seed, 2])
+
+    def act(seen: View) -> str:
+        said = seen.public["strategy"].get(STRATEGIST, "")
+        return said if said in house.acts() and rng.random() < HEEDED else str(rng.choice(house.acts()))
+
+    return act
+
+
+PLAYERS: Mapping[str, Callable[[House, int], Callable[[View], str]]] = {
+    "oracle": _oracle, "rambler": _rambler, "heeder": _heeder,
+}  # fmt: skip
