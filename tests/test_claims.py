@@ -120,7 +120,7 @@ Which verdicts changed since the first table, and why? Verdicts: [claims](../cla
 
 *Then*: {date} ({commit}), each row by itself; some samples had been extended after a look, and no row had gauges.
 *Now*: one look at seeds that nobody had seen, mostly ten, corrected over all rows; in *italics*, what the row alone
-would say.
+would say. Rows with † are still those of then.
 `benchmarks/results/before-claims.json`
 
 | study | then | now | what changed besides |

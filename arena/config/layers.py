@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from agents import strict_yaml
+from agents import nano, strict_yaml
 from agents.names import nearest
 from agents.players.spend import EndpointSpec
 from arena.config.experiment import Experiment, LearnSpec
@@ -55,9 +55,9 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         raise ConfigError(_explain(error, stack)) from None
 
 
-NANO, NANO_LR = re.compile(r"nano(5m)?(-\d+)?"), 5e-4
-"""Names of the tiny models, and their learning rate where none is given: at a rate that is right for a real model,
-random weights learn nothing in a short run."""
+NANO_LR = 5e-4
+"""Learning rate of tiny models where none is given: at a rate that is right for a real model, random weights learn
+nothing in a short run."""
 
 
 def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:
     policies = settings.get("policies")
     given = list(policies.values()) if isinstance(policies, Mapping) else []
     models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
-    tiny = bool(models) and all(isinstance(model, str) and NANO.fullmatch(model) for model in models)
+    tiny = bool(models) and all(isinstance(model, str) and nano.named(model) for model in models)
     return {"learn": {"lr": NANO_LR}} if tiny and isinstance(settings.get("learn", {}), Mapping) else {}
 
 

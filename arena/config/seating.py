@@ -50,11 +50,13 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
 
 def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
     """Check that each imitated scripted policy can play somewhere, and at each of the learner's seats one of them."""
+    made = [table.make_game() for table in tables]
     for name, policy in experiment.policies.items():
         shown = {f"policies.{name}.imitate.{field}": getattr(policy.imitate, field, ()) for field in SHOWN}
         if policy.train and experiment.learn.demonstrations:
             shown["learn.demonstrations.scripted"] = experiment.learn.demonstrations.scripted
-        places = [(t.make_game(), seat) for t in tables for seat, holder in t.holders.items() if holder == name]
+        seats = zip(tables, made, strict=True)
+        places = [(game, seat) for table, game in seats for seat, holder in table.holders.items() if holder == name]
         for where, scripts in shown.items():
             why = [[_why_not(script, *place, where) for place in places] for script in scripts]
             for complaints in (*why, *zip(*why, strict=True)):  # a script's, and a seat's

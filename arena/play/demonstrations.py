@@ -121,7 +121,8 @@ class Demonstrations:
             place = (id(table), seat, imitated)
             if place not in able:
                 game, names = table.make_game(), scripted if imitated else against
-                able[place] = [name for name in names if can_play(name, game, seat)] or list(names)
+                found = [name for name in names if can_play(name, game, seat)]
+                able[place] = found or list(names)  # where none can, its error says why
             return drawn(able[place])
 
         async def play(plan: MatchPlan) -> MatchRecord:
