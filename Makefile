@@ -124,6 +124,9 @@ studies: $(VENV)/installed ## the studies of docs/claims.md again, in runs/ (hou
 	studies="$$($(BIN)/python -m tests.test_claims commands)" && \
 	printf '%s\n' "$$studies" | while read -r study; do $(BIN)/$$study </dev/null || exit 1; done
 
+suite: $(VENV)/installed ## how long `make studies` takes on this machine, by rehearsals (over an hour)
+	$(BIN)/python benchmarks/suite.py
+
 proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
 	$(BIN)/python benchmarks/proposer.py
 
@@ -166,5 +169,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies \
+.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies suite \
 	proposer clinic rendered matrix notebooks pictures results lock
