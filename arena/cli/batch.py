@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from arena.config.experiment import Experiment
+    from arena.config.study import StudySpec
     from arena.evaluate.study.plan import Plan, Run
     from arena.evaluate.study.runs import Begin, Runner
 
@@ -122,11 +123,16 @@ def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experim
 
 
 def _run_all(runner: Runner, quiet: bool) -> None:
-    """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
+    """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done.
+
+    A gauge that there is none of is told after the first arm's first run: what a mechanism counts may come late.
+    """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import beside, curve
+    from arena.evaluate.study.runs import seen
 
     spec, checked = runner.plan.spec, set[str]()
+    whole: list[Run] = []
     later = EVALUATED, PANEL  # known when a run has ended
 
     with _followed(runner, quiet) as shown:
@@ -139,12 +145,27 @@ def _run_all(runner: Runner, quiet: bool) -> None:
                     if not figure.startswith(later):
                         beside(spec, run, figure)
                 checked.add(run.arm)
+            if run.arm == spec.arm and not whole and seen(run) >= runner.plan.iterations(run.arm):
+                whole.append(run)
+                for line in _not_gauged(spec, run):
+                    note(line)
             shown.done += more
 
         try:
             runner.run(step, note, shown.tick)
         except KeyboardInterrupt:
             raise Interrupted("interrupted; nothing that was committed is lost, the same command goes on") from None
+
+
+def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
+    """A line for each gauge that this run has not."""
+    from arena.evaluate.study.summary import means
+    from arena.evaluate.study.verdicts import not_gauged
+    from arena.store.contents import METRICS
+    from arena.store.reader import read_metrics
+
+    found = means(read_metrics(run.path / METRICS), [gauge.figure for gauge in spec.gauges])
+    return not_gauged(spec, {figure: {run.arm: {run.seed: value}} for figure, value in found.items()})
 
 
 def about() -> dict[str, Any]:

@@ -136,12 +136,9 @@ def _rehearse(
 
     from arena.evaluate.study.remaining import Estimate
     from arena.evaluate.study.results import collected
-    from arena.evaluate.study.verdicts import not_gauged
 
     runner = carry_out(short, own, arms, 1, jobs, as_json, on_ray=on_ray)
-    results = collected(runner.plan)  # which refuses a figure of an evaluation that there is none of
-    for line in not_gauged(results.spec, results.gauges):
-        note(line)
+    collected(runner.plan)  # refuses a figure of an evaluation that there is none of
     estimate, many = Estimate(runner.plan), runner.jobs
     took = {arm: estimate.whole(arm, with_arm(experiment, arm)) for arm in arms}
     known = [seconds for seconds in took.values() if seconds is not None]

@@ -165,11 +165,21 @@ def test_a_rehearsal_has_a_folder_beside_any(folder: str, own: str, monkeypatch:
 
 
 @pytest.mark.slow
+def test_a_gauge_that_no_run_has_is_told_while_other_runs_wait(tmp_path: Path) -> None:
+    file, folder = written(tmp_path, gauges=[{"figure": "report.deal"}, {"figure": "deal"}]), tmp_path / "study"
+    child = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder)
+    assert child.until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
+    child.signal(signal.SIGINT)
+    told = child.end()
+    assert told.err.count("no run has the gauge") == 1 and "gauge report.deal: its name is another" in told.err
+
+
+@pytest.mark.slow
 def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tmp_path: Path) -> None:
     file, folder = written(tmp_path, warm=[], minutes=50, gauges=[{"figure": "report.deal"}]), tmp_path / "study"
     words = ["study", file, "--seeds", "3", "--jobs", "2", "--out", folder, "--rehearse", "--json"]
     told = Child(tmp_path / "it", *words).end(400)
-    assert told.code == 0 and "no run has the gauge report.deal: its name is another" in told.err
+    assert told.code == 0 and told.err.count("no run has the gauge report.deal: its name is another") == 1
     data = json.loads(told.out)
     own = tmp_path / "study-rehearsal"
     assert not folder.exists() and data["rehearsed"] == str(own) and data["failures"] == []
