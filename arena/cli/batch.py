@@ -125,7 +125,7 @@ def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experim
 def _run_all(runner: Runner, quiet: bool) -> None:
     """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done.
 
-    A gauge that there is none of is told after the first arm's first run: what a mechanism counts may come late.
+    After the first arm's first run a line names each gauge that there is none of: what is counted may come late.
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import beside, curve
