@@ -72,7 +72,7 @@ def worlds(study: dict[str, Any]) -> list[World]:
 
 def value(match: Played, figure: str, world: World) -> float:
     """The study's figure of a match: of its report, or what the seats in question were paid."""
-    name = evaluated_figure(figure)[1].rpartition(".")[2]  # without the game's, where there are several
+    name = evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # where there are several games
     return float(match.report[name]) if name in match.report else fmean(match.payoffs[seat] for seat in world.paid)
 
 
