@@ -47,12 +47,13 @@ def main() -> None:
     names = parser.parse_args().names
     if unknown := set(names) - set(studies()):
         parser.error(f"no result of a study is kept of {', '.join(sorted(unknown))}")
-    kept: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
+    before: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
+    kept = {name: found for name, found in before.items() if name in studies()}
     for name in names:
         kept[name] = rehearsed(name) | {"machine": environment()}
         print(f"{name}: {kept[name]['whole'] / 60:.0f} minutes", flush=True)
-        found = {"command": "python benchmarks/suite.py", "studies": {n: kept[n] for n in studies() if n in kept}}
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
+        result = {"command": "python benchmarks/suite.py", "studies": dict(sorted(kept.items()))}
+        FILE.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{len(kept)} studies: {sum(study['whole'] for study in kept.values()) / 3600:.1f} hours")
 
 

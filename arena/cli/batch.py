@@ -132,7 +132,6 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     from arena.evaluate.study.runs import seen
 
     spec, checked = runner.plan.spec, set[str]()
-    whole: list[Run] = []
     later = EVALUATED, PANEL  # known when a run has ended
 
     with _followed(runner, quiet) as shown:
@@ -145,8 +144,8 @@ def _run_all(runner: Runner, quiet: bool) -> None:
                     if not figure.startswith(later):
                         beside(spec, run, figure)
                 checked.add(run.arm)
-            if run.arm == spec.arm and not whole and seen(run) >= runner.plan.iterations(run.arm):
-                whole.append(run)
+            first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
+            if first and seen(run) >= runner.plan.iterations(run.arm):
                 for line in _not_gauged(spec, run):
                     note(line)
             shown.done += more
