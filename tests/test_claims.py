@@ -40,8 +40,7 @@ Each row is a study: a small model learns with the mechanism and its controls, s
 the mechanism's arm begins and ends (means over seeds), the control that it beats by least, and the difference paired by
 seed with the rule's interval (95 %, unless it says 99). *Could see*: the smallest difference that so many seeds show
 with chance .8 after the correction. *Verdict*: by the rule, corrected by Holm's method over all {rows} rows (.05 for
-the whole table); in *italics*, what the row alone would say. **†** ({marked} rows): the rule is another by now,
-on seeds that nobody has looked at: to be run again. Papers and all arms: behind each study's name.
+the whole table); in *italics*, what the row alone would say.{marked} Papers and all arms: behind each study's name.
 `arena study STUDY` runs a row again.
 
 ## Mechanisms, beside a baseline that learns as well
@@ -54,6 +53,8 @@ The same claims with larger models: [by size](claims/sizes.md). Claims that some
 
 {print}
 """
+MARKED = """ **†** ({rows}): the recipe states another rule by
+now, on seeds that nobody has looked at: to be run again."""
 TABLE = """\
 | claim | study | effect | could see | verdict |
 |---|---|---|---|---|
@@ -61,8 +62,7 @@ TABLE = """\
 FOOT = """\
 - p, Holm's and Benjamini and Hochberg's of every row: [the family](claims/family.md). All rows are one family;
   *contradicted* pays for each of a row's comparisons.
-- {unrecorded} rows were run before looks were recorded, {short} have fewer than ten seeds, and {tuned} judged seed 0,
-  on which recipes were tried out. {gauged} state gauges of what the mechanism does.
+- {gauged} of {rows} rows state gauges of what the mechanism does.{exceptions}
 - What chance, imitation, the best run and an oracle reach: [room](claims/worlds.md). What changed since the first
   table, row by row: [before and now](claims/changed.md).
 - Made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
@@ -120,7 +120,7 @@ Which verdicts changed since the first table, and why? Verdicts: [claims](../cla
 
 *Then*: {date} ({commit}), each row by itself; some samples had been extended after a look, and no row had gauges.
 *Now*: one look at seeds that nobody had seen, mostly ten, corrected over all rows; in *italics*, what the row alone
-would say. Rows with † are still those of then.
+would say.
 `benchmarks/results/before-claims.json`
 
 | study | then | now | what changed besides |
@@ -163,12 +163,12 @@ def pages() -> Iterator[tuple[Path, str]]:
     }
     small = FOOT.format(
         hours=sum(map(minutes, FILES)) / 60,
-        unrecorded=sum(not row.results.looks for row in found),
-        short=sum(row.results.seeds < 10 for row in found),
-        tuned=sum(row.results.spec.first_seed == 0 for row in found),
+        rows=len(found),
         gauged=sum(bool(row.results.spec.gauges) for row in found),
+        exceptions=exceptions(found),
     )
-    marked = sum(changed_since(row.results) for row in found)
+    changed = [row for row in found if changed_since(row.results)]
+    marked = MARKED.format(rows=named(changed)) if changed else ""
     head = HEAD.format(
         sum=summed_up(found), rows=len(found), marked=marked, print=small, mechanisms=tables["mechanisms"]
     )
@@ -232,6 +232,23 @@ def summed_up(found: Sequence[Row]) -> str:
         told.append(f"Of {len(rows)} claims {what}, {counted(row.verdict for row in rows)}.")
     alone = counted(row.results.verdict.verdict for row in found)
     return f"**{' '.join(told)}** Without the correction: {alone}."
+
+
+def exceptions(found: Sequence[Row]) -> str:
+    """What does not hold of every row, each with the rows that it is said of."""
+    lacking = {
+        "Run before looks were recorded": [row for row in found if not row.results.looks],
+        "Fewer than ten seeds": [row for row in found if row.results.seeds < 10],
+        "Judged on seed 0, too, on which recipes were tried out": [
+            row for row in found if row.results.spec.first_seed == 0
+        ],
+    }
+    return "".join(f"\n  {what}: {named(rows)}." for what, rows in lacking.items() if rows)
+
+
+def named(rows: Iterable[Row]) -> str:
+    """The names of these rows."""
+    return ", ".join(f"`{row.results.name}`" for row in rows)
 
 
 def counted(words: Iterable[str]) -> str:
