@@ -100,7 +100,7 @@ def show_strength(
             why = f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval`"
             console.print(Text(f"\n{why} below, or give the run a `league` to play against"), soft_wrap=True)
     for game in without_rivals:
-        why = f"{game}: its seats have tasks of their own, so a win rate would say nothing: compare payoffs and figures"
+        why = f"{game}: its seats are no rivals, so a win rate would say nothing: compare payoffs and figures"
         console.print(Text(f"\n{why}"), soft_wrap=True)
 
 

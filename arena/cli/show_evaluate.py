@@ -86,7 +86,7 @@ def no_wins(results: Sequence[Result]) -> str:
     if game.rivals or len(results[0].seats) < 2:
         return ""
     seats = " and ".join(results[0].seats)
-    return f"{seats} have tasks of their own: a win rate would say nothing here, compare payoffs and the game's figures"
+    return f"{seats} are no rivals: a win rate would say nothing here, compare payoffs and the game's figures"
 
 
 GENERAL = ("payoff", "win", "invalid")

@@ -77,7 +77,7 @@ def silent_games(run: Path) -> list[str]:
 
 
 def games_without_rivals(run: Path) -> list[str]:
-    """Games met with frozen opponents whose seats have tasks of their own: who is paid more there has won nothing."""
+    """Games met with frozen opponents whose seats are no rivals: who is paid more there has won nothing."""
     return sorted({str(row["game"]) for end in _ends(run) for row in end if opponents(row) and _own_tasks(row)})
 
 

@@ -78,8 +78,8 @@ class Result:
     figures: dict[str, list[float]]
     """A value per deal, NaN where there is none: payoff, invalid (share of the contender's acts), turns, the game's."""
     scored: dict[str, int] | None
-    """Matches by outcome: win, draw, loss; None where nobody can win: one seat, the same payoffs, itself, or seats with
-    tasks of their own."""
+    """Matches by outcome: win, draw, loss; None where nobody can win: one seat, the same payoffs, itself, or seats that
+    are no rivals."""
     illegal: dict[str, int]
     """Matches that were ended by an illegal act of `own` or of `other`."""
     ended: dict[str, int]

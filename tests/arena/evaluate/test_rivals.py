@@ -1,4 +1,4 @@
-"""Where seats have tasks of their own, no win rate is told, and that is said."""
+"""Where seats are no rivals, no win rate is told, and that is said."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def result(game: str, seats: tuple[str, ...], **options: object) -> Result:
 def test_a_simulator_s_seats_are_no_rivals_and_a_game_s_are() -> None:
     assert not make_game(GameSpec(name="proposer_solver", options={})).rivals
     assert make_game(GameSpec(name="kuhn_poker", options={})).rivals
-    assert "proposer and solver have tasks of their own" in no_wins([result("proposer_solver", ("proposer", "solver"))])
+    assert "proposer and solver are no rivals" in no_wins([result("proposer_solver", ("proposer", "solver"))])
     assert no_wins([result("kuhn_poker", ("first", "second"))]) == ""
     assert no_wins([result("maze", ("walker",))]) == "", "one seat has nobody to win against"
 
