@@ -66,7 +66,8 @@ FOOT = """\
 - What chance, imitation, the best run and an oracle reach: [room](claims/worlds.md). What changed since the first
   table, row by row: [before and now](claims/changed.md).
 - Made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
-  errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept).
+  errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept,
+  some of them beside other work).
 """
 LEARNS = """\
 # Studies that say that something is learned
@@ -167,10 +168,8 @@ def pages() -> Iterator[tuple[Path, str]]:
         gauged=sum(bool(row.results.spec.gauges) for row in found),
         exceptions=exceptions(found),
     )
-    changed = [row for row in found if changed_since(row.results)]
-    marked = MARKED.format(rows=named(changed)) if changed else ""
     head = HEAD.format(
-        sum=summed_up(found), rows=len(found), marked=marked, print=small, mechanisms=tables["mechanisms"]
+        sum=summed_up(found), rows=len(found), marked=marks(found), print=small, mechanisms=tables["mechanisms"]
     )
     yield DOCS / "claims.md", head
     yield DOCS / "claims" / "learned.md", LEARNS + tables["learns"].replace("](claims/", "](")
@@ -232,6 +231,12 @@ def summed_up(found: Sequence[Row]) -> str:
         told.append(f"Of {len(rows)} claims {what}, {counted(row.verdict for row in rows)}.")
     alone = counted(row.results.verdict.verdict for row in found)
     return f"**{' '.join(told)}** Without the correction: {alone}."
+
+
+def marks(found: Iterable[Row]) -> str:
+    """What the mark says, with the rows that bear it; "" where none does."""
+    changed = [row for row in found if changed_since(row.results)]
+    return MARKED.format(rows=named(changed)) if changed else ""
 
 
 def exceptions(found: Sequence[Row]) -> str:
@@ -410,6 +415,15 @@ def test_a_row_of_another_rule_than_the_recipe_s_is_marked() -> None:
     assert changed_since(replace(of, spec=stated.model_copy(update={"last": stated.last + 1})))
     stated_twice = [StatedRule(time="", rule="", runs=runs) for runs in (0, 10)]
     assert changed_since(replace(of, spec=stated, rules=stated_twice)), "changed when runs were there"
+
+
+def test_marks_and_caveats_name_their_rows() -> None:
+    of = read(KEPT / "study-gra-nano.json")
+    other = of.spec.model_copy(update={"last": of.spec.last + 1, "first_seed": 0})
+    assert marks(family([of])) == exceptions(family([of])) == ""
+    odd = family([replace(of, spec=other, looks=[])])
+    assert "(`gra-nano`)" in marks(odd)
+    assert "recorded: `gra-nano`." in exceptions(odd) and "seed 0" in exceptions(odd) and "ten" not in exceptions(odd)
 
 
 def test_tables_of_logits_are_of_the_same_claim() -> None:

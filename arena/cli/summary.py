@@ -78,10 +78,10 @@ def silent_games(run: Path) -> list[str]:
 
 def games_without_rivals(run: Path) -> list[str]:
     """Games met with frozen opponents whose seats are no rivals: who is paid more there has won nothing."""
-    return sorted({str(row["game"]) for end in _ends(run) for row in end if opponents(row) and _own_tasks(row)})
+    return sorted({str(row["game"]) for end in _ends(run) for row in end if opponents(row) and _without_rivals(row)})
 
 
-def _own_tasks(row: Row) -> bool:
+def _without_rivals(row: Row) -> bool:
     """Return True for a simulator's match: its report says what was done, as `score` and `success`."""
     return len(row["payoffs"]) > 1 and {"score", "success"} <= row["report"].keys()
 
@@ -110,7 +110,7 @@ def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
         title = f"{game}: " if len(games) > 1 else ""
         own = [row for row in rows if row["game"] == game]
         told = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not _zero_sum(own)]
-        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _own_tasks(sample):
+        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _without_rivals(sample):
             met = sorted({name for row in own for name in opponents(row).values()})
             told = [*((f"win rate against {name}", _wins(name)) for name in met), *told]
         figures += [(f"{title}{name}", _of(game, figure)) for name, figure in told]
