@@ -66,8 +66,8 @@ FOOT = """\
 - What chance, imitation, the best run and an oracle reach: [room](claims/worlds.md). What changed since the first
   table, row by row: [before and now](claims/changed.md).
 - Made from `benchmarks/results/study-*.json` by `python -m tests.test_claims`. How often the procedure
-  errs: [studies](studies.md). `make studies` runs all ({hours:.1f} hours of runs as kept,
-  some of them beside other work).
+  errs: [studies](studies.md).
+- `make studies` runs all again. By rehearsals (`make suite`) it takes {lasting}.
 """
 LEARNS = """\
 # Studies that say that something is learned
@@ -91,10 +91,11 @@ EVERY = """\
 
 What does each study say alone, and what is left of that among all of them? Verdicts: [claims](../claims.md).
 
-p is two-sided; q is Benjamini and Hochberg's. A verdict survives where Holm's p is at most .05.
+p is two-sided; q is Benjamini and Hochberg's. A verdict survives where Holm's p is at most .05. *Minutes*: to run the
+study again on two cores, by a rehearsal (`make suite`; `benchmarks/results/suite.json` says on which machine).
 
-| study | seeds | alone | p | Holm | q | corrected |
-|---|---|---|---|---|---|---|
+| study | seeds | alone | p | Holm | q | corrected | minutes |
+|---|---|---|---|---|---|---|---|
 """
 WORLDS = """\
 # Room in the worlds of the claims
@@ -149,6 +150,8 @@ TABLES = {
     "score-nano": "self_correction", "spiral-nano": "role_baseline",
 }  # fmt: skip
 """By recipe, the study of its claim in tables: claims-*.json. A paper's other claims are other rows, or none."""
+MOST = 40
+"""Minutes of two cores that a row should take at most."""
 LARGER = ("-nano5m", "-small")
 """What names end with whose models have more than .9 million parameters: 4.9, and SmolLM2's 135."""
 FILES = sorted(KEPT.glob("study-*.json"))
@@ -162,11 +165,13 @@ def pages() -> Iterator[tuple[Path, str]]:
         kind: TABLE + "".join(f"| {' | '.join(cell(text) for text in line_of(row, cited))} |\n" for row in rows)
         for kind, rows in parted(found).items()
     }
+    kept = json.loads((KEPT / "suite.json").read_text("utf-8"))["studies"]
+    rehearsed = {row.results.name: kept[row.results.name]["whole"] / 60 for row in found}
     small = FOOT.format(
-        hours=sum(map(minutes, FILES)) / 60,
         rows=len(found),
         gauged=sum(bool(row.results.spec.gauges) for row in found),
         exceptions=exceptions(found),
+        lasting=lasting(rehearsed.values()),
     )
     head = HEAD.format(
         sum=summed_up(found), rows=len(found), marked=marks(found), print=small, mechanisms=tables["mechanisms"]
@@ -174,7 +179,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "claims.md", head
     yield DOCS / "claims" / "learned.md", LEARNS + tables["learns"].replace("](claims/", "](")
     yield DOCS / "claims" / "sizes.md", SIZES + tables["sizes"].replace("](claims/", "](")
-    yield DOCS / "claims" / "family.md", EVERY + "".join(map(corrected, found))
+    yield DOCS / "claims" / "family.md", EVERY + "".join(corrected(row, rehearsed[row.results.name]) for row in found)
     worlds = json.loads((KEPT / "worlds.json").read_text("utf-8"))
     rooms = [
         room(row.results, worlds["worlds"][row.results.name]) for row in found if row.results.name in worlds["worlds"]
@@ -251,6 +256,16 @@ def exceptions(found: Sequence[Row]) -> str:
     return "".join(f"\n  {what}: {named(rows)}." for what, rows in lacking.items() if rows)
 
 
+def lasting(minutes: Iterable[float]) -> str:
+    """How long all studies take, and those that take no longer than a row should."""
+    took = list(minutes)
+    short, long = [one for one in took if one <= MOST], [one for one in took if one > MOST]
+    whole, least, most = (sum(some) / 60 for some in (took, short, long))
+    return f"""\
+{whole:.1f} hours of two cores: {least:.1f} for
+  the {len(short)} rows of at most {MOST} minutes, {most:.1f} for the other {len(long)}"""
+
+
 def named(rows: Iterable[Row]) -> str:
     """The names of these rows."""
     return ", ".join(f"`{row.results.name}`" for row in rows)
@@ -311,11 +326,11 @@ def changed_since(of: Results) -> bool:
     return stated.rule != own.rule
 
 
-def corrected(row: Row) -> str:
-    """A study as a member of the family."""
+def corrected(row: Row, took: float) -> str:
+    """A study as a member of the family, with the minutes that it takes to run again."""
     of = row.results
     values = (f"{value:.4f}" for value in (row.decision.p, row.holm, row.bh))
-    return f"| {' | '.join((of.name, str(of.seeds), of.verdict.verdict, *values, row.verdict))} |\n"
+    return f"| {' | '.join((of.name, str(of.seeds), of.verdict.verdict, *values, row.verdict, f'{took:.0f}'))} |\n"
 
 
 def compared(row: Row, before: dict[str, Any]) -> str:
@@ -424,6 +439,11 @@ def test_marks_and_caveats_name_their_rows() -> None:
     odd = family([replace(of, spec=other, looks=[])])
     assert "(`gra-nano`)" in marks(odd)
     assert "recorded: `gra-nano`." in exceptions(odd) and "seed 0" in exceptions(odd) and "ten" not in exceptions(odd)
+
+
+def test_the_page_says_how_long_all_takes() -> None:
+    told = " ".join(lasting([90.0, 30.0, 60.0]).split())
+    assert told == "3.0 hours of two cores: 0.5 for the 1 rows of at most 40 minutes, 2.5 for the other 2"
 
 
 def test_tables_of_logits_are_of_the_same_claim() -> None:
