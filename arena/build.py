@@ -146,9 +146,8 @@ async def build(
 
     The engine is open. The watcher is notified why a newer checkpoint is not taken, and of slow steps.
     """
-    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
+    checkpoint = _resumed(run, experiment, watcher)
     done = checkpoint.iteration if checkpoint else 0
-    run.discard_after(done if checkpoint else -1)
     state = read_state(checkpoint) if checkpoint else {}
     league = state.get("league", {})
 
@@ -185,6 +184,14 @@ async def build(
         done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
         critic, crediting, lineup, demonstrations, play, _matches(run, experiment, watcher, play),
     )  # fmt: skip
+
+
+def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
+    """The newest valid checkpoint, None where there is none; newer ones go, and what a killed run did not prune."""
+    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
+    run.discard_after(checkpoint.iteration if checkpoint else -1)
+    run.prune(experiment.checkpoint.keep)
+    return checkpoint
 
 
 def _source(

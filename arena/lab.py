@@ -37,7 +37,7 @@ from arena.play.source import Played
 from arena.play.staleness import ENOUGH, gate_replies, lags
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.records import MatchRecord
-from arena.store import checkpoints, warm_start
+from arena.store import warm_start
 from arena.store.run import RunFolder
 from arena.store.state import STATE
 from arena.store.warm_start import Imitated
@@ -341,7 +341,7 @@ class Lab:
                 self.parts.critic.save(folder / "critic")
 
         await compute(self.run_folder.checkpoint, k, fill)
-        checkpoints.keep(self.run_folder.path, self.experiment.checkpoint.keep, also=[0])
+        self.run_folder.prune(self.experiment.checkpoint.keep)
 
     def _clock(self, k: int) -> Clock:
         return Clock(k, self.experiment.iterations)

@@ -123,6 +123,10 @@ class RunFolder:
             note(f"no checkpoint has iteration {lost[0]}, which was played: going on from iteration {done}")
         return newest
 
+    def prune(self, count: int) -> list[int]:
+        """Remove all but the first checkpoint and the newest `count`; returns the iterations of those that went."""
+        return checkpoints.keep(self.path, count, also=[0])
+
     def discard_after(self, iteration: int) -> list[int]:
         """Drop what is of later iterations, checkpoints and failures included; returns the iterations dropped."""
         self.failures.discard_after(iteration)
