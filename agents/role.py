@@ -12,7 +12,16 @@ from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from agents import strict_yaml
 from agents.errors import RoleError
@@ -31,6 +40,7 @@ DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
+OR_NULL: dict[str, JsonValue] = {"type": ["number", "null"]}
 
 
 class Part(BaseModel):
@@ -83,8 +93,10 @@ class Votes(Part):
 class Sampling(Part):
     """Settings of how replies are sampled."""
 
-    temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=OR_NULL)] = 1.0
+    """Unset or null: 1, or an endpoint's own default."""
+    top_p: Annotated[float, Field(gt=0, le=1, json_schema_extra=OR_NULL)] = 1.0
+    """Unset or null: 1, or an endpoint's own default."""
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
     """0 keeps the whole vocabulary."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
@@ -94,6 +106,13 @@ class Sampling(Part):
     """For policies that do not learn: of several trials the one of least perplexity is kept."""
     votes: Votes | None = None
     """For policies that do not learn: of several replies one with the most frequent act is kept."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in ("temperature", "top_p")}
 
     @model_validator(mode="after")
     def _by_one_rule(self) -> Self:

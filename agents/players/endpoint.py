@@ -9,86 +9,39 @@ says before anybody else sees it.
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import os
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agents.conversation import Chat, Conversation
 from agents.errors import EndpointError
 from agents.names import nearest
+from agents.players.completions import Answer, Unusable, Usage, read_completion
+from agents.players.connection import make_http_client, proxy_variable, seconds_to_wait
 from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
 from agents.role import Role, Sampling
 from agents.stream import Stream
 from games.contracts import Act, View
 
-BODY_BYTES = 1_000_000
 REPLY_LENGTH = 20_000
 LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
 CONNECT_SECONDS = 5.0  # to reach a server; what it answers may take longer
 CHECK_SECONDS = 10.0  # for the list of its models
+PAGE = 10_000  # characters of an error's page that are read
+TOLD = 250  # characters of an error that are told
 SECRET_LENGTH = 8  # a shorter key (EMPTY, none) hides nothing, and would blot out plain words
 BACKOFF = 0.5  # seconds before the second attempt; twice that before each further one
-MOST_TOKENS = 10_000_000  # of one call; a server that tells more tells nonsense
 NEWER_LIMIT = "max_completion_tokens"  # which some models demand, and some servers do not know
+OPTIONAL = ("temperature", "top_p")  # sent where the role sets them; some servers take one or none of them
 AGAIN = (408, 409, 429)  # and all from 500: statuses that may pass
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
-
-
-class Unusable(Exception):
-    """An answer that cannot be used."""
-
-
-class Usage(BaseModel):
-    """Tokens of one call, as the server tells them."""
-
-    model_config = ConfigDict(strict=True)
-
-    prompt_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-    completion_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-
-
-class Said(BaseModel):
-    """The message of a choice; other fields are ignored."""
-
-    model_config = ConfigDict(strict=True)
-
-    content: str | None = None
-
-
-class Choice(BaseModel):
-    """The only choice that is asked for."""
-
-    model_config = ConfigDict(strict=True)
-
-    message: Said
-    finish_reason: str | None = None
-
-
-class Body(BaseModel):
-    """A chat completion, as far as it is read."""
-
-    model_config = ConfigDict(strict=True)
-
-    choices: Annotated[list[Choice], Field(min_length=1)]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A reply and how it ended; `tokens` were written."""
-
-    text: str
-    finish: Literal["stop", "length"]
-    tokens: int
 
 
 class Listed(BaseModel):
@@ -124,6 +77,7 @@ class Endpoint:
         self.replies = self.waiting = 0
         """Number of requests that were answered, and of those on their way."""
         self._limit_name = "max_tokens"
+        self._left_out: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             import aiolimiter
@@ -146,7 +100,8 @@ class Endpoint:
             if error.status_code == 401:
                 why = f"refuses the key in {self.variable} (401: {self._abbreviated(_refusal(error))})"
                 raise EndpointError(f"{self.name}: {self.url} {why}") from None
-            return []
+            moved = 300 <= error.status_code < 400
+            return [self._abbreviated(f"{self.name}: {self.url}: {self._refused(error)}")] if moved else []
         except (TimeoutError, self._openai.OpenAIError, Unusable, ValidationError) as error:
             if self._unreached(error):
                 raise EndpointError(f"{self.name}: {self._why(error)}") from None
@@ -160,74 +115,93 @@ class Endpoint:
         return EndpointPlayer(self, model, role, seed, said or {})
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """The model's reply to a chat; EndpointError when none can be had."""
-        read = 8 + sum(8 + len(message["content"].encode("utf-8", "replace")) // 3 for message in chat)
-        chance, why, wait = random.Random(seed), "", 0.0
+        """Return the model's reply to a chat. Raises EndpointError if none can be had."""
+        chance, wait, why = random.Random(seed), 0.0, ""
         for attempt in range(self.spec.attempts):
             if attempt:
                 await asyncio.sleep(max(wait, BACKOFF * 2 ** (attempt - 1) * (0.5 + chance.random())))
-            wait = 0.0
+            try:
+                return await self._attempt(model, chat, sampling, seed)
+            except Unusable as error:
+                wait, why = error.wait, self._abbreviated(str(error))
+                if error.final:
+                    raise EndpointError(f"{self.name}:{model}: {why}") from None
+                seed = chance.getrandbits(31) if error.reseed else seed
+        raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
+
+    async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
+        """Return the reply to one request, or to one with fewer parameters where the server refuses some."""
+        read = 8 + sum(8 + len(message["content"].encode("utf-8", "replace")) // 3 for message in chat)
+        while True:
             client, limiter = self._connected()
             if limiter:
                 await limiter.acquire()
+            parameters = self._parameters(sampling, seed)
             self.spend.reserve(read, sampling.max_tokens)
             self.waiting += 1
             try:
                 async with asyncio.timeout(self.spec.seconds):
-                    body = await self._call(client, model, chat, sampling, seed)
+                    call = client.chat.completions.with_raw_response.create
+                    response = await call(model=model, messages=chat, **parameters)
                 self.replies += 1
-                return self._settle(body, read, sampling.max_tokens)
+                return self._settle(bytes(response.http_response.content), read, sampling.max_tokens)
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
-                why = f"status {error.status_code}: {self._abbreviated(_refusal(error))}"
-                wait = _asked_to_wait(error.response.headers)
-                if self._limit_name != NEWER_LIMIT and NEWER_LIMIT in error.message:
-                    self._limit_name = NEWER_LIMIT
-                elif (error.status_code not in AGAIN and error.status_code < 500) or wait > LONGEST_WAIT:
-                    raise EndpointError(f"{self.name}:{model}: {why}") from None
-            except (TimeoutError, self._openai.OpenAIError, Unusable) as error:
-                why = self._why(error)
+                if not self._adapt(error, parameters):
+                    raise self._refused(error) from None
+            except (TimeoutError, self._openai.OpenAIError) as error:
+                raise Unusable(self._why(error)) from None
             finally:
                 self.waiting -= 1
-        raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
 
-    async def _call(self, client: Any, model: str, chat: Chat, sampling: Sampling, seed: int) -> bytes:
-        response = await client.chat.completions.with_raw_response.create(
-            model=model,
-            messages=chat,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            stop=sampling.stop[:4] or self._openai.omit,
-            seed=seed if self.spec.seed else self._openai.omit,
-            **{self._limit_name: sampling.max_tokens},
-        )
-        return bytes(response.http_response.content)
+    def _parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
+        """Return a request's parameters: what the role leaves open, and what the server does not take, is left out."""
+        set_ = {name: getattr(sampling, name) for name in OPTIONAL if name in sampling.model_fields_set}
+        parameters = {name: value for name, value in set_.items() if name not in self._left_out}
+        if sampling.stop:
+            parameters["stop"] = sampling.stop[:4]
+        if self.spec.seed:
+            parameters["seed"] = seed
+        return {**parameters, self._limit_name: sampling.max_tokens}
+
+    def _adapt(self, error: Any, sent: Mapping[str, Any]) -> bool:
+        """Note which of the parameters sent the server wants otherwise; True if the request may be sent again without.
+
+        `temperature` and `top_p` are given up where they are 1, which is what the protocol takes without them.
+        """
+        told = _refusal(error)
+        if error.status_code >= 500:
+            return False
+        if "max_tokens" in sent and NEWER_LIMIT in told:
+            self._limit_name = NEWER_LIMIT
+            return True
+        refused = {name for name in OPTIONAL if sent.get(name) == 1 and name in told}
+        self._left_out |= refused
+        return bool(refused)
+
+    def _refused(self, error: Any) -> Unusable:
+        """Return a refusal as an error: whether it may pass, and how long the server asks to wait."""
+        status, wait = error.status_code, seconds_to_wait(error.response.headers)
+        asked = f", to wait {wait:.6g} s" if wait > LONGEST_WAIT else ""
+        final = bool(asked) or (status not in AGAIN and status < 500)
+        return Unusable(f"status {status}{self._by_proxy()}{asked}: {_refusal(error)}", final=final, wait=wait)
 
     def _settle(self, body: bytes, read: int, most: int) -> Answer:
-        """The answer in a body; the reservation gives way to the server's usage, where its numbers are sane."""
-        try:
-            data = json.loads(body)
-            choice = Body.model_validate(data).choices[0]
-        except (ValueError, RecursionError) as error:
-            kind = "not a chat completion" if isinstance(error, ValidationError) else "not JSON"
-            raise Unusable(f"the reply is {kind}") from None
-        try:
-            usage = Usage.model_validate(data.get("usage"))
-        except ValidationError:
-            usage = Usage(prompt_tokens=read, completion_tokens=most)
+        """Return the answer in a body; the reservation gives way to the server's usage, where its numbers are sane."""
+        choice, told = read_completion(body)
+        usage = told or Usage(prompt_tokens=read, completion_tokens=most)
         self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - most)
-        said = (choice.message.content or "").encode("utf-8", "replace").decode("utf-8")
-        return Answer(
-            self.hidden(said)[:REPLY_LENGTH],
-            "length" if choice.finish_reason == "length" else "stop",
-            usage.completion_tokens,
-        )
+        text = self.hidden(choice.require_text(most))[:REPLY_LENGTH]
+        return Answer(text, choice.finish, usage.completion_tokens)
 
     def _connected(self) -> tuple[Any, Any]:
         """The client and the limiter, if any, of the running event loop; a run may use several, one after another."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            http = self._openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_bound]})
+            try:
+                http = make_http_client(self._openai, self.url)
+            except EndpointError as error:
+                raise EndpointError(f"{self.name}: {error}") from None
             headers = {"Accept-Encoding": "identity"}
             self._client = self._openai.AsyncOpenAI(
                 api_key=self._key, base_url=self.url, max_retries=0, http_client=http, default_headers=headers,
@@ -249,15 +223,20 @@ class Endpoint:
         cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
         if self._unreached(error):
             told = self._abbreviated(str(cause) or "no answer")
-            return f"no connection to {self.url} ({told}): is a server running there? (set url, or OPENAI_BASE_URL)"
+            there = "is a server running there? (set url, or OPENAI_BASE_URL)"
+            return f"no connection to {self.url}{self._by_proxy()} ({told}): {there}"
         if isinstance(error, TimeoutError | self._openai.APITimeoutError):
             return f"no reply within {self.spec.seconds:g} s"
         if isinstance(error, ValidationError):
             return "what it sends is none"
         return self._abbreviated(str(cause) or type(cause).__name__)
 
+    def _by_proxy(self) -> str:
+        variable = proxy_variable(self.url)
+        return f" through the proxy of {variable}" if variable else ""
+
     def _abbreviated(self, text: str) -> str:
-        return one_line(self.hidden(text), 200)
+        return one_line(self.hidden(text), TOLD)
 
 
 def hider(key: str) -> Callable[[str], str]:
@@ -271,44 +250,14 @@ def hider(key: str) -> Callable[[str], str]:
     return lambda text: pattern.sub("(key)", text)
 
 
-async def _bound(response: Any) -> None:
-    """Puts a limit on what is read of a response's body."""
-    import httpx2
-
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise Unusable("the reply is compressed, which was not asked for")
-
-    class Bounded(httpx2.AsyncByteStream):
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = BODY_BYTES
-            async for chunk in self.stream:
-                left -= len(chunk)
-                if left < 0:
-                    raise Unusable(f"the reply is longer than {BODY_BYTES:,} bytes")
-                yield chunk
-
-        async def aclose(self) -> None:
-            await self.stream.aclose()
-
-    response.stream = Bounded(response.stream)
-
-
-def _asked_to_wait(headers: Mapping[str, str]) -> float:
-    """The seconds of a Retry-After; 0 for none, and for a date or anything else."""
-    try:
-        seconds = float(headers.get("retry-after", "0"))
-    except ValueError:
-        return 0.0
-    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
-
-
 def _refusal(error: Any) -> str:
-    """Return a server's reason for its refusal, where it gives it as OpenAI does."""
+    """Return a server's reason for its refusal, where it gives it as OpenAI does, else the words of what it sent."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
-    return message if isinstance(message, str) else str(error.message)
+    if isinstance(message, str):
+        return message
+    if location := error.response.headers.get("location"):
+        return f"it redirects to {location}, which is not followed: set url"
+    return re.sub("<[^<>]*+>", " ", error.response.text[:PAGE]).strip() or str(error.message)
 
 
 class EndpointPlayer:

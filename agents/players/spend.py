@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -11,8 +12,13 @@ from agents.errors import EndpointError
 
 
 def plain_url(url: str) -> str:
-    """The url; ValueError for one that would fail late, or would be shown with a password in it."""
-    if not (re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()):
+    """Return the url. Raises ValueError for one that would fail late, or would be shown with a password in it."""
+    try:
+        _ = urlsplit(url).port
+        is_url = re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()
+    except ValueError:  # brackets or a port that are none
+        is_url = None
+    if not is_url:
         raise ValueError("a url is http://HOST:PORT/v1 or https://…, without a user, a password, ? or #")
     return url
 

@@ -1,6 +1,5 @@
 """`arena serve`: policies behind an OpenAI-compatible endpoint."""
 
-import ipaddress
 import os
 import socket
 import sys
@@ -32,6 +31,7 @@ def serve(
 
     from agents.engines.spec import EngineSpec
     from agents.model_config import positions_in
+    from agents.players.connection import is_loopback
     from agents.weights import base_folder
     from arena.cli.console import note
     from arena.cli.loop import wait
@@ -49,7 +49,7 @@ def serve(
     except ValidationError:
         raise ConfigError(f"--engine is in_process or vllm, not '{engine}'") from None
     key = os.environ.get(KEY) or None
-    if not _is_loopback(host) and key is None:
+    if not is_loopback(host) and key is None:
         raise ConfigError(f"--host {host}: other machines may come there: set {KEY} to a key that they have to give")
     try:
         listening = socket.create_server((host, port))
@@ -73,18 +73,9 @@ def serve(
         for name, held in cast.policies.items()
     }
     service = Service(loaded.engine, served, key)
-    hosts = ["*"] if not _is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
+    hosts = ["*"] if not is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
     note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
     try:
         wait(server(service.app(hosts)).serve(sockets=[listening]), by_signal=False)
     finally:
         wait(loader.close())
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -12,7 +12,8 @@ import games
 from agents.engines.base import Engine
 from agents.errors import ScriptedPolicyError
 from agents.players.cautious import MARKS, cautious
-from agents.players.endpoint import Answer, Endpoint
+from agents.players.completions import Answer
+from agents.players.endpoint import Endpoint
 from agents.players.model import ChatPlayer, ScriptedPlayer, model_writer, recalled
 from agents.players.scripted import check_scripted, make_scripted
 from agents.players.servers import parsed

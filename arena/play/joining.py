@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion
-from agents.players.endpoint import Answer, EndpointPlayer
+from agents.players.completions import Answer
+from agents.players.endpoint import EndpointPlayer
 from agents.players.human import Human
 from agents.players.model import ChatPlayer, recalled, spoken
 from agents.role import Role

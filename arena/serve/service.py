@@ -110,15 +110,20 @@ class ChatRequest(BaseModel):
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
+    "continue_final_message": (None, False),
     "frequency_penalty": (None, 0),
     "function_call": (None, "none"),
     "functions": (None, []),
+    "ignore_eos": (None, False),
     "logit_bias": (None, {}),
     "logprobs": (None, False),
+    "min_p": (None, 0),
+    "min_tokens": (None, 0),
     "modalities": (None, ["text"]),
     "presence_penalty": (None, 0),
+    "repetition_penalty": (None, 1),
     "response_format": (None, {"type": "text"}),
-    "tool_choice": (None, "none"),
+    "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
     "top_logprobs": (None, 0),
 }

@@ -1,13 +1,17 @@
 """Endpoints as players, against a real server on this machine that answers well, badly, late and too much."""
 
 import asyncio
+import sys
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
 from agents.errors import EndpointError
 from agents.players import endpoint as module
-from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, hider
+from agents.players.connection import BODY_BYTES
+from agents.players.endpoint import REPLY_LENGTH, Endpoint, hider
 from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
@@ -17,6 +21,7 @@ from tests.factories import server
 from tests.factories.server import completion, lists, says
 
 KEY = "sk-very-secret"
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 CHAT = [{"role": "user", "content": "Your act?"}]
 
 
@@ -73,7 +78,8 @@ def hangs_up(handler):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(module, "BACKOFF", 0.01)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    for variable in ("OPENAI_BASE_URL", "SSL_CERT_FILE", "SSL_CERT_DIR", *PROXIES, *map(str.upper, PROXIES)):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
@@ -96,10 +102,60 @@ def test_a_cut_reply_says_so():
         assert server.ask()[1].finish == "length"
 
 
-@pytest.mark.parametrize("content", [None, ""])
-def test_no_words_are_an_empty_reply(content):
-    with Server(says(completion(content))) as server:
-        assert server.ask()[1].text == ""
+def test_the_parts_of_a_text_are_joined():
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    parts = [thought, {"type": "text", "text": "BET | "}, {"type": "text", "text": "go"}]
+    with Server(says(completion(parts))) as server:
+        assert server.ask()[1].text == "BET | go"
+
+
+def message(finish="stop", **fields):
+    return {**completion(), "choices": [{"message": {"role": "assistant", **fields}, "finish_reason": finish}]}
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "bet", "arguments": "{}"}}
+TEXTLESS = {
+    "null": (message(content=None), "it is empty"),
+    "nothing": (message(), "it is empty"),
+    "an empty string": (message(content=""), "it is empty"),
+    "blanks": (message(content=" \n\u200b\t"), "it is empty"),
+    "no parts": (message(content=[]), "it is empty"),
+    "a thought": (message(content=None, reasoning_content="BET"), "there is a thought (reasoning_content) alone"),
+    "vLLM's thought": (message(content=None, reasoning="BET"), "there is a thought"),
+    "a thought as a part": (message(content=[{"type": "thinking", "thinking": "BET"}]), "it is empty"),
+    "a refusal": (message(content=None, refusal="I do not gamble."), "the model refuses (I do not gamble.)"),
+    "a tool call": (message("tool_calls", content=None, tool_calls=[CALL]), "it is a call of a tool"),
+    "an old call": (message("function_call", content="", function_call=CALL["function"]), "it is a call of a tool"),
+    "a filter": (message("content_filter", content=None), "the server cut it off (finish_reason content_filter)"),
+    "a filter in the middle": (message("content_filter", content="BE"), "the server cut it off"),
+    "an aborted reply": (message("abort", content="BE"), "the server cut it off (finish_reason abort)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TEXTLESS)
+def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
+    body, why = TEXTLESS[kind]
+    with Server(says(body)) as server:
+        made, line = server.fails(attempts=2)
+    assert f"the reply has no text: {why}" in line and "(2 attempts)" in line
+    assert (made.spend.read, made.spend.wrote) == (20, 4), "which the server was paid for"
+    with Server(says(body), says(completion())) as server:
+        assert server.ask()[1].text == "BET"
+    first, second = [body["seed"] for _, _, body in server.asked]
+    assert first != second, "the same seed would draw it again"
+
+
+def test_a_limit_spent_on_thought_is_told_at_once():
+    for thought in ({"reasoning_content": "Let me see"}, {}):
+        with Server(says(message("length", content="", **thought))) as server:
+            _, line = server.fails()
+        assert "all 16 tokens: raise the role's sampling.max_tokens" in line and len(server.asked) == 1
+
+
+def test_a_reply_without_text_fails_its_match():
+    record, _ = played(says(message(content=None, reasoning_content="BET")), attempts=1)
+    assert (record.status, record.turns, record.payoffs) == ("failed", (), {})
+    assert record.failure.kind == "endpoint" and "the reply has no text" in record.reason
 
 
 def test_a_long_reply_is_cut_and_broken_characters_replaced():
@@ -114,6 +170,47 @@ def test_models_that_want_the_newer_name_get_it():
         assert server.ask()[1].text == "BET"
     assert "max_completion_tokens" not in server.asked[0][2]
     assert server.asked[1][2]["max_completion_tokens"] == 16 and "max_tokens" not in server.asked[1][2]
+
+
+def test_matches_that_begin_together_all_find_the_newer_name():
+    def wants_the_newer(handler):
+        says({"error": {"message": "use max_completion_tokens"}}, 400)(handler)
+
+    def picky(handler):
+        asked = server.asked[-1][2]
+        (wants_the_newer if "max_tokens" in asked else says(completion()))(handler)
+
+    with Server(picky) as server:
+        made = server.endpoint(attempts=1)
+
+        async def all_asked():
+            return await asyncio.gather(*(made.ask("m", CHAT, Sampling(), k) for k in range(8)))
+
+        assert {answer.text for answer in asyncio.run(all_asked())} == {"BET"}
+
+
+def test_what_a_role_leaves_open_is_left_to_the_server():
+    def sent(**sampling):
+        with Server(says(completion())) as server:
+            asyncio.run(server.endpoint().ask("m", CHAT, Sampling(**sampling), 1))
+        return {name: server.asked[0][2].get(name) for name in ("temperature", "top_p") if name in server.asked[0][2]}
+
+    assert sent() == sent(temperature=None, top_p=None) == {}
+    assert sent(temperature=0.5) == {"temperature": 0.5} and sent(top_p=0.5, temperature=None) == {"top_p": 0.5}
+    assert sent(temperature=1.0, top_p=0.9) == {"temperature": 1.0, "top_p": 0.9}
+    assert (Sampling(temperature=None).temperature, Sampling(top_p=None).top_p) == (1.0, 1.0), "of our own engines"
+
+
+@pytest.mark.parametrize("told", ["Unsupported value: 'temperature' does not support 1.0", "one of temperature, top_p"])
+def test_a_parameter_that_says_nothing_is_dropped_where_it_is_refused(told):
+    with Server(says({"error": {"message": told}}, 400), says(completion())) as server:
+        made = server.endpoint(attempts=1)
+        for _ in range(2):
+            asyncio.run(made.ask("m", CHAT, Sampling(temperature=1.0), 1))
+    assert ["temperature" in body for _, _, body in server.asked] == [True, False, False]
+    with Server(says({"error": {"message": told}}, 400)) as server, pytest.raises(EndpointError, match="temperature"):
+        asyncio.run(server.endpoint().ask("m", CHAT, Sampling(temperature=0.5), 1))
+    assert len(server.asked) == 1, "what says something is not dropped"
 
 
 # A server that does not
@@ -132,6 +229,12 @@ def test_rubbish_is_refused_and_paid_for_as_estimated(body):
         made, line = server.fails(attempts=2)
     assert "the reply is not" in line and "(2 attempts)" in line and len(server.asked) == 2
     assert made.spend.wrote == 32
+
+
+def test_an_error_with_status_200_is_told():
+    with Server(says({"error": {"message": f"provider is down {KEY}", "code": 502}})) as server:
+        _, line = server.fails(attempts=1)
+    assert "the server reports an error: provider is down (key)" in line
 
 
 def test_rubbish_once_is_tried_again():
@@ -192,14 +295,26 @@ def test_retry_after_is_heeded():
     assert server.times[1] - server.times[0] >= 0.4
 
 
-@pytest.mark.parametrize("wait", ["3600", "1e300"])
+def test_a_date_to_retry_after_is_heeded():
+    def busy(handler):
+        then = datetime.now(UTC) + timedelta(seconds=2)  # told in whole seconds
+        says({}, 429, retry_after=format_datetime(then, usegmt=True))(handler)
+
+    with Server(busy, says(completion())) as server:
+        server.ask()
+    assert 0.5 < server.times[1] - server.times[0] < 2.5
+
+
+@pytest.mark.parametrize("wait", ["3600", "1e300", "Wed, 21 Oct 2099 07:28:00 GMT"])
 def test_a_long_wait_is_not_waited(wait):
     with Server(says({"error": {"message": "quota"}}, 429, retry_after=wait)) as server:
         _, line = server.fails()
-    assert len(server.asked) == 1 and "status 429" in line
+    assert len(server.asked) == 1 and "status 429, to wait " in line and line.endswith(" s: quota")
 
 
-@pytest.mark.parametrize("wait", ["soon", "-5", "nan", "inf", "Wed, 21 Oct 2099 07:28:00 GMT"])
+@pytest.mark.parametrize(
+    "wait", ["soon", "-5", "nan", "inf", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 99999 07:28:00 GMT", "1" * 5000]
+)
 def test_a_retry_after_without_sense_is_ignored(wait):
     with Server(says({}, 429, retry_after=wait), says(completion())) as server:
         assert server.ask()[1].text == "BET"
@@ -212,10 +327,45 @@ def test_what_will_not_pass_is_not_tried_again():
     assert len(server.asked) == 1 and "status 401" in line and "(key)" in line
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html><head><title>502 Bad Gateway</title></head>\n<body>nginx</body></html>", "502 Bad Gateway nginx"),
+        (b'{"detail": "no such path"}', '{"detail": "no such path"}'),
+        (b'{"error": "model m is not there"}', '{"error": "model m is not there"}'),
+        (b"<" * 900_000, "<<<"),
+        (b"", "Error code: 404"),
+        (b"[" * 100_000, "[[["),
+    ],
+)
+def test_a_refusal_in_any_form_is_told_in_a_line(body, words):
+    with Server(says(body, 404)) as server:
+        _, line = server.fails()
+    assert f"status 404: {words}" in line
+
+
 def test_redirects_are_not_followed():
-    with Server(says(completion())) as other, Server(says({}, 307, location=other.url)) as server:
-        server.fails()
-        assert not other.asked
+    with Server(says(completion())) as other:
+        moved = says({}, 307, location=other.url)
+        with Server(moved, models=moved) as server:
+            _, line = server.fails()
+            (note,) = checked(server.endpoint(), "m")
+        assert f"status 307: it redirects to {other.url}" in line and f"it redirects to {other.url}" in note
+        assert not other.asked and not other.looked
+
+
+@pytest.mark.parametrize("charset", ["zlib_codec", "idna", "nonsense", "utf-7"])
+def test_no_charset_breaks_the_reading_of_a_refusal(charset):
+    sent = {"content_type": f"text/plain; charset={charset}"}
+    with Server(says(b"\xff no such model", 404, **sent)) as server:
+        _, line = server.fails()
+    assert "no such model" in line
+
+
+def test_only_the_first_choice_is_read():
+    first = completion()["choices"]
+    with Server(says({**completion(), "choices": [*first, *[{}] * 200_000]})) as server:
+        assert server.ask()[1].text == "BET"
 
 
 # Limits that all matches share
@@ -359,7 +509,11 @@ def test_a_key_that_was_asked_for_is_needed():
         Endpoint(spec, "endpoint@local")
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a/v1", "http://user:secret@host/v1", "http://h/v1?key=k", ""])
+BAD_URLS = ["localhost:8000", "ftp://a/v1", "http://user:secret@host/v1", "http://h/v1?key=k", "", "http://[::1/v1",
+            "http://h:99999/v1", "http://h:x/v1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
 def test_a_url_without_sense_or_with_a_secret_is_refused(url):
     with pytest.raises(ValueError, match="a url is"):
         EndpointSpec(url=url)
@@ -450,13 +604,13 @@ def test_memory_lets_go_as_the_role_says():
     assert told[3] == [("user", "card Q go")]
 
 
-def test_matches_fail_alone_and_say_why():
+def played(*answers, **settings):
     from arena.play.match import Limits, MatchPlan, play_match
     from arena.records import Seating
     from games.kuhn_poker import KuhnPoker
 
-    with Server(says(completion("PASS")), says({"error": {"message": "no such model"}}, 404)) as server:
-        made = server.endpoint()
+    with Server(*answers) as server:
+        made = server.endpoint(**settings)
 
         async def match(seed):
             game = KuhnPoker()
@@ -464,10 +618,61 @@ def test_matches_fail_alone_and_say_why():
             players = {seat: made.player("m", role(), seed) for seat in game.seats}
             return await play_match(MatchPlan(MatchId(0, 1), "kuhn_poker", {}, seed, seats), game, players, Limits())
 
-        record = asyncio.run(match(1))
+        return asyncio.run(match(1)), server
+
+
+def test_matches_fail_alone_and_say_why():
+    record, _ = played(says(completion("PASS")), says({"error": {"message": "no such model"}}, 404))
     assert record.status == "failed" and len(record.turns) == 1
     assert record.reason == "EndpointError: endpoint:m: status 404: no such model"
     assert record.to_json()["reason"] == record.reason
+
+
+# Proxies and certificates
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy", "HTTP_PROXY"])
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks5://127.0.0.1:9", "gopher://x"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_no_proxy_is_asked_for_this_machine(monkeypatch, variable, proxy, host):
+    monkeypatch.setenv(variable, proxy)
+    with Server(says(completion()), models=lists("m")) as server:
+        made = server.endpoint(url=server.url.replace("127.0.0.1", host))
+        assert asyncio.run(made.ask("m", CHAT, Sampling(), 1)).text == "BET" and checked(made, "m") == []
+
+
+def test_a_proxy_that_is_not_reached_is_named_without_its_password(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://user:hunter2@127.0.0.1:9")
+    with pytest.raises(EndpointError, match=r"10\.1\.2\.3/v1 through the proxy of http_proxy") as e:
+        checked(Endpoint(EndpointSpec(url="http://10.1.2.3/v1", attempts=1)), "m")
+    assert "hunter2" not in str(e.value)
+
+
+def test_what_a_proxy_answers_names_it(monkeypatch):
+    with Server(says(b"<html>no way</html>", 403)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        with pytest.raises(EndpointError, match="status 403 through the proxy of http_proxy: no way"):
+            asyncio.run(Endpoint(EndpointSpec(url="http://10.1.2.3/v1")).ask("m", CHAT, Sampling(), 1))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("all_proxy", "socks5://user:hunter2@127.0.0.1:9", "all_proxy is a SOCKS proxy: pip install socksio"),
+        ("http_proxy", "gopher://user:hunter2@x", "http_proxy is no proxy's url"),
+        ("SSL_CERT_FILE", "/nowhere/hunter2.pem", "the certificates of SSL_CERT_FILE cannot be read: No such file"),
+        ("SSL_CERT_FILE", __file__, "the certificates of SSL_CERT_FILE cannot be read: "),
+    ],
+)
+def test_what_the_environment_says_in_vain_is_one_line(monkeypatch, variable, value, why):
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv(variable, value)
+    made = Endpoint(EndpointSpec(url="https://10.1.2.3/v1"))
+    for asked in (made.check(["m"]), made.ask("m", CHAT, Sampling(), 1)):
+        with pytest.raises(EndpointError) as told:
+            asyncio.run(asked)
+        line = str(told.value)
+        assert why in line and "hunter2" not in line and "\n" not in line
 
 
 # What is missing
@@ -482,8 +687,6 @@ def test_a_key_or_a_server_is_needed(monkeypatch):
 
 
 def test_the_extra_is_named(monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(EndpointError, match=r"pip install 'arena-selfplay\[endpoint\]'"):
         Endpoint()

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agents.engines.base import Completion
-from agents.players.endpoint import Answer, Endpoint
+from agents.players.completions import Answer
+from agents.players.endpoint import Endpoint
 from agents.players.spend import EndpointSpec
 from agents.role import load_role
 from agents.stream import Stream

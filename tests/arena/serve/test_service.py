@@ -159,11 +159,23 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
     "too long": ({"messages": [{"role": "user", "content": "x" * 900}]}, 400, "tokens, and the model's context is 256"),
     "far too long": ({"messages": [{"role": "user", "content": "x" * 10**6}]}, 400, "1000000 characters, and"),
+    "a sampler's rule": ({"extra_body": {"min_p": 0.1}}, 400, "'min_p' is not supported"),
     "a number beyond all": ({"extra_body": {"top_k": 10**40}}, 400, "top_k"),
     "tokens beyond all": ({"max_tokens": 10**40}, 400, "max_tokens"),
     "a long stop": ({"stop": "x" * 240_000}, 400, "stop"),
     "many stops": ({"stop": ["x"] * 17}, 400, "stop"),
 }  # fmt: skip
+
+
+def test_what_asks_for_nothing_is_accepted(running: Running) -> None:
+    """As clients send it that write down all parameters."""
+    nulls = ["temperature", "top_p", "n", "seed", "stop", "stream", "stream_options", "max_tokens", "logit_bias"]
+    neutral = {"tools": [], "tool_choice": "auto", "frequency_penalty": 0.0, "repetition_penalty": 1.0, "user": "me"}
+    said = [{**ASK[0], "name": "me"}, {"role": "assistant", "content": "x", "refusal": None, "audio": None}, *ASK]
+    body = {"model": "shared", "messages": said, "max_completion_tokens": 1, **dict.fromkeys(nulls), **neutral}
+    answer = httpx2.post(f"{running.url}/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] == 1
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -1,0 +1,137 @@
+"""Chat completions as servers write them: the reply's text, how it ended, and its usage.
+
+Nothing in a body is trusted. Raises Unusable for a body that holds no reply, also where everything is well formed
+but the text is missing: a thought, a refusal, a tool call or a filter's work is no act.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agents.reply import one_line
+
+MOST_TOKENS = 10_000_000
+"""Tokens of one call; a larger usage is ignored."""
+TEXT_PARTS = ("text", "output_text")
+CUT_OFF = ("content_filter", "error", "abort")
+"""Finish reasons of replies that somebody else than the model ended."""
+
+
+class Unusable(Exception):
+    """An answer that cannot be used. `final`: asking again would not help; `reseed`: it takes another seed."""
+
+    def __init__(self, why: str, *, final: bool = False, reseed: bool = False, wait: float = 0.0) -> None:
+        super().__init__(why)
+        self.final, self.reseed, self.wait = final, reseed, wait
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply and how it ended; `tokens` were written."""
+
+    text: str
+    finish: Literal["stop", "length"]
+    tokens: int
+
+
+class Usage(BaseModel):
+    """Tokens of one call, as the server tells them."""
+
+    model_config = ConfigDict(strict=True)
+
+    prompt_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+    completion_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+
+
+class _Part(BaseModel):
+    """One part of a message; thoughts and other kinds are skipped."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: str
+    text: str | None = None
+
+
+class _Said(BaseModel):
+    """The message of a choice; other fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    content: str | list[_Part] | None = None
+    refusal: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+    @property
+    def text(self) -> str:
+        """The message's text, with broken characters replaced."""
+        parts = self.content if isinstance(self.content, list) else []
+        joined = "".join(part.text or "" for part in parts if part.type in TEXT_PARTS)
+        return (self.content if isinstance(self.content, str) else joined).encode("utf-8", "replace").decode("utf-8")
+
+
+class Choice(BaseModel):
+    """The only choice that is asked for."""
+
+    model_config = ConfigDict(strict=True)
+
+    message: _Said
+    finish_reason: str | None = None
+
+    @property
+    def finish(self) -> Literal["stop", "length"]:
+        """`length` if the limit of tokens cut the text."""
+        return "length" if self.finish_reason == "length" else "stop"
+
+    def require_text(self, limit: int) -> str:
+        """Return the text. Raises Unusable, with the reason, if there is none or if it was cut off by a filter.
+
+        `limit` is the number of tokens that was allowed.
+        """
+        text, message, cut = self.message.text, self.message, self.finish_reason == "length"
+        if one_line(text, 1) and self.finish_reason not in CUT_OFF:
+            return text
+        thought = message.reasoning_content or message.reasoning
+        if self.finish_reason in CUT_OFF:
+            why = f"the server cut it off (finish_reason {self.finish_reason})"
+        elif message.refusal:
+            why = f"the model refuses ({message.refusal})"
+        elif message.tool_calls or message.function_call:
+            why = "it is a call of a tool, and none was offered"
+        elif cut:
+            spent = "its thought took" if thought else "thinking may have taken"
+            why = f"{spent} all {limit} tokens: raise the role's sampling.max_tokens, or have the server think less"
+        else:
+            why = "there is a thought (reasoning_content) alone" if thought else "it is empty"
+        # Another draw can be a reply; but thoughts that are too long once mostly are again, and each costs its tokens.
+        raise Unusable(f"the reply has no text: {why}", final=cut, reseed=True)
+
+
+def read_completion(body: bytes) -> tuple[Choice, Usage | None]:
+    """Return the first choice of a body, and its usage where the numbers are sane. Raises Unusable if it has none."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Unusable("the reply is not JSON") from None
+    choices = data.get("choices") if isinstance(data, dict) else None
+    try:
+        choice = Choice.model_validate(choices[0] if isinstance(choices, list) and choices else None)
+    except ValidationError:
+        raise Unusable(_told_error(data) or "the reply is not a chat completion") from None
+    try:
+        return choice, Usage.model_validate(data.get("usage"))
+    except ValidationError:
+        return choice, None
+
+
+def _told_error(data: Any) -> str:
+    """Return the error that some servers send with status 200, or ""."""
+    error = data.get("error") if isinstance(data, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return f"the server reports an error: {message}" if isinstance(message, str) and message else ""

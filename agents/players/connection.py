@@ -1,0 +1,113 @@
+"""HTTP client of endpoints: bounded bodies, no redirects, proxies by the environment but for this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment
+
+from agents.errors import EndpointError
+from agents.players.completions import Unusable
+
+BODY_BYTES = 1_000_000
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a host's name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
+
+
+def _is_here(url: str) -> bool:
+    """Return True if a server runs on this machine; 0.0.0.0 is where servers listen, and clients mean themselves."""
+    host = urlsplit(url).hostname or ""
+    return is_loopback(host) or host in ("0.0.0.0", "::")
+
+
+def proxy_variable(url: str) -> str:
+    """Return the environment variable that names the proxy to a server; "" if it is reached directly."""
+    parts = urlsplit(url)
+    if _is_here(url) or proxy_bypass_environment(parts.netloc):
+        return ""
+    return next((name for scheme in (parts.scheme, "all") for name in _set_variables(scheme)), "")
+
+
+def _set_variables(*schemes: str) -> list[str]:
+    names = [name for scheme in schemes for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper())]
+    return [name for name in names if os.environ.get(name)]
+
+
+def make_http_client(openai: Any, url: str) -> Any:
+    """Return the HTTP client for a server. Raises EndpointError if the environment's proxy or certificates are unfit.
+
+    A server on this machine is reached directly: no proxy could reach it.
+    """
+    import httpx2
+
+    limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)  # as in openai's own client
+    try:
+        direct = httpx2.AsyncHTTPTransport(limits=limits, trust_env=url.startswith("https:")) if _is_here(url) else None
+        return openai.DefaultAsyncHttpxClient(
+            transport=direct, follow_redirects=False, event_hooks={"response": [_bound]}
+        )
+    except ImportError:
+        raise EndpointError(_unfit_proxy("a SOCKS proxy: pip install socksio, or unset it")) from None
+    except (ValueError, httpx2.InvalidURL):
+        raise EndpointError(_unfit_proxy("no proxy's url: mend or unset it")) from None
+    except OSError as error:
+        named = " and ".join(name for name in CERTIFICATES if os.environ.get(name)) or "the system"
+        raise EndpointError(f"the certificates of {named} cannot be read: {error.strerror or error}") from None
+
+
+def _unfit_proxy(kind: str) -> str:
+    """Return an error that names the variables; not their values, which may hold passwords."""
+    return f"{' or '.join(_set_variables('http', 'https', 'all')) or 'the proxy setting'} is {kind}"
+
+
+async def _bound(response: Any) -> None:
+    """Limit what is read of a response's body."""
+    import httpx2
+
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise Unusable("the reply is compressed, which was not asked for")
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = BODY_BYTES
+            async for chunk in self.stream:
+                left -= len(chunk)
+                if left < 0:
+                    raise Unusable(f"the reply is longer than {BODY_BYTES:,} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self.stream.aclose()
+
+    response.stream = Bounded(response.stream)
+    response.encoding = "utf-8"  # as JSON is, whatever it says: some of Python's codecs fail on any text
+
+
+def seconds_to_wait(headers: Mapping[str, str]) -> float:
+    """Return the seconds of a Retry-After, which is a number or a date; 0 for none, the past and nonsense."""
+    told = headers.get("retry-after", "")
+    try:
+        seconds = float(told)
+    except ValueError:
+        try:
+            then = parsedate_to_datetime(told)
+        except (ValueError, OverflowError):
+            return 0.0
+        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
