@@ -211,7 +211,8 @@ class Role(Part):
 
 
 def _visible_text(text: str) -> str:
-    return visible(text[:MESSAGE_LENGTH], keep="\n").replace("\n", "\n  ")
+    shown = text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …"
+    return visible(shown, keep="\n").replace("\n", "\n  ")
 
 
 def read_role(path: str | Path) -> Role:

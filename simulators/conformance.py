@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from games.conformance import kit
-from games.conformance.fuzz import Broken
-from games.conformance.kit import Finding, Unchecked, run_check
+from games.conformance.fuzz import Broken, Unchecked
+from games.conformance.kit import Finding, run_check
 from games.contracts import View
 from games.families.book import fold
 from simulators.base import Simulator

@@ -144,6 +144,7 @@ def check_game(
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
-        console.print(Text(f"{name}: {verdict}", style="red" if failed else "green"), soft_wrap=True)
+        style = "red" if failed else "yellow" if unchecked else "green"
+        console.print(Text(f"{name}: {verdict}", style=style), soft_wrap=True)
     if failed:
         raise typer.Exit(1)

@@ -124,7 +124,12 @@ def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
 
 
 def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
-    return _as_game(member(path, class_name, inspect.isclass, "class", "classes"), f"{path}:{class_name}")
+    return _as_game(member(path, class_name, _makes_a_game, "class", "classes"), f"{path}:{class_name}")
+
+
+def _makes_a_game(candidate: Any) -> bool:
+    """Return True for a class, and for a function of the name by which PettingZoo's modules make environments."""
+    return inspect.isclass(candidate) or (inspect.isfunction(candidate) and candidate.__name__ == "env")
 
 
 def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
@@ -175,7 +180,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
-    """A TextGame as it is; another AEC environment as words."""
+    """Return a TextGame's class as it is; another AEC environment, or a function `env`, as what plays it in words."""
     from pettingzoo import AECEnv
 
     from games.base import TextGame
@@ -183,11 +188,11 @@ def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
     if inspect.isclass(candidate) and issubclass(candidate, TextGame):
         _PLAYERS.update(candidate.players)
         return candidate
-    if inspect.isclass(candidate) and issubclass(candidate, AECEnv):
+    if inspect.isfunction(candidate) or (inspect.isclass(candidate) and issubclass(candidate, AECEnv)):
         from games.adapters.pettingzoo import PettingZooGame
 
         return functools.partial(PettingZooGame, candidate)
-    raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class")
+    raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class nor a function env()")
 
 
 def own_players() -> frozenset[str]:

@@ -39,7 +39,7 @@ def load(name: str) -> Callable[..., Any]:
         imported = import_module(module)
     except ImportError as error:
         if "." in name and error.name and name.startswith(error.name):
-            raise ValueError(f"there is no module '{error.name}' to take a PettingZoo environment from") from None
+            raise ValueError(f"there is no module '{error.name}'{_as_a_file(name)}") from None
         raise ValueError(
             f"pettingzoo:{name} needs more than is installed ({one_line(str(error))}): "
             "pip install 'arena-selfplay[pettingzoo]'"
@@ -53,6 +53,15 @@ def load(name: str) -> Callable[..., Any]:
     return make  # type: ignore[no-any-return]
 
 
+def _as_a_file(name: str) -> str:
+    """Return how to name a module of the working directory, from which nothing is imported unasked."""
+    file = os.path.join(*name.split("."))
+    for path in (f"{file}.py", os.path.join(file, "__init__.py")):
+        if os.path.isfile(path):
+            return f": name its file, {path}:env, or set PYTHONPATH=. to import from here"
+    return " to take a PettingZoo environment from"
+
+
 def classics() -> list[str]:
     """The names of PettingZoo's classic environments."""
     classic = importlib.import_module("pettingzoo.classic")
@@ -62,9 +71,10 @@ def classics() -> list[str]:
 class PettingZooGame(ForeignGame):
     """Any AEC environment with discrete actions; `env` names it, or is what makes it.
 
-    Acts: the action's number, or a word for the classic environments. The seat to move sees, privately, what the
-    environment shows it. The others read an act only where the classic game lies open; elsewhere they learn what
-    the environment shows. Reward part "outcome": the environment's rewards.
+    Agents may be of any type: their texts are the seats' names. Acts: the action's number, or a word for the classic
+    environments. A seat sees, privately, what the environment shows it when it is to move, and keeps that until it is
+    again: many environments cannot be asked in between. The others read an act only where the classic game lies open;
+    elsewhere they learn what the environment shows. Reward part "outcome": the environment's rewards.
     """
 
     name = "pettingzoo"
@@ -79,6 +89,8 @@ class PettingZooGame(ForeignGame):
             raise ValueError(f"{title} is no PettingZoo AEC environment but a {type(inner).__name__}")
         inner.reset(seed=0)
         seats = tuple(str(agent) for agent in inner.possible_agents)
+        if len(set(seats)) < len(seats):
+            raise ValueError(f"{title} has two agents of one name: {', '.join(seats)}")
         for agent in inner.possible_agents:
             if not isinstance(inner.action_space(agent), spaces.Discrete):
                 raise ValueError(f"{title} has no discrete actions that could be words: {inner.action_space(agent)}")
@@ -90,6 +102,7 @@ class PettingZooGame(ForeignGame):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Resets the environment with a seed of this match."""
         self._random = OwnRandom(rng)
+        self._last_seen: dict[str, dict[str, Any]] = {}
         with self._random.lent():
             self.env.reset(seed=int(rng.integers(2**31)), options=dict(options) or None)
             self._observe()
@@ -101,11 +114,12 @@ class PettingZooGame(ForeignGame):
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The environment's view of this seat, as short text."""
-        if seat == self.env.agent_selection and self._seen:
-            return copy.deepcopy(self._seen)
-        with self._random.lent():
-            return self.words.look(self.env.unwrapped, seat) or as_text(self.env.observe(seat))
+        """Return what the environment shows this seat, or showed it when it was last to move, as short texts."""
+        if self.ended or seat != str(self.env.agent_selection):
+            with self._random.lent():
+                if seen := self.words.look(self.env.unwrapped, seat):
+                    return seen
+        return copy.deepcopy(self._last_seen.get(seat, {}))
 
     def legal(self, seat: str) -> list[str]:
         """The words of the actions that the environment's mask allows."""
@@ -147,7 +161,6 @@ class PettingZooGame(ForeignGame):
     def _observe(self) -> None:
         """Read what the seat to move sees and may do."""
         self._acts: dict[str, int] = {}
-        self._seen: dict[str, Any] = {}
         if self.ended:
             return
         agent, raw = self.env.agent_selection, self.env.unwrapped
@@ -157,7 +170,7 @@ class PettingZooGame(ForeignGame):
         space = self.env.action_space(agent)
         actions = range(space.start, space.start + space.n) if mask is None else np.flatnonzero(mask) + space.start
         self._acts = {self.words.word(raw, agent, int(action)): int(action) for action in actions}
-        self._seen = self.words.look(raw, agent) or as_text(observation)
+        self._last_seen[str(agent)] = self.words.look(raw, agent) or as_text(observation)
 
 
 def _copied(env: Any, memo: dict[int, Any]) -> Any:
@@ -172,7 +185,7 @@ def _copied(env: Any, memo: dict[int, Any]) -> Any:
 
 
 def as_text(observation: Any) -> dict[str, Any]:
-    """An observation as JSON-able short texts, by its parts, without the action mask."""
+    """Return an observation as JSON-able short texts, by its parts, without the action mask."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     return {str(name): _short(part) for name, part in parts.items() if name != "action_mask"}
 
@@ -181,7 +194,13 @@ def _short(part: Any) -> Any:
     """Planes of a board as rows of digits (which plane is set), other 0/1 arrays as where the ones are."""
     if isinstance(part, str):
         return part
+    if isinstance(part, Mapping):
+        return {str(name): _short(inner) for name, inner in part.items()}
+    if isinstance(part, tuple) and not all(isinstance(item, int | float) for item in part):
+        return [_short(item) for item in part]
     array = np.asarray(part)
+    if array.dtype.kind not in "biuf":
+        return str(part)
     if array.ndim == 0:
         return array.item()
     binary = array.size and bool(np.isin(array, (0, 1)).all())

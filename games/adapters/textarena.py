@@ -18,6 +18,8 @@ from games.contracts import Message
 
 OUTCOME = "outcome"
 MOST_PLAYERS = 15
+PROMPT_LENGTH = 16_000
+"""Characters of a seat's prompt; a role's template can print 20,000."""
 LISTED = re.compile(r"(?:available|legal|valid) (?:moves|actions)[^:\n]*:(.*)", re.IGNORECASE)
 
 
@@ -147,9 +149,9 @@ class TextArenaGame(ForeignGame):
             for sender, text, kind in observations:
                 text = _harmless(str(text))
                 if getattr(kind, "name", kind) == "PROMPT":
-                    self._prompts[seat] = f"{self._prompts[seat]}\n{text}".strip()
+                    self._prompts[seat] = _shortened(f"{self._prompts[seat]}\n{text}".strip(), PROMPT_LENGTH)
                 elif sender != player:
-                    news[seat].append((sender, text))
+                    news[seat].append((sender, _shortened(text, ACTION_LENGTH)))
                     if sender not in range(len(self.seats)) and (match := LISTED.search(text)):
                         self._listed[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
         return news
@@ -186,7 +188,15 @@ class TextArenaGame(ForeignGame):
 def _harmless(text: str) -> str:
     """The text with its lines and blanks, which boards need, but without control, bidi and invisible characters."""
     lines = ("".join(c for c in line.expandtabs(4) if unicodedata.category(c)[0] != "C") for line in text.splitlines())
-    return "\n".join(line.rstrip() for line in lines).strip("\n")[:ACTION_LENGTH]
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def _shortened(text: str, limit: int) -> str:
+    """Return the text, or its beginning and a note of how much is left out, in at most `limit` characters."""
+    if len(text) <= limit:
+        return text
+    kept = limit - 60
+    return f"{text[:kept]}\n[… {len(text) - kept:,} further characters are left out]"
 
 
 def _inner(env: Any) -> Any:

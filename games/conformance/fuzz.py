@@ -21,11 +21,20 @@ WILDNESS = (0.0, 0.02, 0.3)
 Make = Callable[[], TextGame]
 
 
+ENOUGH = 0.1
+"""Share of acts that have to be legal for a check to have looked at more than refusals."""
+
+
+class Unchecked(Exception):
+    """A promise that could not be put to the test; its text says why, and what was looked at all the same."""
+
+
 class Broken(Exception):
     """A promise that the game does not keep; its text says which, and how to see it again."""
 
 
 def fuzz(make: Make, acts: int) -> str:
+    """Play acts of all kinds and check what must hold after each. Raises Unchecked if hardly any of them was legal."""
     game, played, matches, illegal, groped = make(), 0, 0, 0, 0
     forms: dict[str, list[str]] = {}
     for seed in itertools.count():
@@ -47,7 +56,10 @@ def fuzz(make: Make, acts: int) -> str:
         if faults := game.faults:
             raise Broken(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
     unfound = f"; {groped} times no legal act was found among guesses" if groped > played // 20 else ""
-    return f"{played} acts ({illegal} illegal) in {matches} matches{unfound}"
+    told = f"{played} acts ({illegal} illegal) in {matches} matches{unfound}"
+    if played - illegal < ENOUGH * played:
+        raise Unchecked(f"hardly any act that was guessed was legal: {told}")
+    return told
 
 
 def _next_act(

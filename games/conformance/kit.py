@@ -15,7 +15,7 @@ import time
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,9 @@ from pettingzoo.test import api_test, seed_test
 
 from games.abilities import Pictures
 from games.base import TextGame
-from games.conformance.fuzz import LONGEST, Broken, Make, error_line, fuzz, plain
+from games.conformance.fuzz import ENOUGH, LONGEST, Broken, Make, Unchecked, error_line, fuzz, plain
 from games.conformance.openness import hides_nothing
-from games.conformance.random_acts import TALK, legal_act
+from games.conformance.random_acts import TALK, find_legal_acts, legal_act
 
 STARTS = 20
 """Seeds whose first views are compared, where there are no twin deals."""
@@ -41,20 +41,30 @@ class Finding:
     seconds: float
 
 
-class Unchecked(Exception):
-    """A promise that could not be put to the test; its text says why, and what was looked at all the same."""
-
-
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
     """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises.
 
     `done` is called after each.
     """
-    findings = []
+    findings, unfound = [], _unfound(make)
     for name, examine in CHECKS.items():
-        findings.append(run_check(name, examine, make, acts if name == "fuzz" else seeds))
+        finding = run_check(name, examine, make, acts if name == "fuzz" else seeds)
+        if unfound and finding.ok and name in PLAYED:
+            finding = replace(finding, ok=None, detail=f"{unfound}: {finding.detail}")
+        findings.append(finding)
         done()
     return findings
+
+
+def _unfound(make: Make) -> str:
+    """Return why matches of random acts show little of a game, if hardly any legal act is found; else ""."""
+    try:
+        found, tried = find_legal_acts(make())
+    except Exception:  # noqa: BLE001 the checks will say what is wrong with it
+        return ""
+    if found >= ENOUGH * tried:
+        return ""
+    return f"only refusals were looked at, as {tried - found} of {tried} searches found no legal act"
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
@@ -305,6 +315,8 @@ PROMISES = {
     "fuzz": "no act of any kind raises, pays its author, or favours another: raise IllegalAct in play",
 }
 """What each check looks at, and where to look when it fails."""
+PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
+"""Checks that play matches of legal acts; with none to be found they see refusals alone. The fuzz counts its own."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "pettingzoo": _pettingzoo,
     "determinism": _determinism,

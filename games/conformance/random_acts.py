@@ -56,6 +56,24 @@ def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | 
     return None
 
 
+def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tuple[int, int]:
+    """Return how many searches for a legal act found one, in the first acts of some matches, and how many there were.
+
+    Acts that the game lists need no search.
+    """
+    found = tried = 0
+    for seed in range(matches):
+        game.reset(seed=seed)
+        rng = random.Random(seed)
+        for _ in range(searches // matches):
+            if game.ended:
+                break
+            act = legal_act(game, rng)
+            tried, found = tried + 1, found + (act is not None)
+            game.step(act or "")
+    return found, tried
+
+
 def _forms(game: TextGame) -> list[str]:
     """Forms of acts by the game's own words: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
     info = game.infos[game.agent_selection]

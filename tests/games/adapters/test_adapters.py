@@ -1,5 +1,6 @@
 """Games of others: found by name, wrapped as text, kept to our promises; what cannot be had is said in one line."""
 
+import json
 import py_compile
 import random
 import subprocess
@@ -238,6 +239,114 @@ def test_environments_without_words_are_refused():
         PettingZooGame(Continuous)
     with pytest.raises(TypeError, match="num_colours"):
         games.make("pettingzoo:hanabi_v5", num_colours=3)
+
+
+class Shy(AECEnv):  # type: ignore[misc]  # pettingzoo is not checked
+    """Agents are numbers; only who is to move may be asked what it observes."""
+
+    metadata: ClassVar = {"name": "shy_v0", "render_modes": []}
+
+    def __init__(self, agents=(0, 1, 2), rounds=2):
+        self.possible_agents, self.rounds = list(agents), rounds
+
+    def observation_space(self, agent):
+        from gymnasium.spaces import Discrete
+
+        return Discrete(1000)
+
+    def action_space(self, agent):
+        from gymnasium.spaces import Discrete
+
+        return Discrete(3, start=1)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.taken = list(self.possible_agents), 0
+        for name, value in (("rewards", 0.0), ("_cumulative_rewards", 0.0), ("terminations", False)):
+            setattr(self, name, dict.fromkeys(self.agents, value))
+        self.truncations, self.infos = dict.fromkeys(self.agents, False), {agent: {} for agent in self.agents}
+        self.sums, self.agent_selection = dict.fromkeys(self.agents, 0), self.agents[0]
+
+    def observe(self, agent):
+        if agent != self.agent_selection:
+            raise RuntimeError(f"{agent} is not to move")
+        return np.int64(self.sums[agent])
+
+    def step(self, action):
+        agent = self.agent_selection
+        if self.terminations[agent]:
+            return self._was_dead_step(action)
+        self.sums[agent] += action
+        self.taken += 1
+        self._clear_rewards()
+        if self.taken == self.rounds * len(self.possible_agents):
+            self.terminations = dict.fromkeys(self.agents, True)
+            self.rewards = {each: float(self.sums[each]) for each in self.agents}
+        order = self.possible_agents
+        self.agent_selection = order[(order.index(agent) + 1) % len(order)]
+        self._accumulate_rewards()
+
+
+def test_agents_of_any_type_are_asked_only_when_they_are_to_move():
+    game = PettingZooGame(Shy)
+    assert game.seats == ("0", "1", "2")
+    game.reset(seed=0)
+    for act in ("1", "2", "3", "3"):
+        game.step(act)
+    assert game.agent_selection == "1" and game.infos["1"]["private"] == {"observation": 2}
+    assert game.private("0") == {"observation": 1} and game.private("2") == {"observation": 0}, "as they last saw it"
+    for act in ("3", "1"):
+        game.step(act)
+    assert game.ended == "over" and game.payoffs() == {"0": 4.0, "1": 5.0, "2": 4.0}
+    findings = check(lambda: PettingZooGame(Shy), seeds=2, acts=60)
+    assert [finding for finding in findings if finding.ok is False] == []
+    with pytest.raises(ValueError, match="two agents of one name: 1, 1"):
+        PettingZooGame(Shy, agents=(1, "1"))
+
+
+SHY = """
+from tests.games.adapters.test_adapters import Shy
+
+def env(**options):
+    return Shy(**options)
+"""
+
+
+def test_a_file_may_make_its_environment_as_pettingzoos_modules_do(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "shy.py").write_text(SHY)
+    monkeypatch.chdir(tmp_path)
+    game = games.make("mine/shy.py:env", agents=("a", "b"))
+    assert game.seats == ("a", "b")
+    told = games.complaint("pettingzoo:mine.shy")
+    assert "name its file, mine/shy.py:env, or set PYTHONPATH=." in told
+    loading.refuse("mine.shy", "nobody agreed")
+    try:
+        assert "nobody agreed" in games.complaint("pettingzoo:mine.shy")
+    finally:
+        loading.forget()
+
+
+def test_observations_of_any_kind_are_plain():
+    seen = as_text({"deep": {"a": np.int64(1), "b": (np.zeros(2), "x")}, "words": np.array(["a", "b"]), "none": None})
+    assert seen == {"deep": {"a": 1, "b": ["0 0", "x"]}, "words": "['a' 'b']", "none": "None"}
+    json.dumps(seen, allow_nan=False)
+
+
+def test_long_texts_of_textarena_say_what_is_left_out():
+    from games.adapters.textarena import PROMPT_LENGTH, _inner, _shortened
+
+    assert _shortened("x" * 4000, 4000) == "x" * 4000
+    cut = _shortened("x" * 10_000, 4000)
+    assert len(cut) <= 4000 and cut.endswith("[… 6,060 further characters are left out]")
+    game = games.make("textarena:TicTacToe-v0")
+    game.reset(seed=0)
+    board, kind = "b" * 5000, type("Kind", (), {"name": "PROMPT"})
+    state = _inner(game.env).state
+    state.observations[0] = [(-1, board, kind), (-1, board + " available moves: '[4]'", "")]
+    news = game._collect()
+    assert board in game.private("player_0")["prompt"] and PROMPT_LENGTH > 5000, "a prompt is not cut"
+    ((_, told),) = news["player_0"]
+    assert len(told) <= 4000 and "left out]" in told and game.legal("player_0") == ["[4]"]
 
 
 def test_arrays_as_text():

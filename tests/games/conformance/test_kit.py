@@ -239,6 +239,26 @@ def test_a_game_without_legal_acts_is_found():
     assert "has no legal act" in found["determinism"] and "has no legal act" in found["fuzz"]
 
 
+class Secretive(KuhnPoker):
+    """Takes acts only behind a word that its rules do not tell."""
+
+    def legal(self, seat):
+        return None
+
+    def play(self, seat, act):
+        if not act.startswith("xyzzy "):
+            raise IllegalAct("say the word")
+        return super().play(seat, act.removeprefix("xyzzy "))
+
+
+def test_what_only_refusals_were_seen_of_is_not_checked():
+    findings = {finding.name: finding for finding in check(Secretive, seeds=1, acts=100)}
+    unchecked = {"determinism", "interleaving", "secrets", "clones", "facts", "fuzz"}
+    assert {name for name, finding in findings.items() if finding.ok is None} == unchecked
+    assert "of 10 searches found no legal act" in findings["clones"].detail
+    assert findings["fuzz"].detail.startswith("hardly any act that was guessed was legal: 100 acts (")
+
+
 def secrets(name):
     return next((f.ok, f.detail) for f in check(lambda: games.make(name), seeds=3, acts=30) if f.name == "secrets")
 
