@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from arena.cgroups import memory_limits
+from arena.process import memory_limits
 
 MEMINFO, DRIVERS = Path("/proc/meminfo"), Path("/proc/driver/nvidia/gpus")
 

@@ -35,7 +35,7 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = self.body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 server.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 server.times.append(time.monotonic())
                 answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
