@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.store import checkpoints
+from games.plain_files import read_plain
 
 LARGEST = 50 * 10**6
 """Bytes of a tokenizer's file."""
@@ -32,7 +33,7 @@ def _file(folder: Path) -> Path | None:
 
     if not (folder / "tokenizer.json").is_file():
         try:
-            base = json.loads((folder / "adapter_config.json").read_bytes()[:LARGEST])["base_model_name_or_path"]
+            base = json.loads(read_plain(folder / "adapter_config.json", LARGEST))["base_model_name_or_path"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         known = {model.name: model.path for model in available() if model.state == "ready"}
