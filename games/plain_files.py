@@ -4,12 +4,12 @@ import errno
 import os
 import stat
 import sys
-from typing import BinaryIO
+from io import BufferedReader
 
 UNLIMITED = sys.maxsize
 
 
-def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links: bool = True) -> BinaryIO:
+def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links: bool = True) -> BufferedReader:
     """Open a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
     link = 0 if follow_links else os.O_NOFOLLOW
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)  # a pipe would be waited for
