@@ -19,6 +19,7 @@ from agents.model_config import first_line
 from agents.model_folder import load_model, load_tokenizer, quietly
 from agents.names import nearest
 from agents.weights import base_folder
+from games.plain_files import open_plain
 
 
 class LowRank(torch.nn.Module):
@@ -154,6 +155,7 @@ def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Te
     layers = dict(_linears(base))
     file = said.path / TENSORS
     try:
+        open_plain(file).close()  # a pipe would be waited for
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{file} is torn or no safetensors file ({first_line(error)}): fetch it again") from error

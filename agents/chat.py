@@ -157,6 +157,10 @@ class ChatFrame:
         )
         return "".join(text for piece in pieces for text in piece)
 
+    def knows(self, ids: Iterable[int]) -> bool:
+        """Return True if all of them are ids of tokens; a log that was edited may hold others."""
+        return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
+
     def _piece(self, text: str) -> list[int]:
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
         return list(ids) if self._unspeakable.isdisjoint(ids) else self._spelled(text)

@@ -88,11 +88,22 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
 
 def positions_in(folder: Path) -> int:
     """Return the length of context that the folder's model can have, in tokens; a million where it does not say."""
-    said = read_json(folder, "config.json")
-    inner = said.get("text_config")
-    said = said | (inner if isinstance(inner, dict) else {})
+    said = _text_settings(folder)
     found = said.get("max_position_embeddings") or said.get("n_positions")
     return found if isinstance(found, int) and found > 0 else 1 << 20
+
+
+def vocabulary_in(folder: Path) -> int:
+    """Return the number of token ids that the folder's model knows; two thousand million where it does not say."""
+    found = _text_settings(folder).get("vocab_size")
+    return found if isinstance(found, int) and found > 0 else 1 << 31
+
+
+def _text_settings(folder: Path) -> dict[str, Any]:
+    """The settings of the folder's model, or of the language model within it."""
+    said = read_json(folder, "config.json")
+    inner = said.get("text_config")
+    return said | (inner if isinstance(inner, dict) else {})
 
 
 def first_line(error: BaseException) -> str:

@@ -11,9 +11,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -58,7 +60,7 @@ class ModelInfo:
 
 def home() -> Path:
     """The folder for everything fetched or made once: $ARENA_HOME, else ~/.cache/arena."""
-    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser()
+    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser().absolute()
 
 
 def available() -> list[ModelInfo]:
@@ -113,16 +115,48 @@ def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Pat
     """The folder of a built-in model, made beside and renamed if it is not there; one process makes it."""
     models = home() / "models"
     folder = models / name
-    if _is_ready(folder, source):
+    if _is_ready(folder, source) and _is_whole(folder):
         return folder
     try:
         models.mkdir(parents=True, exist_ok=True)
         with FileLock(models / f".{name}.lock"):
-            if not _is_ready(folder, source):
+            damaged = _is_ready(folder, source)
+            if not damaged or not _is_whole(folder):
                 _make(folder, source, make)
+    except WeightsError as error:
+        raise WeightsError(f"{folder} is damaged and could not be replaced: {error}" if damaged else error) from error
     except OSError as error:
         raise WeightsError(f"cannot make {folder} ({first_line(error)}): set ARENA_HOME") from error
     return folder
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return True if the files of a folder of ours have the hashes in its manifest.
+
+    SmolLM2's take seconds, so they are computed only for a folder that was touched since the last time.
+    """
+    try:
+        hashes = {name: entry["sha256"] for name, entry in read_json(folder, MANIFEST)["files"].items()}
+        found = {name: (folder / name).stat() for name in hashes}
+        state = {name: [at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns] for name, at in found.items()}
+        return _hashes_hold(folder, json.dumps([hashes, state], sort_keys=True))
+    except (WeightsError, OSError, KeyError, TypeError, AttributeError):
+        return False
+
+
+@lru_cache(maxsize=64)
+def _hashes_hold(folder: Path, state: str) -> bool:
+    """Return True if the files have these hashes: found by an earlier process in the same `state`, or computed."""
+    checked = folder.with_name(f".{folder.name}.checked")
+    with suppress(OSError, ValueError):
+        if checked.read_text("ascii") == state:
+            return True
+    hashes, _ = json.loads(state)
+    if any(sha256(folder / name) != known for name, known in hashes.items()):
+        return False
+    with suppress(OSError):  # where nothing can be written, each process computes them
+        checked.write_text(state, "ascii")
+    return True
 
 
 def _make(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:

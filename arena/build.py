@@ -275,7 +275,7 @@ def _crediting(
     return Crediting(
         experiment.credit, experiment.learn.replay, measured, run.reader.log, state,
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
-        declared=declared([table.make_game() for table in tables]),
+        declared=declared([table.make_game() for table in tables]), check=policies.require_known_tokens,
     )  # fmt: skip
 
 

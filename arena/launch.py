@@ -55,7 +55,7 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     for note in prepared.notes:
         watcher.note(note)
     with run.lock():
-        await _run(run, own_files.with_own_roles(folder, prepared.experiment), watcher)
+        await _run(run, own_files.with_own_roles(run.path, prepared.experiment), watcher)
     return folder
 
 
@@ -66,6 +66,7 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
     """
     check_alone()
     run = RunFolder.open(folder)
+    folder = run.path
     loading.forget()
     kept = experiment_of(folder, trust=trusted)
     experiment = settled(experiment_of(folder, layers, trusted)) if layers else kept

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +15,20 @@ from safetensors.torch import save_file
 from agents.computing import compute
 from agents.engines.base import Engine
 from agents.heap import trim_memory
+from agents.model_config import vocabulary_in
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
 from agents.published import FolderWeights, ModuleWeights, Weights
 from agents.stream import Stream
-from agents.weights import resolve
+from agents.weights import base_folder, resolve
+from arena.errors import StoreError
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.parts.chance import generator
+from arena.records import Trajectory
 from arena.store.checkpoints import Checkpoint
 
 
@@ -71,6 +74,8 @@ class Policies(Mapping[str, Policy]):
         self._serving_reference: set[str] = set()
         """Policies whose reference is served."""
         self._bases, self._specs = Bases(precision), specs
+        self._vocabularies: dict[str, int] = {}
+        """Numbers of token ids that the models know."""
 
     async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
         """Load and serve them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
@@ -142,6 +147,17 @@ class Policies(Mapping[str, Policy]):
         await self.engine.retire(reference_name(name))
         self._serving_reference.discard(name)
 
+    def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
+        """Raise StoreError for a token id that its policy's model does not have, as an edited log may hold."""
+        for found in trajectories:
+            known = self._vocabularies.get(found.policy, 1 << 31)
+            for token in (end(stream.ids) for stream in found.streams if stream.ids for end in (min, max)):
+                if not 0 <= token < known:
+                    raise StoreError(
+                        f"match {found.match}: {found.seat} has the token {token}, and the model of policy "
+                        f"'{found.policy}' has {known}: restore the log from a copy"
+                    )
+
     async def snapshot(self) -> dict[str, Snapshot]:
         """A snapshot of all trained policies, to be written to a checkpoint."""
         return {
@@ -183,6 +199,7 @@ class Policies(Mapping[str, Policy]):
                 await self.trainers[name].load(folder, kept)
                 policy.version = kept["version"]
         self._own[name] = policy
+        self._vocabularies[name] = vocabulary_in(base_folder(source))
 
     async def _bring(self, name: str, pool: Pool) -> None:
         """Load and serve a past version, such as `shared@12`, if it is not there; it is the latest used."""

@@ -3,12 +3,16 @@
 import errno
 import os
 import stat
-from typing import BinaryIO
+import sys
+from io import BufferedReader
+
+UNLIMITED = sys.maxsize
 
 
-def open_plain(path: str | os.PathLike[str], most: int) -> BinaryIO:
-    """Open a regular file of at most so many bytes; OSError, with its text, for what is none or larger."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links: bool = True) -> BufferedReader:
+    """Open a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
+    link = 0 if follow_links else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)  # a pipe would be waited for
     try:
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
@@ -23,10 +27,10 @@ def open_plain(path: str | os.PathLike[str], most: int) -> BinaryIO:
         raise
 
 
-def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
-    """All of a regular file of at most so many bytes; OSError, with its text, for what is none or larger."""
+def read_plain(path: str | os.PathLike[str], most: int = UNLIMITED) -> bytes:
+    """Read a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
     with open_plain(path, most) as file:
-        data = file.read(most + 1)
+        data = file.read(most + 1 if most < UNLIMITED else -1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most // 10**6:,} MB")
     return data

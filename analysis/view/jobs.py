@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from filelock import FileLock, Timeout
-
 from analysis.view.index import Index
 from analysis.view.runs import holder
 from arena.errors import ConfigError
 from arena.plain import printable
+from arena.store.locks import in_use
 
 RUNNING, KEPT, LARGEST, FORKS = 3, 20, 10**6, 1000
 """Children at a time, answers that are kept, bytes of one, forks of a match."""
@@ -87,12 +86,7 @@ class Jobs:
     def stop(self, index: Index) -> dict[str, Any]:
         """Ask the process that writes in the run to end, as Ctrl-C would; ConfigError where none does."""
         number = holder(index)
-        try:
-            with FileLock(index.reader.path / "run.lock", timeout=0):
-                number = None  # of a process that is gone: its number may be another's now
-        except Timeout:
-            pass
-        if number is None:
+        if number is None or not in_use(index.reader.path):  # of a process that is gone: it may be another's now
             raise ConfigError("nobody runs this: there is nothing to stop")
         try:
             os.kill(number, signal.SIGTERM)

@@ -18,6 +18,7 @@ from analysis.view.plain import text
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import range_of
+from arena.store import locks
 
 ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
 """Rows of an answer, characters of a cell, time of a query, settings and matches in flight that are shown."""
@@ -74,12 +75,13 @@ def in_flight(index: Index) -> dict[str, Any]:
 
 def holder(index: Index) -> int | None:
     """The process that writes in the run just now, None where there is none; the run's lock is not touched for it."""
+    number = locks.holder(index.reader.path)
     try:
-        number = int((index.reader.path / "run.pid").read_text("ascii")[:10])
-        os.kill(number, 0)
+        if number is not None:
+            os.kill(number, 0)
     except PermissionError:  # somebody else's process
         return number
-    except (OSError, ValueError, OverflowError):
+    except (OSError, OverflowError):
         return None
     return number
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic_core import from_json
 
 from arena.store.lines import LogError
 from arena.store.older import row_brought_up
 from arena.store.schema import SCHEMA_VERSION
+from games.plain_files import open_plain
 
 CHUNK = 4 * 10**6
 """Bytes that are read at a time, about: an iteration of 100,000 turns has a hundred times as many."""
@@ -31,7 +32,7 @@ class Tail:
     def new(self) -> list[dict[str, Any]]:
         """Rows of the next lines; [] where the file is gone. From the beginning in another file's place."""
         try:
-            with self.path.open("rb") as file:
+            with self._open() as file:
                 state = self.path.stat()
                 if self._file != (state.st_ino, state.st_dev) or state.st_size < self._read:
                     self.places, self._read, self._file = {}, 0, (state.st_ino, state.st_dev)
@@ -56,7 +57,7 @@ class Tail:
         begin, length = self.places.get(id, (self._read, 0))
         needle = f'"id":"{id}"'.encode()
         try:
-            with self.path.open("rb") as file:
+            with self._open() as file:
                 file.seek(begin)
                 if length:
                     row = self._row(file.read(length))
@@ -67,6 +68,15 @@ class Tail:
         except (FileNotFoundError, LogError):  # sealed meanwhile
             pass
         return None
+
+    def _open(self) -> BinaryIO:
+        """Open the file. Raises FileNotFoundError if it is gone, and LogError if it is no regular file."""
+        try:
+            return open_plain(self.path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise LogError(f"{self.path} cannot be read: {error.strerror}") from None
 
     def _row(self, line: bytes) -> dict[str, Any]:
         try:

@@ -68,7 +68,7 @@ def carry_out(
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
     from arena.launch import check_alone
-    from arena.store.run import locked
+    from arena.store.locks import locked
 
     if redraw and not any((folder / there).exists() for there in (EXPERIMENT, name)):
         kind = name.removesuffix(".json")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.store import checkpoints
+from games.plain_files import read_plain
 
 LARGEST = 50 * 10**6
 """Bytes of a tokenizer's file."""
@@ -22,7 +23,7 @@ def pieces(run: Path, policy: str, ids: Sequence[int]) -> list[str]:
         held = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
         if name in held and (path := _file(held[name])):
             tokenizer = _read(path)
-            return [tokenizer.decode([id], skip_special_tokens=False) for id in ids] if tokenizer else []
+            return [tokenizer.decode([max(0, id)], skip_special_tokens=False) for id in ids] if tokenizer else []
     return []
 
 
@@ -32,7 +33,7 @@ def _file(folder: Path) -> Path | None:
 
     if not (folder / "tokenizer.json").is_file():
         try:
-            base = json.loads((folder / "adapter_config.json").read_bytes()[:LARGEST])["base_model_name_or_path"]
+            base = json.loads(read_plain(folder / "adapter_config.json", LARGEST))["base_model_name_or_path"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         known = {model.name: model.path for model in available() if model.state == "ready"}

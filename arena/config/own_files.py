@@ -57,7 +57,7 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
     for about in known.values():
         copy = inside(run, about["copy"])
         with explained(copy, "reading"):
-            if digest(copy.read_bytes()) != about["sha256"]:
+            if digest(read_plain(copy)) != about["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
     for path in _part_files(experiment):
         _keep_code(run, path, known, trust)

@@ -49,12 +49,15 @@ class Crediting:
         iterations: int,
         deals: int,
         declared: bool = True,
+        check: Callable[[Sequence[Trajectory]], None] = lambda trajectories: None,
     ) -> None:
         """`state` is what an earlier one's `state` said, {} at the beginning; `seed`, `iterations` and `deals`
         of one are the run's.
 
         `declared`: whether the games say what they pay, so that rewards that credit names are known to exist.
+        `check` raises StoreError for trajectories from a log that no model here can read.
         """
+        self._check = check
         self._declared = declared
         self.rule, self._chosen, self._measured = rule, replay, measured
         self._seed, self._iterations, self._deals = seed, iterations, deals
@@ -96,6 +99,7 @@ class Crediting:
         whole = await self._batch(k, injected, self.rule.needs, self._memory)
         credited = await compute(assign, whole, self.rule)
         replayed = self._replay.extra_trajectories(batch, rewards, credited)
+        self._check([one.trajectory for one in replayed])
         brought = recalls(trajectories, injected, credited, replayed)
         if self._replay.own_step:
             return Credit(credited, replayed, brought)
@@ -110,6 +114,7 @@ class Crediting:
     async def _batch(
         self, k: int, trajectories: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]
     ) -> TurnBatch:
+        self._check(trajectories)
         clock = Clock(k, self._iterations)
         rng = generator(self._seed, k, "credit")
         return TurnBatch(trajectories, clock, rng, memory, await self._measures(k, needs, trajectories))

@@ -14,6 +14,7 @@ from arena.league.settings import PoolSpec
 from arena.store import checkpoints, manifest
 from arena.store.files import TEMPORARY, remove, safe_name, write_folder
 from arena.store.state import STATE
+from games.plain_files import read_plain
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
 Save = Callable[[str, Path], None]
@@ -130,7 +131,7 @@ def _states(run: Path) -> Iterator[dict[str, list[int]]]:
     """Yield what each of the run's checkpoints says of the pool."""
     for k in checkpoints.iterations(run):
         try:
-            state = json.loads((checkpoints.folder_of(run, k) / STATE).read_text())["league"]["pool"]
+            state = json.loads(read_plain(checkpoints.folder_of(run, k) / STATE))["league"]["pool"]
             yield {name: [int(version) for version in listed] for name, listed in state.items()}
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             continue  # a torn checkpoint lists nothing that could be relied on

@@ -9,19 +9,18 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import distributed
 
 from arena.learn.ranks import Rank, become
 
 
 @cache
 def deepspeed() -> Any:
-    """The deepspeed module, ready for use in this process: alone, or as a launcher's environment says."""
+    """Return the deepspeed module, ready for use in this process: alone, unless `join_ranks` was called before."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
-        os.environ.setdefault(name, value)
-    if os.environ["WORLD_SIZE"] == "1" or "MASTER_PORT" not in os.environ:  # alone, an inherited port may be taken
-        os.environ["MASTER_PORT"] = str(_free_port())
+    if not distributed.is_initialized():
+        _be_alone()
     import deepspeed
 
     # collectives by shared memory take a compiler, most of a minute, and leave files behind when a rank is killed
@@ -29,7 +28,7 @@ def deepspeed() -> Any:
     logging.getLogger("deepspeed").setLevel(logging.ERROR)  # "DeepSpeed" is quiet already: arena/process.py
     # torch 2.13 deprecates the collectives that DeepSpeed 0.19 calls; the user can do nothing about it
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
-    deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
+    deepspeed.init_distributed(dist_backend=_backend(), verbose=False)
     return deepspeed
 
 
@@ -39,22 +38,33 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
     They meet at `address`, where rank 0 has the bound socket `listener` and all others know its port. `timeout` is that
     of the meeting and of every collective operation afterwards: a rank that waits longer for another one fails.
     """
-    from torch import distributed
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     os.environ |= {"RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(count), "MASTER_ADDR": address}
     if address == "127.0.0.1":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        _stay_on_loopback()
     port, descriptor = (listener, None) if isinstance(listener, int) else (listener.getsockname()[1], listener.detach())
     os.environ["MASTER_PORT"] = str(port)
     store = TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
+    distributed.init_process_group(_backend(), store=store, rank=number, world_size=count, timeout=timeout)
     become(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))
     deepspeed()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _be_alone() -> None:
+    """Make this process a group of its own that nobody can join: its store is in memory, and not a port."""
+    from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+    os.environ.setdefault("LOCAL_RANK", "0")
+    _stay_on_loopback()
+    distributed.init_process_group(_backend(), store=HashStore(), rank=0, world_size=1)
+
+
+def _stay_on_loopback() -> None:
+    """Have collectives listen on loopback alone, where the user's environment names no interface."""
+    for library in ("GLOO", "NCCL"):
+        os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
+
+
+def _backend() -> str:
+    return "nccl" if torch.cuda.is_available() else "gloo"

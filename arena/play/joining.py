@@ -167,7 +167,7 @@ def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Comp
     """A turn's ids as they were sampled, where they mean the same text in this frame; else its text encoded again."""
     stream, begin, end = place_of(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
-    if turn.role == role.role and ids and frame.decode(ids) == turn.raw:
+    if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
         return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]
     return spoken(frame, _text(turn, role))
 

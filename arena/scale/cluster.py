@@ -31,6 +31,8 @@ PLACED = 120.0
 """Seconds that a cluster has to make room for the run's processes."""
 REACHED = 5.0
 """Seconds that a cluster has to take a connection."""
+FOLDER, SOCKET = "arena-ray-", "/r/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+"""How the names of a cluster's folder and of a socket in it begin and end; the system takes paths of 107 bytes."""
 _QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
 _SETTINGS = {
     "RAY_BACKEND_LOG_LEVEL": "error",  # its core writes warnings to stderr
@@ -151,13 +153,14 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
 
 @contextmanager
 def _started(cpus: float) -> Iterator[None]:
-    """A cluster of our own; its files are in a folder that goes with it."""
-    folder = Path(tempfile.mkdtemp(prefix="arena-ray-", dir=_short()))
+    """Start a cluster of our own. Its files lie in a folder that no other user may enter, and that goes with it."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_short()))
     before = dict(os.environ)
     watching = reaper.watch(folder)
     os.environ |= _SETTINGS | {"RAY_AUTH_TOKEN": _token()}
     try:
-        _init(num_cpus=max(1, ceil(cpus)), _temp_dir=str(folder), **_QUIET)
+        # Ray opens its own folder to everybody
+        _init(num_cpus=max(1, ceil(cpus)), _temp_dir=f"{folder}/r", **_QUIET)
         # our own children, such as those that run what a model wrote, get neither the token nor the mark
         _restore(before)
         yield
@@ -251,5 +254,6 @@ def _token() -> str:
 
 
 def _short() -> str | None:
-    """A folder whose name leaves room for those of Ray's sockets, of which the system takes 107 bytes."""
-    return "/tmp" if len(tempfile.gettempdir()) > 30 and os.access("/tmp", os.W_OK) else None
+    """Return /tmp if paths of Ray's sockets in the temporary folder would be too long, else None."""
+    path = f"{tempfile.gettempdir()}/{FOLDER}12345678{SOCKET}"
+    return "/tmp" if len(os.fsencode(path)) > 107 and os.access("/tmp", os.W_OK) else None

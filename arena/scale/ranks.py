@@ -48,7 +48,8 @@ class Ranks:
         threads = [max(1, int(given.get("num_cpus") or 1)) for given in options]
         try:
             ranks.places = await ranks._all("starting", "place", [()] * len(actors), first=start_timeout)
-            address = ranks.places[0].address
+            alone = len({place.node for place in ranks.places}) == 1
+            address = "127.0.0.1" if alone else ranks.places[0].address
             port = await actors[0].listen.remote(address)
             each = [(k, len(actors), address, port, timeout, own) for k, own in enumerate(threads)]
             await ranks._all("meeting", "join", each, first=start_timeout)

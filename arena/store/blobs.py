@@ -6,6 +6,7 @@ from pathlib import Path
 
 from arena.errors import StoreError
 from arena.store.files import explained, make_folder, write_atomic
+from games.plain_files import open_plain
 
 LARGEST = 64 << 20
 """Bytes of a blob, at most: what is larger is neither kept nor read."""
@@ -37,7 +38,7 @@ class Blobs:
     def get(self, name: str) -> bytes:
         """The bytes of this hash; StoreError where there are none, too many, or others."""
         path = self.folder / checked(name)
-        with explained(path, "reading"), path.open("rb") as file:
+        with explained(path, "reading"), open_plain(path) as file:
             return verified(name, file.read(LARGEST + 1), f"{path}: ")
 
     def has(self, name: str) -> bool:

@@ -15,6 +15,7 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.files import explained, inside
 from arena.store.manifest import MANIFEST, described, fingerprint
 from arena.store.reader import logged_in
+from games.plain_files import open_plain, read_plain
 
 CONTENTS = "contents.json"
 METRICS = "metrics.jsonl"
@@ -78,7 +79,7 @@ def _listed(folder: Path, number: int) -> Checkpoint:
 
 def _read(path: Path) -> Fingerprints:
     with explained(path, "reading"):
-        text = path.read_bytes()
+        text = read_plain(path)
     try:
         found = json.loads(text)
         right = all(isinstance(found[name]["size"], int) and found[name].keys() == {"sha256", "size"} for name in found)
@@ -95,7 +96,7 @@ def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: in
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():
         raise StoreError(f"{path} is missing, and {advice}")
-    with explained(path, "reading"), path.open("rb") as file:
+    with explained(path, "reading"), open_plain(path) as file:
         if name in GROWING:
             written = file.read(expected["size"])
             found = {"sha256": hashlib.sha256(written).hexdigest(), "size": len(written)}

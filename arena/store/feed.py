@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from arena.store.files import TEMPORARY, write_all
+from games.plain_files import open_plain
 
 FEED, PLAYING = "feed.jsonl", "playing"
 LARGEST = 8 * 10**6
@@ -211,14 +211,9 @@ class FeedReader:
         outcome = {"status": PLAYING, "reason": "", "payoffs": {}, "report": {}, "rules": 0}
         return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": _seconds(turns)}
 
-    def _open(self) -> Any:
-        """The file for reading; OSError for anything but a file of its own that a run could have written."""
-        file = os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_size > 2 * LARGEST:
-            file.close()
-            raise OSError
-        return file
+    def _open(self) -> BinaryIO:
+        """Open the file. Raises OSError for anything but a file that a run could have written."""
+        return open_plain(self.path, 2 * LARGEST, follow_links=False)
 
     def _take(self, text: bytes) -> None:
         line = _line(text)

@@ -37,13 +37,8 @@ def inside(root: Path, relative: str) -> Path:
 
 @contextmanager
 def explained(path: Path, doing: str = "writing") -> Iterator[None]:
-    """Turns an operating system's error in the block into a StoreError of one line about `path`.
-
-    What is to be read is a file or a folder: a pipe or a device would never end.
-    """
+    """Turn an operating system's error in the block into a StoreError of one line about `path`."""
     try:
-        if doing == "reading":
-            require_plain(path)
         yield
     except StoreError:
         raise
@@ -51,20 +46,30 @@ def explained(path: Path, doing: str = "writing") -> Iterator[None]:
         code = error.errno if isinstance(error, OSError) else _native_code(error)
         if code is None:
             raise
-        raise StoreError(_explain(code, path, doing)) from error
-
-
-def require_plain(path: Path) -> None:
-    """StoreError for a pipe, a device or a socket at `path`; OSError where nobody may look."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise StoreError(f"{path} cannot be read: it is neither a file nor a folder")
+        raise StoreError(_explain(code, getattr(error, "strerror", None), path, doing)) from error
 
 
 def require_own(path: Path) -> None:
-    """StoreError for what is at `path` and is no file of its own: a link could have anything written anywhere."""
+    """Raise StoreError unless `path` is absent or a regular file of one name: links could redirect our writes."""
     with explained(path, "reading"), suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
             raise StoreError(f"{path} is no file: remove it")
+        if found.st_nlink > 1:
+            raise StoreError(f"{path} is hard-linked to another file, which would change, too: replace it by a copy")
+
+
+def require_contained(folder: Path) -> None:
+    """Raise StoreError if a link in the folder leads out of it: writing and removing would follow the link."""
+    root, pending = os.path.realpath(folder), [os.fspath(folder)]
+    with explained(folder, "reading"):
+        while pending:
+            with suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:  # its owner may just remove it
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(root):
+                        raise StoreError(f"{entry.path} is a link that leads out of {folder}: put a copy in its place")
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -173,8 +178,8 @@ def _native_code(error: Exception) -> int | None:
     return int(match[1]) if match else None
 
 
-def _explain(code: int, path: Path, doing: str) -> str:
-    reason = os.strerror(code)
+def _explain(code: int, reason: str | None, path: Path, doing: str) -> str:
+    reason = reason or os.strerror(code)
     if doing == "reading":
         return f"{path} cannot be read: {reason}"
     run = next((folder for folder in path.parents if (folder / CONFIG).is_file()), None)

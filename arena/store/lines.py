@@ -12,6 +12,7 @@ from pydantic_core import from_json
 
 from arena.errors import StoreError
 from arena.store.files import explained, fsync, make_folder, require_own, write_all
+from games.plain_files import read_plain
 
 
 class LogError(StoreError):
@@ -22,7 +23,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of the file, [] without one; LogError for a line that is none, the last line excepted."""
     try:
         with explained(path, "reading"):
-            return _parse(path.read_bytes(), path)[0]
+            return _parse(read_plain(path), path)[0]
     except StoreError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return []
@@ -48,7 +49,7 @@ class LineWriter:
         with explained(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                self.rows, self._size = _parse(path.read_bytes(), path)
+                self.rows, self._size = _parse(read_plain(path), path)
                 os.ftruncate(self._descriptor, self._size)
                 fsync(path.parent)
             except BaseException:

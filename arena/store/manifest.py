@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import StoreError
-from arena.store.files import explained, inside, require_plain, write_atomic
+from arena.store.files import explained, inside, write_atomic
+from games.plain_files import open_plain, read_plain
 
 MANIFEST = "manifest.json"
 _PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"})
@@ -27,8 +28,7 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
 def described(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
     """Read the manifest, checking its own bytes alone; StoreError, naming `what` it is, for a torn one."""
     try:
-        require_plain(folder / MANIFEST)
-        raw = (folder / MANIFEST).read_bytes()
+        raw = read_plain(folder / MANIFEST)
     except OSError:
         raise StoreError(f"{what} {folder} is torn: it has no {MANIFEST}") from None
     try:
@@ -58,7 +58,7 @@ def verify(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
 
 def fingerprint(path: Path) -> dict[str, Any]:
     """SHA-256 and size of a file; OSError where it cannot be read."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, "size": os.fstat(file.fileno()).st_size}
 

@@ -8,6 +8,7 @@ from arena.plain import plain
 from arena.store.files import explained, write_atomic
 from arena.store.lines import LineWriter, to_line
 from arena.store.reader import read_metrics
+from games.plain_files import read_plain
 
 
 class MetricsLog:
@@ -32,7 +33,7 @@ class MetricsLog:
         """Drop the rows of later iterations: what comes after so many bytes, where that is known."""
         if size is not None and self.path.exists():
             with explained(self.path, "reading"):
-                data = self.path.read_bytes()
+                data = read_plain(self.path)
             if len(data) > size:
                 write_atomic(self.path, data[:size])
             return

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arena.errors import ConfigError
 from arena.store.files import explained, write_atomic
+from games.plain_files import open_plain
 
 HEAD = 4096
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -56,7 +57,7 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
     if not stat.S_ISREG(found):
         what = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "no regular file"
         raise ConfigError(f"{said} cannot be written: it is {what}; give the name of a file")
-    with explained(path, "reading"), path.open("rb") as file:
+    with explained(path, "reading"), open_plain(path) as file:
         head = file.read(HEAD)
     if head and kind.mark not in head:
         raise ConfigError(f"{said} is there already and is no {kind.what}: choose another name, or remove it")

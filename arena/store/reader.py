@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from arena.errors import StoreError
 from arena.store.arrow import match_rows, match_table
 from arena.store.blobs import Blobs
-from arena.store.files import CONFIG, explained, require_plain, require_run
+from arena.store.files import CONFIG, explained, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
 from arena.store.older import completed, iteration_of, lacking, leaves, row_brought_up, spared
 from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version
+from games.plain_files import open_plain, read_plain
 
 ENVIRONMENT, SEAL = "environment.json", "sha256"
 """The file of the run's environment, and under which key that ends with the hash of all else in it."""
@@ -50,7 +51,7 @@ def read_parquet(
     file is ordered by match, and only the groups of rows are read that may hold one of them.
     """
     try:
-        require_plain(path)
+        open_plain(path).close()  # a pipe would be waited for
         file = pq.ParquetFile(path, page_checksum_verification=True)
         written = file.schema_arrow
         absent = lacking(schema, written, check_version(written.metadata, path), path)
@@ -206,11 +207,8 @@ class RunReader:
 
     def _bytes(self, name: str) -> bytes:
         path = self.path / name
-        with explained(path, "reading"), path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise StoreError(f"{path} is larger than {LARGEST // 10**6} MB: restore it from a copy")
-        return data
+        with explained(path, "reading"):
+            return read_plain(path, LARGEST)
 
     def _of_an_older_arena(self) -> bool:
         """Return True if the folder has nothing of what came with the environment's hash."""

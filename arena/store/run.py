@@ -1,14 +1,11 @@
 """The run folder: one experiment's config, environment, match log, metrics, checkpoints, and its writer."""
 
 import json
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from arena.errors import StoreError
 from arena.plain import plain
@@ -17,12 +14,12 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check, contents
 from arena.store.failures import FailureLog
 from arena.store.files import CONFIG, TEMPORARY, explained, inside, make_folder, require_run, write_atomic
+from arena.store.locks import HOLDER, LOCK, locked
 from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog
 from arena.store.reader import ENVIRONMENT, SEAL, RunReader
 
-LOCK, HOLDER = "run.lock", "run.pid"
 OWN = ("roles", "games", "data", "parts")
 """Folders for copies of what the experiment names."""
 EMPTY: Mapping[str, bytes] = MappingProxyType({})
@@ -32,8 +29,11 @@ class RunFolder:
     """A run folder to write in; take `lock()` first."""
 
     def __init__(self, path: Path) -> None:
-        """StoreError when there is no run folder at `path`; `create` makes one."""
-        self.path = require_run(path)
+        """Open the run at `path`. Raises StoreError if there is none; `create` makes one.
+
+        The path becomes absolute and free of links: other processes work in other folders, and `runs/latest` moves on.
+        """
+        self.path = path = require_run(path).resolve()
         self.reader = RunReader(path)
         self.log = MatchLog(path / "log")
         self.metrics = MetricsLog(path / METRICS)
@@ -137,18 +137,6 @@ class RunFolder:
         return sorted(dropped)
 
 
-def in_use(folder: Path) -> bool:
-    """Return True if a process writes in it just now."""
-    if not folder.is_dir():
-        return False
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        with explained(folder / LOCK), lock:
-            return False
-    except Timeout:
-        return True
-
-
 def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
     body = plain(environment, "environment", gaps=True)
     write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
@@ -168,28 +156,3 @@ def strange_in(folder: Path, ours: Collection[str] = ()) -> list[str]:
     with explained(folder, "reading"):
         names = {file.name for file in folder.iterdir()} if folder.exists() else set()
     return sorted(name for name in names - known if not (name.startswith(".") and name.endswith(TEMPORARY)))
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """A context in which this process alone writes in the folder; StoreError naming the one that already does."""
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        with explained(folder / LOCK):
-            lock.acquire()
-    except Timeout:
-        raise StoreError(f"{folder} is in use by {_holder(folder)}") from None
-    try:
-        write_atomic(folder / HOLDER, f"{os.getpid()}\n")
-        yield
-    finally:
-        with suppress(OSError):
-            (folder / HOLDER).unlink(missing_ok=True)
-        lock.release()
-
-
-def _holder(folder: Path) -> str:
-    try:
-        return f"process {int((folder / HOLDER).read_text())}"
-    except (OSError, ValueError):
-        return "another process"

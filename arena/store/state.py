@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from arena.errors import StoreError
 from arena.store.checkpoints import Checkpoint
 from arena.store.files import explained
+from games.plain_files import read_plain
 
 STATE = "state.json"
 Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
@@ -146,7 +147,7 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
     """Read and validate a checkpoint's state; StoreError, naming the first thing that makes no sense."""
     path = checkpoint.folder / STATE
     with explained(path, "reading"):
-        text = path.read_bytes()
+        text = read_plain(path)
     try:
         state = State.model_validate_json(text)
     except ValidationError as error:

@@ -22,6 +22,7 @@ from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from arena.trackers.base import FOLDER, Tracker, figures_of
 from arena.trackers.samples import samples
+from games.plain_files import open_plain
 
 ENDING = 120
 """Seconds for what is left when the run is over, after which the kernel ends the process."""
@@ -63,7 +64,7 @@ class Follower:
     def _new_rows(self) -> list[dict[str, Any]]:
         """The whole lines that the metrics have gained."""
         try:
-            with (self.reader.path / METRICS).open("rb") as file:
+            with open_plain(self.reader.path / METRICS) as file:
                 file.seek(self._read)
                 whole, end, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:

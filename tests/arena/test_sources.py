@@ -15,10 +15,14 @@ from arena.config.layers import to_yaml
 from arena.credit.credited import Credited
 from arena.credit.replay import Entry, recalled
 from arena.credit.samples import OWN, samples_of
+from arena.errors import StoreError
 from arena.lab import Lab
 from arena.play.demonstrations import Demonstrations
 from arena.records import MatchRecord, MatchSource, RecordError, Trajectory, trained
-from arena.store.reader import RunReader
+from arena.store.arrow import match_table
+from arena.store.files import write_atomic
+from arena.store.matchlog import _parquet
+from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from games.contracts import TurnSource
 from tests.factories.commands import arena
@@ -65,6 +69,17 @@ def test_a_policy_learns_from_its_own_turns_alone(
     finished(tmp_path / "run", experiment(*settings, "checkpoint.keep=9", "learn.regularisers={}"))
     assert moved(tmp_path / "run") == ("policy" in sources)
     assert len(RunReader(tmp_path / "run").credit(1)) > 5, "all of them have credit"
+
+
+def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(played: Path, tmp_path: Path) -> None:
+    """Edited and sealed again, with right hashes; on a GPU such an id would end the process."""
+    log = edited(played, tmp_path / "log", ("policy",))
+    rows = RunReader(log).log.read(1)
+    rows[0]["streams"]["opener"][0]["ids"][3] = 99_999
+    write_atomic(log_path(log / "log", 1, "parquet"), _parquet(match_table(rows), 1000))
+    settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
+    with pytest.raises(StoreError, match=rf"{rows[0]['id']}: opener has the token 99999, and the model of"):
+        finished(tmp_path / "run", experiment(*settings, "learn.regularisers={}"))
 
 
 def test_turns_of_others_are_context() -> None:

@@ -19,7 +19,7 @@ from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resumed
 from arena.process import LAUNCHERS, command_line, end_with, environment_of_children
 from arena.scale.cluster import connected
-from arena.store.run import in_use
+from arena.store.locks import in_use
 
 RESTARTS = 3
 """How often a run is resumed whose worker was lost."""

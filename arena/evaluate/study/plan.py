@@ -15,7 +15,8 @@ from arena.errors import ConfigError
 from arena.evaluate.study.record import RESULT, KeptRun, Record, kept_runs, recorded
 from arena.parts.paths import anchored
 from arena.store.files import make_folder, write_atomic
-from arena.store.run import locked, strange_in
+from arena.store.locks import locked
+from arena.store.run import strange_in
 
 EXPERIMENT = "experiment.yaml"
 """In a study's folder: what all of its runs are, but for their arms and seeds."""

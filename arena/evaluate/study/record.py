@@ -12,6 +12,7 @@ from arena.errors import StoreError
 from arena.store.files import explained
 from arena.store.manifest import digest
 from arena.store.reader import SEAL
+from games.plain_files import read_plain
 
 RESULT = "study.json"
 Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
@@ -100,7 +101,7 @@ def read_record(place: Path, note: Callable[[str], None] = lambda why: None) -> 
     `note` is called where it has no hash of itself: then nobody can tell.
     """
     with explained(place, "reading"):
-        text = place.read_bytes()
+        text = read_plain(place)
     try:
         body = json.loads(text)
         seal = body.pop(SEAL, None) if isinstance(body, dict) else None

@@ -24,6 +24,7 @@ from arena.store.evaluations import of_latest, read_evaluations
 from arena.store.files import write_atomic
 from arena.store.manifest import digest
 from arena.store.reader import SEAL, read_metrics
+from games.plain_files import read_plain
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def beside(spec: StudySpec, run: Run, figure: str, most: int | None = None) -> l
 def evaluated(run: Path, game: int, figure: str) -> list[float]:
     """A figure of a game of an evaluation.json, from 1 on, before and after; ConfigError for one that is not there."""
     try:
-        told = json.loads((run / EVALUATION).read_text("utf-8"))
+        told = json.loads(read_plain(run / EVALUATION))
         figures: list[dict[str, list[float]]] = [told[moment][game - 1]["figures"] for moment in ("before", "results")]
         known = sorted(figures[0].keys() & figures[1].keys())
         values = [of[figure][0] for of in figures] if figure in known else []

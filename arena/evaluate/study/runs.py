@@ -20,7 +20,8 @@ from arena.process import command_line, end_with, environment_of_children
 from arena.store import checkpoints
 from arena.store.contents import METRICS
 from arena.store.files import CONFIG
-from arena.store.run import in_use
+from arena.store.locks import in_use
+from games.plain_files import read_plain
 
 POLL = 0.2
 """Seconds between two looks at the children."""
@@ -188,7 +189,7 @@ def is_done(plan: Plan, run: Run) -> bool:
 def seen(run: Run) -> int:
     """Return the number of iterations in its metrics."""
     place = run.path / METRICS
-    return place.read_bytes().count(b"\n") if place.exists() else 0
+    return read_plain(place).count(b"\n") if place.exists() else 0
 
 
 def _weights(run: Run) -> bool:
@@ -197,5 +198,5 @@ def _weights(run: Run) -> bool:
 
 
 def _last_words(run: Run, most: int = 300) -> str:
-    lines = run.log.read_text("utf-8", "replace").strip().splitlines()
+    lines = read_plain(run.log).decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("arena: ")[:most] if lines else "it said nothing"

@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,15 @@ import pytest
 import analysis
 from analysis.frames import load
 from analysis.report import report
-from analysis.view import tail
+from analysis.view import runs, tail
 from analysis.view.given import Given
 from analysis.view.index import Index
+from analysis.view.library import Library
 from arena.cli.dealt import dealt
+from arena.errors import StoreError
+from arena.store.reader import RunReader
 from tests.factories.commands import arena
+from tests.factories.hostile import at_most
 from tests.factories.made_run import make_run, match
 from tests.factories.report import answers
 from tests.factories.view import Client
@@ -287,6 +293,25 @@ def test_a_note_is_not_written_through_a_link(tmp_path: Path) -> None:
     asks = Client(run)
     asks.post("/api/runs/run/notes", {"match": "0000-0001", "turn": None, "text": "x"}, 404)
     assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", ["run.pid", "log/0001.jsonl", "feed.jsonl", "metrics.jsonl", "config.yaml"])
+def test_a_pipe_in_a_run_is_waited_for_by_nobody(tmp_path: Path, place: str) -> None:
+    run = make_run(tmp_path / "run", iterations=2).path
+    (run / place).unlink(missing_ok=True)
+    index = Index(RunReader(run)) if place != "config.yaml" else None
+    os.mkfifo(run / place)
+    begun = time.monotonic()
+    with at_most(5), suppress(StoreError):
+        if index is None:
+            assert Library([tmp_path]).runs() == {}
+            return
+        assert runs.holder(index) is None
+        asks = index.refresh, index.in_flight, lambda: runs.line("run", index), lambda: index.open_match(1, "0001-0001")
+        for ask in asks:
+            with suppress(StoreError):
+                ask()
+    assert time.monotonic() - begun < 4
 
 
 def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from arena.api.settings import experiment_of
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.store.run import in_use
+from arena.store.locks import in_use
 from tests.factories.commands import arena as command
 
 TINY: dict[str, Any] = {"policies.shared.imitate": None, "iterations": 2, "play.matches": 2, "learn.minibatches": 1}

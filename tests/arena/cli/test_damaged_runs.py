@@ -73,6 +73,11 @@ def a_link_to_itself(path: Path) -> None:
     path.symlink_to(path.name)
 
 
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 def with_a_huge_number(path: Path) -> None:
     """In place of every number, in what may be JSON or YAML."""
     text = path.read_text()
@@ -91,6 +96,7 @@ ANY: dict[str, Callable[[Path], object]] = {
     "flipped elsewhere": lambda path: flip_a_byte(path, 1),
     "a folder": a_folder,
     "a link to itself": a_link_to_itself,
+    "a pipe": a_pipe,
 }
 TEXT: dict[str, Callable[[Path], object]] = {
     "a list": lambda path: path.write_text("[]\n"),
@@ -214,6 +220,21 @@ def test_a_damaged_run_is_healed_or_refused(
 
 def test_there_are_enough_of_them() -> None:
     assert len(CASES) >= 100
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("name", ["league", "checkpoints", "log", "tensorboard", "roles"])
+def test_resume_changes_nothing_where_a_link_of_a_copied_run_leads(
+    whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+) -> None:
+    run, home = Path(shutil.copytree(whole[0], tmp_path / "run")), tmp_path / "home"
+    (run / name).rename(home)
+    (home / "old@3").mkdir()
+    (run / name).symlink_to("../home")
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    told = arena("resume", run, "--iterations", "4", "--json")
+    assert told.code == 2 and name in told.line and "leads out of" in told.line
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
 
 
 def dangling(link: Path) -> None:

@@ -18,8 +18,8 @@ from arena.config.sources import file_layer
 from arena.evaluate.study import results
 from arena.evaluate.study.plan import plan
 from arena.evaluate.study.record import KeptRun
+from arena.store.locks import in_use
 from arena.store.reader import RunReader
-from arena.store.run import in_use
 from tests.factories.children import Child
 from tests.factories.commands import arena, refused
 from tests.factories.tiny_study import ITERATIONS, written

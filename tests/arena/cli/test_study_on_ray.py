@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from arena.store.locks import in_use
 from arena.store.reader import RunReader
-from arena.store.run import in_use
 from tests.factories.clusters import Nodes, nodes
 from tests.factories.tiny_study import ITERATIONS, written
 

@@ -25,7 +25,7 @@ from arena.evaluate.study.remaining import Estimate, cost_of, panels
 from arena.evaluate.study.results import collected, write
 from arena.evaluate.study.runs import Runner, warm_settings
 from arena.statistics import mean_ci
-from arena.store.run import locked
+from arena.store.locks import locked
 from tests.legible import complaints
 
 BASE = recipe_layer("negotiation-nano")

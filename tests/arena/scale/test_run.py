@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -26,11 +28,17 @@ LIMIT = 1200
 class Scaled:
     """The command line in a new process, with a mark by which all that it starts is found."""
 
-    def __init__(self, mark: str, *words: object) -> None:
+    def __init__(self, mark: str, *words: object, folder: Path | None = None, **variables: str) -> None:
         self.mark = f"{os.getpid()}-{mark}"
         argv = [sys.executable, "-P", "-m", "arena", *map(str, words)]
-        environ = {**os.environ, "ARENA_TEST_MARK": self.mark, "PYTHONPATH": str(Path(__file__).parents[3])}
-        self.process = subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        environ = {
+            **os.environ,
+            "ARENA_TEST_MARK": self.mark,
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+            **variables,
+        }
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(argv, env=environ, cwd=folder, stdout=pipe, stderr=pipe, text=True)
 
     def family(self, title: str = "") -> list[psutil.Process]:
         """All that carry the mark, or those of them whose title begins so."""
@@ -85,8 +93,9 @@ def versions(folder: Path) -> list[set[int]]:
 
 @pytest.mark.slow
 def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    code, said = Scaled("smoke", *TINY, *BOTH, "--out", run).end()
+    """In the default folder, which is relative: Ray's processes work elsewhere."""
+    run = tmp_path / "runs" / "latest"
+    code, said = Scaled("smoke", *TINY, *BOTH, folder=tmp_path).end()
     lines = said.splitlines()
     assert code == 0 and all("4 processors are asked for" in line for line in lines), said
     assert finished(run) == finished(unbroken) and done(run) == ITERATIONS
@@ -96,10 +105,11 @@ def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(unbroken:
 @pytest.mark.slow
 def test_a_run_goes_on_under_any_layout(tmp_path: Path) -> None:
     """Two ranks and engines, one of each, two again, one process; the environment says when what changed."""
-    run = tmp_path / "run"
-    assert Scaled("2", *TINY, *BOTH, "--out", run, "--iterations", 1).end()[0] == 0
+    run, league = tmp_path / "runs" / "latest", "league={opponents: [{play: past, lag: 1}], pool: {every: 1, keep: 4}}"
+    assert Scaled("2", *TINY, *BOTH, "--set", league, "--iterations", 1, folder=tmp_path).end()[0] == 0
     for iterations, asked in enumerate(("trainers=1,engines=1", "trainers=2,engines=2", "none"), 2):
-        code, said = Scaled(asked, "resume", run, "--json", "--iterations", iterations, "--scale", asked).end()
+        words = "resume", "runs/latest", "--json", "--iterations", iterations, "--scale", asked
+        code, said = Scaled(asked, *words, folder=tmp_path).end()
         assert code == 0 and f"from here on iterations ({iterations - 1} → {iterations})" in said, said
     assert finished(run) == Counter(dict.fromkeys(range(1, 5), 4))
     commands: list[dict[str, Any]] = json.loads((run / "environment.json").read_text())["commands"]
@@ -109,12 +119,20 @@ def test_a_run_goes_on_under_any_layout(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_the_driver(number: signal.Signals, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    begun = Scaled(number.name, *TINY, *NO_IMITATION, "--iterations", 99, "--scale", "engines=1", "--out", run)
+    """Nor is anybody else let in: all listen on loopback, and other users may not enter the folder of the sockets."""
+    run, temporary = tmp_path / "run", Path(tempfile.mkdtemp(prefix="of-tests-", dir="/tmp"))  # as long as fits
+    words = *TINY, *NO_IMITATION, "--iterations", 99, "--scale", "engines=1", "--out", run
+    begun = Scaled(number.name, *words, TMPDIR=str(temporary))
     begun.until(1, run)
     assert begun.family("ray::EngineHost") and begun.family("ray::Rank")
+    listening = {s.laddr.ip for one in begun.family() for s in one.net_connections("inet") if s.status == "LISTEN"}
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    (folder,) = temporary.glob("arena-ray-*")
+    assert folder.stat().st_mode & 0o077 == 0
     begun.process.send_signal(number)
     code, said = begun.end()
+    assert not list(temporary.glob("arena-ray-*"))
+    shutil.rmtree(temporary)
     if number is signal.SIGKILL:
         assert code == -signal.SIGKILL
         return

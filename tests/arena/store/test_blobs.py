@@ -68,5 +68,5 @@ def test_a_missing_blob_and_a_pipe_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be read: No such file"):
         Blobs(tmp_path).get(NAME)
     os.mkfifo(tmp_path / NAME)
-    with pytest.raises(StoreError, match="neither a file nor a folder"):
+    with pytest.raises(StoreError, match="no regular file"):
         Blobs(tmp_path).get(NAME)

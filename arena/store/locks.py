@@ -1,0 +1,60 @@
+"""Locks of folders: one process writes in a run's or a study's folder at a time."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from arena.errors import StoreError
+from arena.store.files import explained, require_contained, require_own, write_atomic
+from games.plain_files import read_plain
+
+LOCK, HOLDER = "run.lock", "run.pid"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let this process alone write in the folder. Raises StoreError if another one does, or if a link leads out."""
+    require_contained(folder)
+    lock = _lock(folder)
+    try:
+        with explained(folder / LOCK):
+            lock.acquire()
+    except Timeout:
+        number = holder(folder)
+        by = "another process" if number is None else f"process {number}"
+        raise StoreError(f"{folder} is in use by {by}") from None
+    try:
+        write_atomic(folder / HOLDER, f"{os.getpid()}\n")
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / HOLDER).unlink(missing_ok=True)
+        lock.release()
+
+
+def in_use(folder: Path) -> bool:
+    """Return True if a process writes in the folder just now."""
+    if not folder.is_dir():
+        return False
+    try:
+        with explained(folder / LOCK), _lock(folder):
+            return False
+    except Timeout:
+        return True
+
+
+def holder(folder: Path) -> int | None:
+    """Return the number that the last process wrote which took the lock, or None."""
+    try:
+        number = int(read_plain(folder / HOLDER, 20))
+    except (OSError, ValueError):
+        return None
+    return number if number > 0 else None  # signals to 0 and below reach whole groups of processes
+
+
+def _lock(folder: Path) -> FileLock:
+    require_own(folder / LOCK)
+    return FileLock(folder / LOCK, timeout=0)

@@ -1,0 +1,90 @@
+"""Who takes a folder's lock writes in that folder alone: no link leads a resumed run, or a study, out of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from arena.errors import StoreError
+from arena.store.lines import LineWriter
+from arena.store.locks import HOLDER, LOCK, holder, in_use, locked
+from arena.store.run import RunFolder
+
+FOLDERS = ["checkpoints", "league", "log", "tensorboard", "trackers", "imitation", "roles", "league/old@3"]
+FILES = ["metrics.jsonl", "run.log", "feed.jsonl", LOCK, HOLDER, "checkpoints/0001/state.json", "deep/" * 40 + "x"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", "name: x\n", {})
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, *FILES])
+def test_a_link_that_leads_out_is_refused_before_anything_is_written(run: RunFolder, name: str) -> None:
+    home = run.path.parent / "home"
+    (home / "old@3").mkdir(parents=True)
+    (home / "precious").write_text("precious")
+    (run.path / name).parent.mkdir(parents=True, exist_ok=True)
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).symlink_to(home if name in FOLDERS else home / "precious")
+    with pytest.raises(StoreError, match="leads out of") as refused, run.lock():
+        pass
+    assert str(run.path / name) in str(refused.value) and "\n" not in str(refused.value)
+    assert sorted(p.name for p in home.iterdir()) == ["old@3", "precious"]
+    assert (home / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("target", ["../nowhere", "/dev/null", "checkpoints/../../x"])
+def test_a_link_out_to_nothing_is_refused(run: RunFolder, target: str) -> None:
+    (run.path / "checkpoints").symlink_to(target)
+    with pytest.raises(StoreError, match="leads out of"), run.lock():
+        pass
+
+
+def test_links_within_the_folder_and_to_the_folder_are_followed(run: RunFolder) -> None:
+    (run.path / "mine").symlink_to("config.yaml")
+    (run.path / "loop").symlink_to("loop")
+    (run.path.parent / "latest").symlink_to("run")
+    latest = RunFolder.open(run.path.parent / "latest")
+    with latest.lock():
+        assert in_use(run.path)
+    assert latest.path == run.path
+
+
+def test_the_lock_is_no_link_and_no_other_runs(run: RunFolder) -> None:
+    precious = run.path.parent / "precious"
+    precious.write_text("precious")
+    lock = run.path / LOCK
+    for make in (lambda: lock.symlink_to(precious), lambda: lock.hardlink_to(precious), lambda: os.mkfifo(lock)):
+        lock.unlink(missing_ok=True)
+        make()
+        for take in (lambda: in_use(run.path), lambda: locked(run.path).__enter__()):
+            with pytest.raises(StoreError):
+                take()
+    assert precious.read_text() == "precious"
+
+
+def test_what_grows_is_no_other_runs_file(tmp_path: Path) -> None:
+    """As `cp -al` and backups by hard links leave it: a line for the one run would be in the other, too."""
+    (tmp_path / "other.jsonl").write_text('{"iteration":1}\n')
+    (tmp_path / "metrics.jsonl").hardlink_to(tmp_path / "other.jsonl")
+    with pytest.raises(StoreError, match="hard-linked"):
+        LineWriter(tmp_path / "metrics.jsonl")
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1" * 30, "é"])
+def test_no_process_has_such_a_number(run: RunFolder, text: str) -> None:
+    (run.path / HOLDER).write_text(text)
+    assert holder(run.path) is None
+
+
+def test_a_run_stays_where_it_is_when_the_working_directory_changes(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other processes of a run work in other folders, and what they are told to read lies in the run's."""
+    monkeypatch.chdir(run.path.parent)
+    relative = RunFolder.open("run")
+    monkeypatch.chdir("/")
+    assert relative.path == run.path
+    with relative.lock():
+        assert relative.checkpoint(0, lambda folder: None).folder.is_dir()
