@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
-from agents.chat_template import Chat, Refused, Rendered
+from agents.chat_template import CLOCK, Chat, Refused, Rendered
 from agents.errors import ChatError
 
 
@@ -33,6 +33,10 @@ class Parts(NamedTuple):
     """Place of the system text: its own turn, a part of the first user turn, or unknown to the template."""
     trims: bool
     """Whether the template strips the texts."""
+    user_tail: str
+    """From the end of the last user's text, where no reply is asked for."""
+    default: str
+    """What stands before the first user's head where there is no system text."""
 
 
 class Head(NamedTuple):
@@ -55,7 +59,12 @@ class ChatFrame:
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
         blueprint = _bare(json.loads(backend.to_str()))
-        self.parts = parts = _cut(tokenizer)
+        rendered = Rendered(tokenizer, CHATS)
+        self.parts = parts = _cut(rendered)
+        self.prints_time = not (rendered.same(MARKED, LATER) and rendered.same(UNLED, LATER_UNLED))
+        """Whether the template prints the time, which is `agents.chat_template.CLOCK`."""
+        self.rewrites_thoughts = _rewrites(parts, rendered)
+        """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
         self._framing = _built(blueprint, added, backend.model)
         blank = _blanks(added, backend)
@@ -80,6 +89,8 @@ class ChatFrame:
             raise ChatError("neither chat template nor tokenizer ends a turn; set tokenizer.eos_token")
         self.stop_id: int = stop
         """Ends a reply as the template does."""
+        self.stop: str = tokenizer.convert_ids_to_tokens(stop)
+        """Its text."""
         self.stop_ids: frozenset[int] = frozenset({stop, tokenizer.eos_token_id} - {None})
         """Sampling one of these ends a reply: the template's own end of a turn, or the end of text."""
 
@@ -236,13 +247,33 @@ PROBE = ("Be brief.", "Hello?", "Take 1, please.", "I want 2.", "No deal: 3 or n
 TURNS = (USERS[0], REPLIES[0], USERS[1], REPLIES[1], USERS[2])
 MARKED, UNLED = Chat((SYSTEM, *TURNS), True), Chat(TURNS, False)
 ENDED, BLANK = Chat(TURNS[:2], False, prompt=False), Chat((f"\n\n{USERS[0]}\n\n",), False)
-PROBED, PROBED_INLINE = Chat(PROBE, True), Chat((PROBE[0] + BRIDGE + PROBE[1], *PROBE[2:]), False)
-CHATS = (MARKED, UNLED, ENDED, BLANK, PROBED, PROBED_INLINE)
+THINKING = tuple(f"<think>\nHm.\n</think>\n\n{text}" if place in (2, 4) else text for place, text in enumerate(PROBE))
 
 
-def _cut(tokenizer: Any) -> Parts:
-    """Render a conversation of marker words, cut it at the markers, and check the parts on other words."""
-    rendered = Rendered(tokenizer, CHATS)
+def _inline(texts: Sequence[str]) -> Chat:
+    return Chat((texts[0] + BRIDGE + texts[1], *texts[2:]), False)
+
+
+PROBED, PROBED_INLINE = Chat(PROBE, True), _inline(PROBE)
+THOUGHTFUL, THOUGHTFUL_INLINE = Chat(THINKING, True), _inline(THINKING)
+ASKED = Chat(USERS[:1], False, prompt=False)
+AFTER = CLOCK.replace(year=2031, month=11, day=3, hour=17, minute=42, second=9)
+LATER, LATER_UNLED = MARKED._replace(clock=AFTER), UNLED._replace(clock=AFTER)
+CHATS = (
+    MARKED, UNLED, ENDED, BLANK, PROBED, PROBED_INLINE, THOUGHTFUL, THOUGHTFUL_INLINE, ASKED, LATER, LATER_UNLED
+)  # fmt: skip
+
+
+def _rewrites(parts: Parts, rendered: Rendered) -> bool:
+    try:
+        text = rendered.text(THOUGHTFUL_INLINE if parts.system == "none" else THOUGHTFUL)
+    except Refused:
+        return True
+    return text != _composed(parts, THINKING)
+
+
+def _cut(rendered: Rendered) -> Parts:
+    """Cut a conversation of marker words at the markers, and check the parts on other words."""
     try:
         parts = _parts(rendered)
         if _composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
@@ -269,7 +300,9 @@ def _parts(rendered: Rendered) -> Parts:
     if system == "inline" and bridge.endswith(user_head):
         system, bridge = "turn", bridge.removesuffix(user_head)
     trims = f"{USERS[0]}\n\n" not in rendered.text(BLANK)
-    return Parts(head, bridge, user_head, reply_head, prompt, tail, system, trims)
+    user_tail = rendered.text(ASKED).split(USERS[0])[-1]
+    default = rendered.text(UNLED).split(USERS[0])[0].removesuffix(user_head)
+    return Parts(head, bridge, user_head, reply_head, prompt, tail, system, trims, user_tail, default)
 
 
 def _split(rendered: str, markers: Sequence[str]) -> list[str]:
@@ -293,6 +326,6 @@ def _composed(parts: Parts, texts: Sequence[str]) -> str:
     return rendered + head + texts[-1] + parts.prompt
 
 
-def written(tokenizer: Any) -> str:
-    """A text that identifies a tokenizer's chat frame: equal where two frames write the same tokens."""
-    return f"{tokenizer.backend_tokenizer.to_str()}{tokenizer.chat_template}"
+def written(tokenizer: Any, frame: ChatFrame) -> str:
+    """Return a text that identifies a chat frame: equal where two frames write the same tokens."""
+    return f"{tokenizer.backend_tokenizer.to_str()}{frame.parts}{sorted(frame.stop_ids)}"

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from agents import chat_template_child
 from agents.errors import ChatError
 
 WALL_SECONDS = 30  # of a process that has 2 of a processor: only a very busy machine takes longer
+CLOCK = datetime(2024, 7, 26)
+"""The time for templates that print it: runs, and a run and its resumption, must not differ by their day."""
 PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
@@ -28,17 +31,33 @@ class Chat(NamedTuple):
     texts: tuple[str, ...]
     system: bool
     prompt: bool = True
+    clock: datetime = CLOCK
 
     def variables(self) -> dict[str, Any]:
         """Variables for a chat template."""
         roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
         messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
-        # Llama 3.2 writes today's date into the system turn unless told one: runs must not differ by their day.
-        return {"messages": messages, "add_generation_prompt": self.prompt, "date_string": "26 Jul 2024"}
+        # Llama 3.2 takes the date from a variable, Llama 3.3, gpt-oss, Granite and SmolLM3 from strftime_now.
+        date, clock = f"{self.clock:%d %b %Y}", self.clock.isoformat()
+        return {"messages": messages, "add_generation_prompt": self.prompt, "date_string": date, "clock": clock}
 
 
 class Refused(Exception):
     """The template does not take this conversation; its text says why."""
+
+
+def template_of(tokenizer: Any) -> str:
+    """Return a tokenizer's chat template. Raises ChatError if it has none."""
+    try:
+        template = tokenizer.get_chat_template() if getattr(tokenizer, "chat_template", None) else None
+    except ValueError:  # several, none of them a default
+        template = None
+    if not isinstance(template, str):
+        raise ChatError(
+            "this tokenizer has no chat template: use an instruction-tuned model, "
+            "or set tokenizer.chat_template and save it with tokenizer.save_pretrained"
+        )
+    return template
 
 
 class Rendered:
@@ -46,15 +65,7 @@ class Rendered:
 
     def __init__(self, tokenizer: Any, chats: Sequence[Chat]) -> None:
         """ChatError where the tokenizer has no template, or where that does not come to an end."""
-        try:
-            template = tokenizer.get_chat_template() if getattr(tokenizer, "chat_template", None) else None
-        except ValueError:  # several, none of them a default
-            template = None
-        if not isinstance(template, str):
-            raise ChatError(
-                "this tokenizer has no chat template: use an instruction-tuned model, "
-                "or set tokenizer.chat_template and save it with tokenizer.save_pretrained"
-            )
+        template = template_of(tokenizer)
         special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
         self._texts = dict(zip(chats, _in_child(template, special, tuple(chats)), strict=True))
 
@@ -64,6 +75,10 @@ class Rendered:
         if why:
             raise Refused(why)
         return text
+
+    def same(self, chat: Chat, other: Chat) -> bool:
+        """Return whether two conversations are rendered, or refused, alike."""
+        return self._texts[chat] == self._texts[other]
 
 
 @functools.lru_cache(maxsize=256)

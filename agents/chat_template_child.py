@@ -1,7 +1,7 @@
 """A process of its own in which chat templates are rendered; run by `agents.chat_template`, imports nothing of ours.
 
-Reads JSON from standard input, {template, variables, chats: [{messages, add_generation_prompt}, …]}, and writes a list
-of [text, ""] or ["", why not], one for each chat. The names that a template may use are those of transformers.
+Reads JSON from standard input, {template, variables, chats: [{messages, add_generation_prompt, clock}, …]}, and writes
+a list of [text, ""] or ["", why not], one for each chat. The names that a template may use are those of transformers.
 """
 
 import json
@@ -43,11 +43,6 @@ def raise_exception(message: str) -> None:
     raise TemplateError(message)
 
 
-def strftime_now(form: str) -> str:
-    """Today's date."""
-    return datetime.now().strftime(form)
-
-
 def main() -> None:
     """Render what is asked for, within the limits that the process sets itself."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
@@ -57,12 +52,14 @@ def main() -> None:
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols], cache_size=0
     )
     sandbox.filters["tojson"] = tojson
-    sandbox.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    sandbox.globals |= {"raise_exception": raise_exception}
     answers = []
     for chat in asked["chats"]:
         try:
             template = sandbox.from_string(asked["template"])
-            text = template.render(**{"tools": [], "documents": None, **asked["variables"], **chat})
+            # Never the machine's clock: the same chat is the same text on every day.
+            fixed = {"strftime_now": datetime.fromisoformat(chat["clock"]).strftime}
+            text = template.render(**{"tools": None, "documents": None, **asked["variables"], **chat, **fixed})
             answers.append([text, ""] if len(text) <= LONGEST else ["", "it prints too much"])
         except Exception as error:  # noqa: BLE001 a stranger's template may raise anything
             answers.append(["", " ".join(f"{error}".split())[:200] or type(error).__name__])

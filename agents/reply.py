@@ -173,10 +173,16 @@ def _last(text: str, tag: str) -> str:
 
 
 def _cut_out(text: str, tag: str) -> tuple[str, str]:
-    """The last complete content of a tag, and the text without any: one never closed reaches to the end."""
+    """Return the last complete content of a tag, and the text without any.
+
+    One that is never closed reaches to the end. One that is closed before any opens reaches from the start: the chat
+    templates of many thinking models open it in the prompt.
+    """
     pieces, inner, depth, begin, done = [], "", 0, 0, 0
-    for mark in re.finditer(f"<(/?){re.escape(tag)}>", text):
-        if not mark[1]:
+    for number, mark in enumerate(re.finditer(f"<(/?){re.escape(tag)}>", text)):
+        if number == 0 and mark[1]:
+            inner, done = text[: mark.start()], mark.end()
+        elif not mark[1]:
             if depth == 0:
                 pieces.append(text[done : mark.start()])
                 begin = mark.end()

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import OutOfMemoryError
 
+from agents.chat_template import CLOCK
 from agents.errors import EnginesLost
 from agents.model_config import first_line
 from arena.build import scaled
@@ -46,7 +47,7 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
-    about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known}
+    about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, _with_command(about, prepared.experiment, []), copies)
     own_files.remember(prepared.experiment)

@@ -12,6 +12,7 @@ from typing import Any
 
 from agents.adapter_config import is_adapter
 from agents.chat import written
+from agents.chat_template import CLOCK
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError, ScriptedPolicyError
@@ -94,7 +95,7 @@ async def preflight(
     check_installed(experiment.tracker)
     if played.scale:
         check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, doing), *_check_weights(played, doing), *_unseen(tables)]
+    notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing), *_unseen(tables)]
     notes += _uncorrected(played)
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
@@ -248,7 +249,7 @@ def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their:
     if sat.policy not in other.policies:
         raise ConfigError(f"source.log: at {seat} of {place} sat {sat.policy}, whose tokens nobody knows")
     models = experiment.policies[held.policy].model, other.policies[sat.policy].model
-    ours, theirs = (written(tokenizer_and_frame(resolve(model))[0]) for model in models)
+    ours, theirs = (written(*tokenizer_and_frame(resolve(model))) for model in models)
     if ours != theirs:
         raise ConfigError(
             f"source.log: policies.{held.policy} ({models[0]}) writes other tokens than {models[1]} there"
@@ -293,7 +294,7 @@ def _uncorrected(experiment: Experiment) -> list[str]:
 _TRIAL = Limits(turns=1000, seconds=10.0)
 
 
-def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
+def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
     """Every model is on this machine, and its tokenizer makes a chat frame; no weights are loaded. Returns notes."""
     notes = []
     for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
@@ -301,8 +302,21 @@ def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list
             doing(f"fetching {model}, once")
         folder = resolve(model)
         check_weights(folder)
-        if tokenizer_and_frame(folder)[1].forgeable:
+        frame, keeps = (
+            tokenizer_and_frame(folder)[1],
+            any(r.history == "keep" for t in tables for r in t.roles.values()),
+        )
+        if frame.forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
+        if frame.prints_time:
+            notes.append(
+                f"{folder.name}: its chat template prints the time: in every run it is {CLOCK:%d %b %Y, %H:%M}"
+            )
+        if frame.rewrites_thoughts and keeps:
+            notes.append(
+                f"{folder.name}: its chat template rewrites thoughts of earlier replies; roles with history keep read "
+                "them as they were written (docs/export.md)"
+            )
     _check_learners(experiment)
     return notes
 

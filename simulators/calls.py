@@ -1,215 +1,233 @@
 """Tool calls out of what a model wrote. The text may be hostile: for any text the answer is a list.
 
-Three ways to write a call: `<tool_call>{"name": …, "arguments": {…}}</tool_call>` as Hermes and Qwen models do, the
-bare JSON object, and `name(argument=1, other="x")` with literal values, alone on its lines.
+`call_formats` has a row for each way to write a call. What a known format marks as a call and cannot be read is an
+entry that says why, and calls inside a thought (`<think>…</think>`) are never run.
 """
 
 from __future__ import annotations
 
 import ast
-import json
-import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+
+from simulators import call_formats as formats
+from simulators.call_values import (
+    DECODER,
+    USAGE,
+    Call,
+    calls_in,
+    literal_call,
+    reason,
+    tool_name,
+    with_arguments,
+    without_duplicates,
+)
+
+__all__ = ["Call", "read_calls"]
 
 MOST_CALLS = 4
 """Calls of one reply that are run."""
 LONGEST_REPLY = 20_000
 """Characters of a reply that are read."""
-DEEPEST = 16
-"""Lists and objects inside each other in an argument."""
-LONGEST_NUMBER = 40
-"""Characters of a whole number."""
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
 FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
-NAMED = re.compile(r'(?:^|(?<=\}))[ \t]*([\[{]\s*(?:\{\s*)?"name")', re.MULTILINE)
-WRITTEN = re.compile(r"[^\W\d]\w*\(.*\)", re.DOTALL)
-NAMES = {"true": True, "false": False, "null": None}
+NEXT_OBJECT = re.compile(r"\s*+[;,]?\s*+(?=\{)")
+PYTHON = re.compile(r"\[?\s*[^\W\d][\w.]*\s*\(.*\)\s*\]?", re.DOTALL)
+PYTHON_LIST = re.compile(r"\[\s*[^\W\d]")
+BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
+"""What may stand before a body: also the opening of a fence."""
 
-
-@dataclass(frozen=True)
-class Call:
-    """A tool's name and its arguments, by name or by position; or a `problem`: why it cannot be run."""
-
-    name: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    positional: tuple[Any, ...] = ()
-    problem: str = ""
+Read = tuple[list[Call], int]
+"""Calls, and the offset at which they end."""
 
 
 def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
-    """The calls that a reply consists of or holds, in order; an unreadable one says why; none: it calls no tool.
+    """Return the calls that a reply consists of or holds, in order; an unreadable one says why; none: it calls no tool.
 
     What follows the first `limit` calls is not run: one more entry says so.
     """
     text = text[:LONGEST_REPLY]
-    if OPEN in text:
-        calls = list(islice(_tagged(text), limit + 1))
-    else:
-        fenced = FENCED.match(text)
-        text = (fenced[1] if fenced else text).strip()
-        calls = list(islice(_bare(text), limit + 1)) or list(islice(_written(text), limit + 1))
+    fenced = FENCED.match(text)
+    plain = (fenced[1] if fenced else text).strip()
+    calls = (
+        _scan(text, formats.WRAPPED, _wrapped, limit)
+        or _scan(plain, formats.BARE, _bare, limit)
+        or list(islice(_python(plain), limit + 1))
+        or _scan(plain, formats.LINES, _line, limit)
+        or _only_thought(text.strip())
+    )
     if len(calls) > limit:
         calls[limit] = Call(problem=f"at most {limit} calls are run per reply; the others were not")
     return calls
 
 
-def _tagged(text: str) -> Iterator[Call]:
-    at = text.find(OPEN)
-    while at >= 0:
-        at += len(OPEN)
-        start = at + len(text[at:]) - len(text[at:].lstrip())
-        if text[start : start + 1] in ("{", "["):
-            # Decoded from here on, so that a string may hold a closing tag.
-            calls, at = _objects(text, start)
-            yield from calls
-        else:
-            body = text[start:].partition(OPEN)[0].partition(CLOSE)[0].strip()
-            yield from list(_written(body)) or [Call(problem=f"no call between {OPEN} and {CLOSE}")]
-        at = text.find(OPEN, at)
+def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Read], limit: int) -> list[Call]:
+    """Return the calls outside of thoughts, from left to right: up to one more than `limit`.
+
+    A thought that never ends reaches to the end. One that ends without a beginning reaches from the start: many chat
+    templates open it in the prompt.
+    """
+    calls: list[Call] = []
+    at, thought = 0, False
+    while found := openings.search(text, at):
+        at = max(found.end(), found.start() + 1)
+        if found["thought"]:
+            at, thought = _end_of_thought(text, found), True
+        elif found["after"]:
+            if not thought:
+                calls.clear()
+            thought = True
+        elif len(calls) <= limit:
+            more, at = read(text, found)
+            calls += more[: limit + 1 - len(calls)]
+    return calls
 
 
-def _objects(text: str, start: int) -> tuple[list[Call], int]:
-    """The calls in the JSON value at `start`, and where it ends."""
+def _end_of_thought(text: str, opened: re.Match[str]) -> int:
+    closing = dict(formats.THOUGHTS)[opened["thought"]]
+    depth = 1
+    for mark in re.finditer(f"{re.escape(opened['thought'])}|{re.escape(closing)}", text[opened.end() :]):
+        depth += -1 if mark[0] == closing else 1
+        if depth == 0:
+            return opened.end() + mark.end()
+    return len(text)
+
+
+def _only_thought(text: str) -> list[Call]:
+    """Return a problem if the reply is nothing but a thought that holds a call."""
+    found = formats.WRAPPED.match(text)
+    if not found or not found["thought"] or _end_of_thought(text, found) < len(text):
+        return []
+    marks = (mark for pattern in (formats.WRAPPED, formats.BARE, formats.LINES) for mark in pattern.finditer(text))
+    if all(mark["call"] is None for mark in marks):
+        return []
+    return [Call(problem="a call inside a thought is not run: write it after the thought")]
+
+
+def _wrapped(text: str, found: re.Match[str]) -> Read:
+    """Read the calls that a wrapper opens; a problem if there are none that can be read."""
+    if function := formats.FUNCTION.match(text, found.start()):
+        return _function(text, function)
+    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, found.start()))
+    start = _after_blanks(text, found.end())
+    inner = formats.WRAPPED.match(text, start)
+    if inner and inner["call"] is not None:  # a wrapper of all calls, around those of each
+        return [], start
+    if text[start : start + 1] in ("{", "[") and not PYTHON_LIST.match(text, start):
+        # Decoded from here on, so that a string may hold a closing mark.
+        return _objects(text, start)
+    end = _end_of_body(text, start, wrapper)
+    body = text[start:end]
+    if named := formats.NAMED.match(body):
+        return _named(named[1], text, start + named.end())
+    if formats.KEY_AND_VALUE.search(body):
+        name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
+        return [_with_parameters(name.strip(), first + parameters)], end
+    calls = list(_python(body.strip())) or _scan(body, formats.LINES, _line, MOST_CALLS)
+    mark = found["call"].strip()
+    place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
+    return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
+
+
+def _end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
+    """Return where the wrapper's closing mark is, or the next opening one."""
+    following = formats.WRAPPED.search(text, start)
+    while following and following["call"] is None:
+        following = formats.WRAPPED.search(text, following.end())
+    end = following.start() if following else len(text)
+    closing = text.find(wrapper.closing, start, end) if wrapper.closing else -1
+    return closing if closing >= 0 else end
+
+
+def _after_blanks(text: str, start: int) -> int:
+    blanks = BLANKS.match(text, start)
+    return blanks.end() if blanks else start
+
+
+def _bare(text: str, found: re.Match[str]) -> Read:
+    """Read a JSON object, or a name with one; what cannot be read ends nobody knows where."""
+    start = found.end()
+    if text[start] in "{[":
+        calls, end = _objects(text, start)
+    else:
+        named = formats.NAMED.match(text, start)
+        start = named.end() if named else start
+        calls, end = _named(named[1] if named else "", text, start)
+    return calls, end if end > start else len(text)
+
+
+def _objects(text: str, start: int) -> Read:
+    """Read the JSON value at `start`, and the objects that follow it."""
+    calls: list[Call] = []
+    while True:
+        try:
+            value, end = DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError) as why:
+            return [*calls, Call(problem=f"the call is not JSON ({reason(why)})")], start
+        calls += calls_in(value)
+        following = NEXT_OBJECT.match(text, end)
+        if not following:
+            return calls, end
+        start = following.end()
+
+
+def _named(name: str, text: str, start: int) -> Read:
+    """Read the arguments, in JSON, of the tool of this name."""
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
-        return [Call(problem=f"the call is not JSON ({_reason(why)})")], start
-    return [_call(entry) for entry in (value if isinstance(value, list) else [value])], end
+        return [Call(name, problem=f"the arguments are not JSON ({reason(why)})")], start
+    return [with_arguments(name, value)], end
 
 
-def _bare(text: str) -> Iterator[Call]:
-    """JSON objects with a name, from the start of a line on; other JSON is not a call."""
-    at = 0
-    while match := NAMED.search(text, at):
-        calls, at = _objects(text, match.start(1))
-        yield from calls
-        if at == match.start(1):  # unreadable: where it ends cannot be known
-            return
+def _function(text: str, found: re.Match[str]) -> Read:
+    """Read `<function=NAME>`, or `<invoke name="NAME">`, with JSON or parameters as XML."""
+    start = _after_blanks(text, found.end())
+    if text.startswith("{", start):
+        return _named(found[1], text, start)
+    following = formats.FUNCTION.search(text, start)
+    region = text[start : following.start() if following else len(text)]
+    closed = formats.END_OF_FUNCTION.search(region)
+    body = region[: closed.start()] if closed else region.partition("</tool_call>")[0]
+    return [_with_parameters(found[1], body)], start + len(body)
 
 
-def _written(text: str) -> Iterator[Call]:
-    """Calls in Python's syntax: the whole text, or single lines of it."""
-    pieces = [text] if WRITTEN.fullmatch(text) and _parsed(text) else text.splitlines()
-    for piece in pieces:
-        if WRITTEN.fullmatch(piece.strip()):
-            yield from (_literal_call(node) for node in _parsed(piece.strip()))
+def _with_parameters(name: str, body: str) -> Call:
+    """Return the call with these parameters in XML, whose values are texts."""
+    before, *rest = formats.PARAMETER.split(body)
+    if before.strip():
+        return Call(name, problem="write its parameters as <parameter=NAME>value</parameter>")
+    values = (formats.END_OF_PARAMETER.split(value, maxsplit=1)[0] for value in rest[1::2])
+    pairs = [(key, value.removeprefix("\n").removesuffix("\n")) for key, value in zip(rest[::2], values, strict=True)]
+    try:
+        return Call(name, without_duplicates(pairs), as_text=True)
+    except ValueError as why:
+        return Call(name, problem=str(why))
+
+
+def _line(text: str, found: re.Match[str]) -> Read:
+    """Read a line in Python's syntax."""
+    end = text.find("\n", found.end())
+    end = end if end >= 0 else len(text)
+    return list(_python(text[found.end() : end].strip())), end
+
+
+def _python(text: str) -> Iterator[Call]:
+    """Yield the calls that the text, or a list in it, consists of in Python's syntax; none if it is anything else."""
+    if PYTHON.fullmatch(text):
+        yield from map(literal_call, _parsed(text))
 
 
 def _parsed(text: str) -> list[ast.Call]:
-    """The calls of plain names that the text consists of; none where it is anything else."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in the model's strings
             body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    calls = [node.value for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
-    return calls if len(calls) == len(body) and all(isinstance(call.func, ast.Name) for call in calls) else []
-
-
-def _literal_call(node: ast.Call) -> Call:
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
-    try:
-        if any(keyword.arg is None for keyword in node.keywords):
-            raise ValueError("** is not read")
-        named = _once([(str(keyword.arg), _literal(keyword.value)) for keyword in node.keywords])
-        return Call(name, named, tuple(map(_literal, node.args)))
-    except ValueError as why:
-        return Call(name, problem=str(why))
-
-
-def _literal(node: ast.expr, depth: int = 0) -> Any:
-    if depth > DEEPEST:
-        raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return _number(value)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return _number(-value)
-        case ast.Name(id="true" | "false" | "null" as name):
-            return NAMES[name]
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [_literal(part, depth + 1) for part in parts]
-        case ast.Dict(keys=keys, values=values) if all(keys):
-            pairs = [
-                (_literal(key, depth + 1), _literal(value, depth + 1))
-                for key, value in zip(keys, values, strict=True)
-                if key
-            ]
-            return _once([(str(key), value) for key, value in pairs])
-    raise ValueError("the arguments must be plain values: texts in quotes, numbers, true, false, null, lists, objects")
-
-
-def _call(value: Any) -> Call:
-    """The call in a JSON value; models also write their arguments as JSON in a string."""
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return Call(problem='a call is {"name": "…", "arguments": {…}}')
-    arguments = value.get("arguments", {})
-    if isinstance(arguments, str):
-        try:
-            arguments = DECODER.decode(arguments)
-        except (ValueError, RecursionError) as why:
-            return Call(value["name"], problem=f"the arguments are not JSON ({_reason(why)})")
-    if not isinstance(arguments, dict):
-        return Call(value["name"], problem="the arguments must be an object")
-    if _depth(arguments) > DEEPEST:
-        return Call(value["name"], problem=f"the arguments are nested more than {DEEPEST} deep")
-    if set(value) - {"name", "arguments"}:
-        return Call(value["name"], problem="a call has a name and arguments, nothing else")
-    return Call(value["name"], arguments)
-
-
-def _depth(value: Any) -> int:
-    """Return how deep lists and objects are nested, counted level by level."""
-    depth, level = 0, [value]
-    while level := [entry for entry in level if isinstance(entry, dict | list)]:
-        depth += 1
-        level = [part for entry in level for part in (entry.values() if isinstance(entry, dict) else entry)]
-    return depth - 1
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    by_key = dict(pairs)
-    if len(by_key) < len(pairs):
-        raise ValueError("a key is there twice")
-    return by_key
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number is too large")
-    if isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
-        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
-    return value
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
-    return int(digits)
-
-
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deep"
-    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-
-
-# Not strict: models write line breaks into their strings.
-DECODER = json.JSONDecoder(
-    object_pairs_hook=_once,
-    parse_constant=_constant,
-    parse_float=lambda digits: _number(float(digits)),
-    parse_int=_whole,
-    strict=False,
-)
+    values = [node.value for node in body if isinstance(node, ast.Expr)]
+    nodes = [node for value in values for node in (value.elts if isinstance(value, ast.List) else [value])]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and tool_name(node.func)]
+    return calls if len(calls) == len(nodes) and len(values) == len(body) else []

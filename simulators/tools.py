@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from games.base import one_line
 from simulators.base import SimulatorFault
+from simulators.call_values import from_text
 from simulators.calls import Call, read_calls
 
 __all__ = ["Call", "Tool", "describe", "read_calls", "run"]
@@ -136,12 +137,25 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     twice = [name for name in placed if name in call.arguments]
     if twice:
         return {}, [f'argument "{twice[0]}" is given twice']
+    values = {**placed, **call.arguments}
     try:
-        validated = shape.arguments.model_validate({**placed, **call.arguments})
+        if call.as_text:
+            values = _typed(shape, values)
+        validated = shape.arguments.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         return {}, [_problem(shape, one["type"], one["loc"], one["msg"]) for one in errors[:MOST_PROBLEMS]]
     return {name: getattr(validated, f"p{index}") for index, name in enumerate(shape.names)}, []
+
+
+def _typed(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of texts: a text where the parameter takes one, else what it writes."""
+    try:
+        shape.arguments.model_validate(texts)
+    except ValidationError as error:
+        wrong = {part["loc"][0] for part in error.errors(include_url=False, include_input=False) if part["loc"]}
+        return {name: from_text(text) if name in wrong else text for name, text in texts.items()}
+    return dict(texts)
 
 
 def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) -> str:

@@ -57,6 +57,7 @@ def export(
 def _weights(
     run: Path, to: Path, policies: list[str], iterations: list[int], merged: bool
 ) -> tuple[dict[str, object], str]:
+    from arena.export.training import mark_replies
     from arena.store.export import export as write
     from arena.store.export import without_optimizer
 
@@ -64,9 +65,15 @@ def _weights(
         raise ConfigError("weights are of one policy after one iteration: give --policy and --iteration once")
     if merged:
         from agents.adapter import save_merged
-    number = write(
-        run, policies[0], to, iterations[0] if iterations else None, save_merged if merged else without_optimizer
-    )
+    notes: list[str] = []
+
+    def marked(policy: Path, into: Path) -> None:
+        (save_merged if merged else without_optimizer)(policy, into)
+        notes.extend(mark_replies(into))
+
+    number = write(run, policies[0], to, iterations[0] if iterations else None, marked)
+    for line in notes:
+        note(line)
     return {"folder": str(to), "iteration": number}, f"{policies[0]} after iteration {number}"
 
 

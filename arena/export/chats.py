@@ -58,9 +58,9 @@ class Chats:
     def __post_init__(self) -> None:
         """ConfigError where the experiment, or a role or game of it, cannot be had."""
         run = self.reader.path
-        self._experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
-        tables = set_tables(self._experiment)
-        self._roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
+        self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
+        tables = set_tables(self.experiment)
+        self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
 
     def iterations(self) -> Iterator[tuple[int, Iterator[Said]]]:
         """Every reply of the chosen seats in finished matches, in the order of play, an iteration at a time."""
@@ -96,7 +96,7 @@ class Chats:
             return []
 
     def _walk(self, row: Row, worth: Mapping[int, float]) -> Iterator[Said]:
-        name = same_game(row["game"], self._experiment)
+        name = same_game(row["game"], self.experiment)
         talking = {seat: Conversation(self._role(name, held)) for seat, held in self._held(row).items()}
         game = games.deal(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
@@ -132,7 +132,7 @@ class Chats:
         }
 
     def _role(self, game: str, held: Mapping[str, Any]) -> Role:
-        role = self._roles.get((game, held["role"]))
+        role = self.roles.get((game, held["role"]))
         if role is None:
             raise RoleError(f"the run has no role {held['role']} in {game}")
         return role

@@ -12,6 +12,7 @@ from arena.export import inspect_log, pairs, tables
 from arena.export.chats import CHATS, Chats
 from arena.export.pairs import PAIRS
 from arena.export.selection import Row, Selection
+from arena.export.training import write_templates
 from arena.export.writers import Csv, JsonLines, Parquet, Writer
 from arena.store.files import write_atomic
 from arena.store.reader import RunReader
@@ -53,6 +54,8 @@ def write(export: Export, name: str, to: Path) -> Counts:
         export.notes.append(f"{sum(left_out.values())} matches were left out, {count} of them because {why}")
     if not any(counts.values()):
         raise StoreError(_nothing(export, name))
+    if counts.get("chats"):
+        export.notes += write_templates(export.chats, to)
     return counts
 
 

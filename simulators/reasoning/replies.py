@@ -2,7 +2,8 @@
 
 Answers: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code, as models are trained
 to call it: ```` ```python ```` fences (SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (ReTool; a fence inside is
-taken off), or `<tool_call>` with a tool named python (ARTIST, Hermes). Any text at all is read, in linear time.
+taken off), or a call of a tool named python in any format that `simulators.calls` reads (ARTIST, Hermes). Any text at
+all is read, in linear time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 from typing import Literal, NamedTuple, get_args
+
+from simulators.calls import read_calls
 
 AnswerFormat = Literal["plain", "boxed", "tag"]
 CodeFormat = Literal["fence", "code", "tool_call"]
@@ -52,8 +55,14 @@ def write_answer(answer: str, form: str) -> str:
 
 
 def first_block(text: str, form: str) -> Block | None:
-    """The first block of code or calls; to the end where it is never closed, as after a stop at its closing mark."""
+    """Return the first block of code, or the text with a call of python; None without one.
+
+    A block that is never closed reaches to the end, as after a stop at its closing mark.
+    """
     opening, closing = MARKS[form]
+    if form == "tool_call":
+        called = [call for call in read_calls(text, limit=1)[:1] if call.name == "python" or opening in text]
+        return Block(max(text.find(opening), 0), text) if called else None
     start = text.find(opening)
     if start < 0:
         return None

@@ -149,7 +149,7 @@ class Reasoning(Asked):
         if answer is not None:
             self._answered(seat, answer)
         elif block is not None:
-            self._run(act[block.start :], block.text)
+            self._run(block.text)
         else:
             code = f", or code: {replies.SHOWN_CODE[self.code]}" if self.protocol == "code" else ""
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}{code}")
@@ -176,10 +176,10 @@ class Reasoning(Asked):
         self._failed_runs += bool(outcome.reason or outcome.stderr)
         return _plain(outcome.observation())
 
-    def _run(self, reply: str, code: str) -> None:
+    def _run(self, code: str) -> None:
         self._runs += 1
         if self.code == "tool_call":
-            output = run([Tool.of(self.python)], read_calls(reply)[0], most=self.output_bytes)
+            output = run([Tool.of(self.python)], read_calls(code, limit=1)[0], most=self.output_bytes)
         else:
             output = self.python(code)
         if self.turns_left > 1:

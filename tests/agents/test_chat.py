@@ -14,7 +14,7 @@ from jinja2 import TemplateError
 
 from agents import weights
 from agents.chat import ACKNOWLEDGED, CHATS, ChatFrame
-from agents.chat_template import Chat, Refused, Rendered
+from agents.chat_template import Chat, Refused, Rendered, _in_child
 from agents.errors import ChatError
 from agents.nano import nano_tokenizer
 from tests.factories.families import CHATML, FAMILIES, hostile
@@ -238,6 +238,25 @@ def test_templates_render_as_transformers_renders_them(name: str, tokenizers: di
                 rendered.text(chat)
         else:
             assert rendered.text(chat) == expected
+
+
+@pytest.mark.parametrize("name", ["strftime_now('%H:%M:%S.%f')", "date_string"])
+def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -> None:
+    tokenizer = FAMILIES["qwen"]()
+    tokenizer.chat_template = "{% set now = " + name + " %}{{ 'Now: ' ~ now ~ '\n' }}" + CHATML
+    first = ChatFrame(tokenizer)
+    _in_child.cache_clear()
+    assert ChatFrame(tokenizer).parts == first.parts
+    assert first.prints_time and not ChatFrame(FAMILIES["qwen"]()).prints_time
+
+
+def test_a_template_is_told_that_there_are_no_tools() -> None:
+    """As transformers tells it: with an empty list Llama 3.1's template asks for function calls."""
+    tokenizer = FAMILIES["qwen"]()
+    tokenizer.chat_template = "{{ 'Call a function.' if tools is not none }}" + CHATML
+    talk = Chat(("Hello?",), system=False)
+    expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
+    assert Rendered(tokenizer, [talk]).text(talk) == expected
 
 
 @pytest.mark.slow

@@ -168,6 +168,17 @@ def test_nothing_thought_reaches_the_game(before: str, after: str, how: str) -> 
     assert "S3CRET" not in JSON.parse(told).game_text
 
 
+def test_a_thought_that_the_prompt_opened_stays_private() -> None:
+    """Chat templates of thinking models write <think> themselves: the reply begins inside it."""
+    text = "S3CRET <say>S3CRET</say></think><say>hi</say><offer>1</offer>"
+    assert ReplySpec(format="whole", private="think").parse("S3CRET\n</think>\nOFFER 1").game_text == "OFFER 1"
+    assert TAGGED.parse(text) == Reply("hi", "1", "S3CRET <say>S3CRET</say>", True)
+    assert "S3CRET" not in TAGGED.parse("<say>S3CRET</say></think><offer>1</offer>").game_text
+    assert TAGGED.without_private(text) == "<say>hi</say><offer>1</offer>"
+    twice = TAGGED.parse("<think>a</think><offer>1</offer></think>")
+    assert twice.action == "1", "a mark too many closes nothing"
+
+
 @pytest.mark.parametrize("spec", [FREE, TAGGED, JSON])
 def test_huge_replies_are_read(spec: ReplySpec) -> None:
     """Hangs where reading is not linear in the reply's length."""

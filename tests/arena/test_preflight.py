@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.nano import TEMPLATE
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose
@@ -88,6 +89,23 @@ def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
     )
     (note,) = found.notes
     assert note.startswith("forgeable: plain text ends a turn")
+
+
+@pytest.mark.parametrize(
+    ("before", "reply", "says"),
+    [
+        ("{{ strftime_now('%d %b %Y') }}", "message['content']", "prints the time: in every run it is 26 Jul 2024"),
+        ("", "message['content'].split('</think>')[-1]", "rewrites thoughts of earlier replies"),
+    ],
+)
+def test_a_template_that_prints_the_time_or_drops_thoughts_is_noted(
+    place: Path, before: str, reply: str, says: str
+) -> None:
+    made = folder(place, "odd")
+    (made / "chat_template.jinja").write_text(before + TEMPLATE.replace("message['content']", reply))
+    setting = set_layer("policies.shared.model=odd")
+    (note,) = wait(preflight(compose([text_layer("test", CONFIG), setting]), lambda doing: None)).notes
+    assert note.startswith("odd: ") and says in note
 
 
 def test_a_resume_without_the_key_says_so_and_changes_nothing(place: Path) -> None:

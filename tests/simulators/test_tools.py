@@ -131,6 +131,102 @@ def test_no_call(text):
 
 USE = "Use refund(amount: float, confirmed: bool)."
 
+GIVEN = '{"amount": 3, "confirmed": true}'
+OBJECT = f'{{"name": "refund", "arguments": {GIVEN}}}'
+XML = "<parameter=amount>\n3\n</parameter>\n<parameter=confirmed>\ntrue\n</parameter>\n"
+INVOKE = '<parameter name="amount">3</parameter><parameter name="confirmed">true</parameter>'
+NATIVE = {
+    "Llama 3": f'{{"name": "refund", "parameters": {GIVEN}}}',
+    "Llama 3, tagged": f'<|python_tag|>{{"type": "function", "name": "refund", "parameters": {GIVEN}}}<|eom_id|>',
+    "Llama 3, built in": "<|python_tag|>refund.call(amount=3, confirmed=true)<|eom_id|>",
+    "Llama 3.1, custom": f"I will.\n<function=refund>{GIVEN}</function>",
+    "Llama 3.2, Llama 4": "[refund(amount=3, confirmed=True)]",
+    "Llama 4, tagged": "<|python_start|>[refund(amount=3, confirmed=True)]<|python_end|>",
+    "Mistral 3": f'[TOOL_CALLS] [{{"name": "refund", "arguments": {GIVEN}, "id": "123456789"}}]',
+    "Mistral 11": f"[TOOL_CALLS]refund[CALL_ID]abcdefghi[ARGS]{GIVEN}",
+    "Mistral, without its special tokens": f"refund{GIVEN}",
+    "Qwen 3.5": f"<tool_call>\n<function=refund>\n{XML}</function>\n</tool_call>",
+    "Qwen3-Coder, without its tag": f"<function=refund>\n{XML}</function>",
+    "Seed-OSS": f"<seed:tool_call>\n<function=refund>\n{XML}</function>\n</seed:tool_call>",
+    "GLM": "<tool_call>refund\n<arg_key>amount</arg_key>\n<arg_value>3</arg_value>\n<arg_key>confirmed</arg_key>\n"
+    "<arg_value>true</arg_value>\n</tool_call>",
+    "MiniMax": f'<minimax:tool_call>\n<invoke name="refund">\n{INVOKE}\n</invoke>\n</minimax:tool_call>',
+    "Anthropic": f'<function_calls><invoke name="refund">{INVOKE}</invoke></function_calls>',
+    "Anthropic, JSON": f'{{"type": "tool_use", "id": "toolu_1", "name": "refund", "input": {GIVEN}}}',
+    "OpenAI": f'{{"id": "call_1", "type": "function", "function": {{"name": "refund", "arguments": '
+    f"{json.dumps(GIVEN)}}}}}",
+    "OpenAI, message": f'{{"role": "assistant", "content": null, "tool_calls": [{{"function": {OBJECT}}}]}}',
+    "OpenAI, older": f'{{"function_call": {OBJECT}}}',
+    "gpt-oss": f"<|start|>assistant to=functions.refund<|channel|>commentary json<|message|>{GIVEN}<|call|>",
+    "Command R": f'Action: ```json\n[{{"tool_name": "refund", "parameters": {GIVEN}}}]\n```',
+    "Granite 3": f"<|tool_call|>[{OBJECT}]",
+    "Phi 4 mini": f"functools[{OBJECT}]",
+    "LFM2": "<|tool_call_start|>[refund(amount=3, confirmed=True)]<|tool_call_end|>",
+    "Olmo 3": "<function_calls>\nrefund(amount=3, confirmed=True)\n</function_calls>",
+    "Nemotron": f"<TOOLCALL>[{OBJECT}]</TOOLCALL>",
+    "InternLM": f"<|action_start|><|plugin|>{OBJECT}<|action_end|>",
+    "DeepSeek V3": f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>refund\n```json\n{GIVEN}\n```"
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "DeepSeek V3.2": '<｜DSML｜function_calls><｜DSML｜invoke name="refund"><｜DSML｜parameter name="amount" '
+    'string="false">3</｜DSML｜parameter><｜DSML｜parameter name="confirmed" string="false">true</｜DSML｜parameter>'
+    "</｜DSML｜invoke></｜DSML｜function_calls>",
+    "Kimi K2": f"<|tool_call_begin|>functions.refund:0<|tool_call_argument_begin|>{GIVEN}<|tool_call_end|>",
+    "Gemma 3": "Sure.\n```tool_code\nrefund(amount=3, confirmed=True)\n```\n",
+    "a thinking model": f"<think>Is refund(1, true) enough?</think><tool_call>{OBJECT}</tool_call>",
+    "one whose prompt opens the thought": f"Hm.\nrefund(2, true)\n</think>{OBJECT}",
+}
+
+
+@pytest.mark.parametrize("family", NATIVE)
+def test_native_formats_of_families_are_read(family):
+    assert results(NATIVE[family]) == ["refunded 3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|tool_call>call:refund{amount:3,confirmed:true}<tool_call|>",
+        "<start_function_call>call:refund{amount:3}<end_function_call>",
+        f'<|tools_prefix|>[{{"refund": {GIVEN}}}]<|tools_suffix|>',
+        f"Thought: hm\nAction: refund\nAction Input: {GIVEN}",
+        "<tool_call>refund</tool_call>",
+        "[TOOL_CALLS]",
+    ],
+)
+def test_a_known_format_that_is_not_read_gets_an_answer(text):
+    (answer,) = results(text)
+    assert answer.startswith("Error: ") and 'a call is {"name": "…", "arguments": {…}}' in answer
+
+
+@pytest.mark.parametrize("family", NATIVE)
+def test_a_call_inside_a_thought_is_not_run(family):
+    thought = NATIVE[family].partition("</think>")[2] or NATIVE[family]
+    for text in (f"<think>\n{thought}\n</think>", f"<think>{thought}", f"[THINK]\n{thought}\n[/THINK]"):
+        assert results(text) == ["Error: a call inside a thought is not run: write it after the thought."]
+    for text in (f"<think>\n{thought}\n</think>\nNo.", f"{thought}\n</think>\nNo."):
+        assert results(text) == []
+    assert results(f'<think>\n{thought}\n</think>\ngive("text")') == ["plain"]
+
+
+def test_arguments_without_types_are_read_by_their_parameters():
+    text = (
+        "<function=find_order>\n<parameter=order_id>\n7\n</parameter>\n<parameter=page>\n2\n</parameter>\n</function>"
+    )
+    (answer,) = results(text)
+    assert json.loads(answer) == {"order": "7", "fields": None, "page": 2, "sort": "up"}
+    assert results("<function=refund><parameter=amount>a</parameter><parameter=confirmed>True</parameter>") == [
+        f'Error: argument "amount": input should be a valid number. {USE}'
+    ]
+
+
+def test_several_calls_of_one_wrapper_are_all_read():
+    for text in (
+        f"<tool_call>{OBJECT}\n{OBJECT}</tool_call>",
+        f"<|python_tag|>{OBJECT}; {OBJECT}",
+        f"{OBJECT}; {OBJECT}",
+    ):
+        assert results(text) == ["refunded 3"] * 2
+
 
 @pytest.mark.parametrize(
     ("text", "answer"),
@@ -171,9 +267,10 @@ USE = "Use refund(amount: float, confirmed: bool)."
         ('{"name": "refund", "arguments": "{"}', "Error: refund: the arguments are not JSON (Expecting property name "
          "enclosed in double quotes)."),
         ('{"name": 3}', 'Error: a call is {"name": "…", "arguments": {…}}.'),
-        ('{"name": "refund", "arguments": {}, "id": 3}',
+        ('{"name": "refund", "arguments": {}, "note": 3}',
          "Error: refund: a call has a name and arguments, nothing else."),
-        ("<tool_call>please</tool_call>", "Error: no call between <tool_call> and </tool_call>."),
+        ("<tool_call>please</tool_call>", "Error: nothing between <tool_call> and </tool_call> can be read: "
+         'a call is {"name": "…", "arguments": {…}}.'),
         ("<tool_call>{'name'", "Error: the call is not JSON (Expecting property name enclosed in double quotes)."),
         ('{"name": "refund", "arguments": {"amount": ' + "[" * 50 + "]" * 50 + "}}",
          "Error: refund: the arguments are nested more than 16 deep."),
@@ -230,6 +327,8 @@ def test_tools_of_methods_follow_their_object_into_a_copy():
 
 
 PIECES = r"""
+<think> </think> [TOOL_CALLS] <|python_tag|> <function=refund> <parameter=amount> <invoke name="refund"> [ARGS] refund{
+"parameters" "function" "type": to=functions.
 <tool_call> </tool_call> ```json ``` {"name" : "refund" refund( find_order( ) "arguments" { } [ ] , = amount confirmed
 true 1e999 NaN - \u0000 \ ' ** lambda:0 0j b'' ... f'{1}'
 """
@@ -273,6 +372,16 @@ HOSTILE = st.one_of(
 @example("refund(" + "1" * 5_000 + ")")
 @example('refund("' + "\\N{DIGIT ONE}" * 200 + '")')
 @example("refund(amount=float('nan'))")
+@example("\na{}" * 5_000)
+@example('\n{"id": 1,' * 2_000)
+@example('{"id":' + " " * 19_000)
+@example("<function=a>" + "<parameter=a>" * 1_400)
+@example("[TOOL_CALLS]" * 1_600)
+@example("to=functions." * 1_500)
+@example("<think>" * 2_800)
+@example("</think>" * 2_500)
+@example('{"name": "a"}' + " " * 18_000 + "x")
+@example('{"function":' * 900 + "{}" + "}" * 900)
 def test_nothing_that_is_written_raises(text):
     for call in read_calls(text):
         assert len(run(TOOLS, call).encode()) < 10_000

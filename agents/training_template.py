@@ -1,0 +1,81 @@
+"""Chat templates for training elsewhere: replies are marked with `{% generation %}`.
+
+TRL's `assistant_only_loss` and transformers' `return_assistant_tokens_mask` read the marks. A mark covers a reply and
+the token that ends it: what a policy samples.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from agents.chat import ChatFrame
+from agents.chat_template import template_of
+
+MARKED = re.compile(r"\{%-?\s*generation\s*-?%\}")
+
+
+def frame_template(frame: ChatFrame) -> str | None:
+    """Return a template that renders a conversation exactly as the policy read it, earlier thoughts included.
+
+    Returns None if the model's template has no system turn: what the policy read then depends on its examples.
+    """
+    parts = frame.parts
+    if parts.system != "turn":
+        return None
+    after = parts.reply_tail.partition(frame.stop)[2] if frame.stop in parts.reply_tail else parts.reply_tail
+    no_system = parts.system_head + parts.system_tail
+    return _template(frame, parts.prompt, frame.stop, after, no_system, marked=True, verbatim=True)
+
+
+def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
+    """Return the tokenizer's own template with marks wherever the frame renders the same text.
+
+    The text itself never differs. A template that has marks is returned as it is.
+    """
+    own, parts = template_of(tokenizer), frame.parts
+    if MARKED.search(own) or parts.system != "turn":
+        return own
+    before, stop, after = parts.reply_tail.partition(frame.stop)
+    given = (frame, parts.reply_head, before + stop if stop else "", after if stop else before, parts.default)
+    return (
+        f"{{%- set framed -%}}{_template(*given, marked=False)}{{%- endset -%}}"
+        f"{{%- set rendered %}}{own}{{% endset -%}}"
+        f"{{%- if framed == rendered -%}}{_template(*given, marked=True)}"
+        "{%- else -%}{{ rendered }}{%- endif -%}"
+    )
+
+
+def _template(
+    frame: ChatFrame, reply_head: str, stop: str, after: str, no_system: str, *, marked: bool, verbatim: bool = False
+) -> str:
+    """Return a template of system, user and assistant turns with these texts around replies.
+
+    `verbatim`: replies are not stripped, also where the model's template strips all texts.
+    """
+    parts = frame.parts
+    head, user_head = _quoted(parts.system_head), _quoted(parts.user_head)
+    content = "message['content'] | trim" if parts.trims else "message['content']"
+    said = "message['content']" if verbatim else content
+    reply = f"{{{{- ({said}) ~ {_quoted(stop)} -}}}}"
+    if marked:
+        reply = f"{{%- generation -%}}{reply}{{%- endgeneration -%}}"
+    return (
+        "{%- if not messages or messages[0]['role'] != 'system' -%}"
+        f"{{{{- {_quoted(no_system)} -}}}}"
+        "{%- endif -%}{%- for message in messages -%}{%- if message['role'] == 'system' -%}"
+        f"{{{{- {head} ~ ({content}) ~ {_quoted(parts.system_tail)} -}}}}"
+        "{%- elif message['role'] == 'assistant' -%}"
+        f"{{{{- {_quoted(reply_head)} -}}}}{reply}{{{{- {_quoted(after)} -}}}}"
+        "{%- else -%}"
+        f"{{{{- {user_head} ~ ({content}) -}}}}"
+        "{%- endif -%}{%- endfor -%}{%- if messages and messages[-1]['role'] != 'assistant' -%}"
+        f"{{{{- {_quoted(parts.prompt)} if add_generation_prompt else {_quoted(parts.user_tail)} -}}}}"
+        "{%- endif -%}"
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return the text as a literal of Jinja's."""
+    escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,72 @@
+"""Chat templates beside exported chats and weights, in which replies are marked for training (`{% generation %}`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.adapter_config import is_adapter
+from agents.chat import ChatFrame
+from agents.errors import ChatError, WeightsError
+from agents.policy import tokenizer_and_frame
+from agents.training_template import frame_template, marked_template
+from agents.weights import resolve
+from arena.export.chats import Chats
+from arena.store import checkpoints
+from arena.store.files import write_atomic
+
+TEMPLATE = "chat_template.jinja"
+
+
+def mark_replies(folder: Path) -> list[str]:
+    """Mark the replies in the chat template of exported weights; return notes for the user. Adapters have none."""
+    if is_adapter(folder):
+        return []
+    tokenizer, frame = tokenizer_and_frame(folder)
+    write_atomic(folder / TEMPLATE, marked_template(tokenizer, frame))
+    if frame.parts.system != "turn":
+        return ["its chat template has no system turn: replies are not marked for training"]
+    notes = ["prints the time"] if frame.prints_time else []
+    notes += ["rewrites thoughts of earlier replies"] if frame.rewrites_thoughts else []
+    return [f"its chat template {note}: to train on chats, use the {TEMPLATE} of --as chats" for note in notes]
+
+
+def write_templates(chats: Chats, to: Path) -> list[str]:
+    """Write the templates that render the chats as they were read: one, or one for each policy if they differ.
+
+    Returns notes for the user.
+    """
+    notes, by_policy = [], dict[str, str]()
+    for policy, folder in _folders(chats).items():
+        try:
+            _, frame = tokenizer_and_frame(folder)
+        except (ChatError, WeightsError) as why:
+            notes.append(f"{policy}: no {TEMPLATE}, because {why}")
+            continue
+        if template := frame_template(frame):
+            by_policy[policy] = template
+        notes += _notes(policy, frame, chats)
+    for policy, template in by_policy.items():
+        alone = len(set(by_policy.values())) == 1
+        write_atomic(to / (TEMPLATE if alone else f"{policy}.jinja"), template)
+    return notes
+
+
+def _folders(chats: Chats) -> dict[str, Path]:
+    """Return a folder with the tokenizer of each chosen policy."""
+    run, chosen = chats.reader.path, chats.selection.policies
+    newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
+    folders = {}
+    for name, spec in chats.experiment.policies.items():
+        if not chosen or name in chosen:
+            trained = newest.policy(name) if newest and spec.train else None
+            folders[name] = trained if trained and trained.is_dir() else resolve(spec.model)
+    return folders
+
+
+def _notes(policy: str, frame: ChatFrame, chats: Chats) -> list[str]:
+    if frame.parts.system != "turn":
+        return [f"{policy}: its chat template has no system turn, and no template renders the chats as they were read"]
+    if frame.rewrites_thoughts and any(role.history == "keep" for role in chats.roles.values()):
+        own = f"{policy}: its own chat template rewrites thoughts of earlier replies"
+        return [f"{own}, which were read as they stand in the chats: train with {TEMPLATE}"]
+    return []

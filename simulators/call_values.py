@@ -1,0 +1,174 @@
+"""Calls in JSON values and Python literals, with bounds on depth and size."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulators import call_formats as formats
+
+DEEPEST = 16
+"""Lists and objects inside each other in an argument."""
+LONGEST_NUMBER = 40
+"""Characters of a whole number."""
+USAGE = 'a call is {"name": "…", "arguments": {…}}'
+NAMES = {"true": True, "false": False, "null": None}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool's name and its arguments, by name or by position; or a `problem`: why it cannot be run."""
+
+    name: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    positional: tuple[Any, ...] = ()
+    problem: str = ""
+    as_text: bool = False
+    """Whether the format has no types: each argument is a text, to be read by its parameter's type."""
+
+
+def tool_name(function: ast.expr) -> str:
+    """Return the tool's name without its name space; Llama 3.1 writes `tool.call(…)`."""
+    match function:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=space), attr=name) if space in formats.SPACES:
+            return name
+        case ast.Attribute(value=ast.Name(id=name), attr="call"):
+            return name
+    return ""
+
+
+def literal_call(node: ast.Call) -> Call:
+    """Return the call that Python's syntax writes, with literal arguments."""
+    name = tool_name(node.func)
+    try:
+        if any(keyword.arg is None for keyword in node.keywords):
+            raise ValueError("** is not read")
+        named = without_duplicates([(str(keyword.arg), _literal(keyword.value)) for keyword in node.keywords])
+        return Call(name, named, tuple(map(_literal, node.args)))
+    except ValueError as why:
+        return Call(name, problem=str(why))
+
+
+def _literal(node: ast.expr, depth: int = 0) -> Any:
+    if depth > DEEPEST:
+        raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
+    match node:
+        case ast.Constant(value=str() | int() | float() | None as value):
+            return _number(value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return _number(-value)
+        case ast.Name(id="true" | "false" | "null" as name):
+            return NAMES[name]
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return [_literal(part, depth + 1) for part in parts]
+        case ast.Dict(keys=keys, values=values) if all(keys):
+            pairs = [
+                (_literal(key, depth + 1), _literal(value, depth + 1))
+                for key, value in zip(keys, values, strict=True)
+                if key
+            ]
+            return without_duplicates([(str(key), value) for key, value in pairs])
+    raise ValueError("the arguments must be plain values: texts in quotes, numbers, true, false, null, lists, objects")
+
+
+def calls_in(value: Any, depth: int = 0) -> list[Call]:
+    """Return the calls in a JSON value: an object, a list of them, or OpenAI's objects around them."""
+    if depth > DEEPEST:
+        return [Call(problem=f"the call is nested more than {DEEPEST} deep")]
+    if isinstance(value, list):
+        return [call for entry in value for call in calls_in(entry, depth + 1)]
+    if not isinstance(value, dict):
+        return [Call(problem=USAGE)]
+    for holder in formats.HOLDERS:
+        if isinstance(value.get(holder), dict | list):
+            return calls_in(value[holder], depth + 1)
+    keys = next(
+        ((row.name, row.arguments) for row in formats.SHAPES if {row.name, row.arguments} <= value.keys()),
+        ("name", "arguments"),
+    )
+    name = value.get(keys[0])
+    if not isinstance(name, str):
+        return [Call(problem=USAGE)]
+    if value.keys() - {*keys, *formats.IGNORED}:
+        return [Call(name, problem="a call has a name and arguments, nothing else")]
+    return [with_arguments(name, value.get(keys[1], {}))]
+
+
+def with_arguments(name: str, arguments: Any) -> Call:
+    """Return the call with these arguments; models also write them as JSON in a string."""
+    if isinstance(arguments, str):
+        try:
+            arguments = DECODER.decode(arguments)
+        except (ValueError, RecursionError) as why:
+            return Call(name, problem=f"the arguments are not JSON ({reason(why)})")
+    if not isinstance(arguments, dict):
+        return Call(name, problem="the arguments must be an object")
+    if _depth(arguments) > DEEPEST:
+        return Call(name, problem=f"the arguments are nested more than {DEEPEST} deep")
+    return Call(name.removeprefix("functions."), arguments)
+
+
+def from_text(text: str) -> Any:
+    """Return the value that a text writes in JSON or as a Python literal; the text itself if it writes none."""
+    try:
+        return DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return {"True": True, "False": False, "None": None}.get(text.strip(), text)
+
+
+def _depth(value: Any) -> int:
+    """Return how deep lists and objects are nested, counted level by level."""
+    depth, level = 0, [value]
+    while level := [entry for entry in level if isinstance(entry, dict | list)]:
+        depth += 1
+        level = [part for entry in level for part in (entry.values() if isinstance(entry, dict) else entry)]
+    return depth - 1
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs by key. Raises ValueError if a key is there twice."""
+    by_key = dict(pairs)
+    if len(by_key) < len(pairs):
+        raise ValueError("a key is there twice")
+    return by_key
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is too large")
+    if isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    return int(digits)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def reason(error: Exception) -> str:
+    """Return why `DECODER` refused a text."""
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+# Not strict: models write line breaks into their strings.
+DECODER = json.JSONDecoder(
+    object_pairs_hook=without_duplicates,
+    parse_constant=_constant,
+    parse_float=lambda digits: _number(float(digits)),
+    parse_int=_whole,
+    strict=False,
+)

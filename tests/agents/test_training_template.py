@@ -1,0 +1,97 @@
+"""Templates for training elsewhere: the text is what it was, and the marks cover what is sampled."""
+
+from typing import Any
+
+import pytest
+from jinja2 import TemplateError
+
+from agents.chat import ChatFrame, written
+from agents.nano import nano_tokenizer
+from agents.training_template import frame_template, marked_template
+from tests.agents.players.test_history import STRIPPING
+from tests.factories.families import CHATML, FAMILIES
+
+SYSTEM = {"role": "system", "content": "Be brief. It's \\ \U0001f600"}
+PLAIN = [
+    {"role": "user", "content": "Hello?"},
+    {"role": "assistant", "content": "Take 1."},
+    {"role": "user", "content": "So?"},
+    {"role": "assistant", "content": " No."},
+]
+THOUGHT = [PLAIN[0], {"role": "assistant", "content": "<think>Hm.</think>Take 1."}, *PLAIN[2:]]
+TOOLS = [PLAIN[0], {"role": "tool", "content": "3"}, {"role": "user", "content": "So?"}]
+CONVERSATIONS = [PLAIN, [SYSTEM, *PLAIN], [SYSTEM, *THOUGHT], PLAIN[:3], PLAIN[:1], [SYSTEM], TOOLS]
+
+
+def tokenizer_of(name: str) -> Any:
+    if name == "nano":
+        return nano_tokenizer()
+    tokenizer = FAMILIES["qwen" if name in ("stripping", "chatml") else name]()
+    if name in ("stripping", "chatml"):
+        tokenizer.chat_template = STRIPPING if name == "stripping" else CHATML
+    return tokenizer
+
+
+def masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tuple[list[int], str]:
+    """The ids of a conversation, and the text that the mask covers."""
+    given = {"return_dict": True, "return_assistant_tokens_mask": True}
+    told = tokenizer.apply_chat_template(messages, chat_template=template, **given)
+    pairs = zip(told["input_ids"], told["assistant_masks"], strict=True)
+    return told["input_ids"], tokenizer.decode([token for token, mask in pairs if mask])
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "nano", "stripping", "chatml"])
+def test_a_marked_template_renders_what_it_rendered(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    frame = ChatFrame(tokenizer)
+    template = marked_template(tokenizer, frame)
+    for messages in CONVERSATIONS:
+        for asked in (True, False):
+            given = {"tokenize": False, "add_generation_prompt": asked}
+            try:
+                expected = tokenizer.apply_chat_template(messages, **given)
+            except (TemplateError, UnboundLocalError, IndexError):
+                continue
+            assert tokenizer.apply_chat_template(messages, chat_template=template, **given) == expected
+    identity = written(tokenizer, frame)
+    tokenizer.chat_template = template
+    assert written(tokenizer, ChatFrame(tokenizer)) == identity
+    assert marked_template(tokenizer, frame) == template, "marked once"
+
+
+@pytest.mark.parametrize("name", ["llama3", "nano", "stripping", "chatml"])
+def test_marks_cover_replies_and_what_ends_them(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    frame = ChatFrame(tokenizer)
+    template = marked_template(tokenizer, frame)
+    for messages in (PLAIN, [SYSTEM, *PLAIN]):
+        second = "No." if frame.parts.trims else " No."
+        assert masked(tokenizer, messages, template)[1] == f"Take 1.{frame.stop}{second}{frame.stop}"
+    assert masked(tokenizer, PLAIN[:3], template)[1] == f"Take 1.{frame.stop}"
+
+
+@pytest.mark.parametrize("name", ["llama3", "qwen", "nano", "stripping", "chatml"])
+def test_the_frames_template_is_what_a_policy_reads(name: str) -> None:
+    """Thoughts of earlier replies included, also where the model's own template drops them."""
+    tokenizer = tokenizer_of(name)
+    frame = ChatFrame(tokenizer)
+    assert frame.rewrites_thoughts is (name in ("qwen", "stripping"))
+    template = frame_template(frame)
+    assert template
+    for system in ("Be brief.", ""):
+        messages = [*([{"role": "system", "content": system}] if system else []), *THOUGHT]
+        ids, text = masked(tokenizer, messages, template)
+        read = frame.open(system)
+        for user, reply in zip(THOUGHT[::2], THOUGHT[1::2], strict=True):
+            # sampled, a tag is its own token
+            said = tokenizer.encode(reply["content"], add_special_tokens=False)
+            read += [*frame.ask(user["content"]), *said, frame.stop_id, *frame.close("stop")]
+        assert ids == read
+        assert text == "".join(f"{reply['content']}{frame.stop}" for reply in THOUGHT[1::2])
+
+
+def test_without_a_system_turn_no_template_is_what_was_read() -> None:
+    for name in ("gemma", "llama2", "mistral"):
+        tokenizer = tokenizer_of(name)
+        assert frame_template(ChatFrame(tokenizer)) is None
+        assert marked_template(tokenizer, ChatFrame(tokenizer)) == tokenizer.chat_template
