@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from arena.errors import ConfigError
 from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 from arena.fits.machine import devices, memory
+from arena.process import cores
 
 if TYPE_CHECKING:
     from arena.scale.settings import ScaleSpec
@@ -68,7 +69,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus": cores(),
         "memory_gb": round(memory().total / 1e9, 1),
         "device": _device(),
         "instruction_set": instruction_set(),

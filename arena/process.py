@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from arena.cgroups import processor_quota
+
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE")
 """Variables by which launchers say how many processes they started; not SLURM_NTASKS, which batch scripts have, too."""
@@ -85,8 +87,10 @@ def environment_of_children() -> dict[str, str]:
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use: of a quota the whole ones, at least one, as Ray counts."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = processor_quota()
+    return here if quota is None else max(1, min(here, int(quota)))
 
 
 def end_with(parent: int) -> None:

@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 from analysis.panels import FEW, colours, curve, fit, legend, points, sheet, written
 from arena.doctor import environment
 from arena.plain import plain
+from arena.process import cores
 from arena.statistics import SHARE, Bounds, difference_ci, mean_ci, paired_ci, range_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -38,7 +39,7 @@ Curve = dict[int, dict[str, float]]
 
 def arena(*arguments: str) -> Any:
     """An `arena` command's JSON: the last line it prints."""
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) // WORKERS))}
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // WORKERS))}
     command = [sys.executable, "-m", "arena", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads)
     if done.returncode:

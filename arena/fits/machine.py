@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-CGROUPS, MEMINFO, DRIVERS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/driver/nvidia/gpus")
-OWN = Path("/proc/self/cgroup")
+from arena.cgroups import memory_limits
+
+MEMINFO, DRIVERS = Path("/proc/meminfo"), Path("/proc/driver/nvidia/gpus")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def devices() -> list[Device]:
 def memory() -> Device:
     """Memory of the machine, or less where a control group's limit is lower; free is what others leave of that."""
     total, free = _meminfo("MemTotal"), _meminfo("MemAvailable")
-    limits = [(limit, used) for limit, used in _limits() if not total or limit < total]
+    limits = [(limit, used) for limit, used in memory_limits() if not total or limit < total]
     if not limits:
         return Device("memory", "cpu", total, free)
     limit, used = min(limits)
@@ -49,35 +50,6 @@ def _meminfo(name: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
     except (OSError, StopIteration, ValueError, IndexError):
         return 0
-
-
-def _limits() -> list[tuple[int, int]]:
-    """Limit and use, in bytes, of this process's control groups and those around them, versions 2 and 1."""
-    try:
-        lines = OWN.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    found = []
-    for _, kinds, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        if kinds not in ("", "memory") and "memory" not in kinds.split(","):
-            continue
-        root = CGROUPS / "memory" if kinds else CGROUPS
-        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if kinds else ("memory.max", "memory.current")
-        inner = root / path.strip("/")
-        # in a container its own group is mounted at the root, and the path is that of the host
-        for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
-            limit, used = (_number(folder / name) for name in names)
-            if limit:
-                found.append((limit, used or 0))
-    return found
-
-
-def _number(file: Path) -> int | None:
-    """The number in a file; None where there is none, as of the word max."""
-    try:
-        return int(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
 
 
 def accelerators() -> list[Device]:

@@ -5,6 +5,8 @@ from typing import Literal
 
 import torch
 
+from arena.process import cores
+
 CLEARLY = 0.9
 """Largest share of the usual choice's time that another choice may take to be chosen: noise must not decide."""
 _SHAPES = ((8, 576, 1536), (512, 576, 1536))
@@ -12,8 +14,13 @@ _SHAPES = ((8, 576, 1536), (512, 576, 1536))
 
 
 def fastest_threads() -> int:
-    """The number of threads that computes fastest just now; on a GPU as many as torch takes, untried."""
-    return torch.get_num_threads() if torch.cuda.is_available() else threads_of(try_threads())
+    """Return the number of threads that computes fastest just now; on a GPU as many as torch takes, untried."""
+    return most_threads() if torch.cuda.is_available() else threads_of(try_threads())
+
+
+def most_threads() -> int:
+    """Return the largest number of threads worth trying: beyond the cores of a quota they only wait."""
+    return min(torch.get_num_threads(), cores())
 
 
 def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
@@ -24,11 +31,11 @@ def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
 
 
 def try_threads(rounds: int = 3) -> dict[int, float]:
-    """Seconds of the same small products with 1, 2, 4, … threads up to as many as torch takes, its own choice last.
+    """Measure the seconds of the same small products with 1, 2, 4, … threads, up to `most_threads`.
 
     Each is the best of some rounds, in which all take turns.
     """
-    most = torch.get_num_threads()
+    usual, most = torch.get_num_threads(), most_threads()
     best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
     try:
         for _ in range(rounds):
@@ -36,7 +43,7 @@ def try_threads(rounds: int = 3) -> dict[int, float]:
                 torch.set_num_threads(count)
                 best[count] = min(best[count], _products(torch.float32))
     finally:
-        torch.set_num_threads(most)
+        torch.set_num_threads(usual)
     return best
 
 
