@@ -1,7 +1,7 @@
 """Process settings made before torch loads: how threads wait for each other, that freed memory is kept, quiet logs.
 
 Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
-changes a number that is computed. `agents.heap` gives freed memory back where saving it matters more than time.
+changes a number that is computed. `agents.heap` gives freed memory back where it is scarce.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from arena.cgroups import processor_quota
+from agents.cgroups import processor_quota
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE")

@@ -1,5 +1,6 @@
 """Control groups of Linux, versions 1 and 2: what they let this process have of memory and processors."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +8,18 @@ ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def memory_limits() -> list[tuple[int, int]]:
-    """Return limit and use, in bytes, of every group around this process that has a limit."""
+    """Return limit and use, in bytes, of every group around this process that has a limit.
+
+    Use leaves out files that were not read lately: the kernel drops them before it refuses memory.
+    """
     names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
-    read = ([_number(folder / name) for name in names[version]] for folder, version in _folders("memory"))
-    return [(limit, used or 0) for limit, used in read if limit]
+    found = []
+    for folder, version in _folders("memory"):
+        limit, used = (_number(folder / name) for name in names[version])
+        if limit:
+            idle = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+            found.append((limit, max(0, (used or 0) - (int(idle[1]) if idle else 0))))
+    return found
 
 
 def processor_quota() -> float | None:

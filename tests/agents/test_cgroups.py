@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from arena import cgroups
-from arena.cgroups import processor_quota
+from agents import cgroups
+from agents.cgroups import processor_quota
 from arena.process import cores
 
 PERIOD = 100_000
