@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ from agents.errors import ChatError
 WALL_SECONDS = 30  # of a process that has 2 of a processor: only a very busy machine takes longer
 CLOCK = datetime(2024, 7, 26)
 """The time for templates that print it: runs, and a run and its resumption, must not differ by their day."""
+TOO_MUCH = (
+    f"the chat template needs more than {chat_template_child.CPU_SECONDS} s of work or "
+    f"{chat_template_child.MEMORY >> 30} GB of memory: set a plainer chat_template"
+)
 PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
@@ -83,16 +88,26 @@ class Rendered:
 
 @functools.lru_cache(maxsize=256)
 def _in_child(template: str, special: str, chats: tuple[Chat, ...]) -> list[tuple[str, str]]:
-    """Text and refusal for each conversation; ChatError where the process had to be ended."""
+    """Return text and refusal for each conversation. Raises ChatError if the process goes over its limits or fails.
+
+    A process that something else ended is started once more.
+    """
     asked = {"template": template, "variables": json.loads(special), "chats": [chat.variables() for chat in chats]}
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     command = [sys.executable, "-P", str(Path(chat_template_child.__file__))]
-    try:
-        child = subprocess.run(
-            command, input=json.dumps(asked).encode(), capture_output=True, timeout=WALL_SECONDS, env=environment
-        )
-        answers = json.loads(child.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
-        limits = f"{chat_template_child.CPU_SECONDS} s of work or {chat_template_child.MEMORY >> 30} GB of memory"
-        raise ChatError(f"the chat template needs more than {limits}: set a plainer chat_template") from None
-    return [(text, why) for text, why in answers]
+    for _ in range(2):
+        try:
+            child = subprocess.run(
+                command, input=json.dumps(asked).encode(), capture_output=True, timeout=WALL_SECONDS, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            raise ChatError(TOO_MUCH) from None
+        except OSError as error:
+            raise ChatError(f"the chat template cannot be rendered: no child process ({error})") from None
+        code, said = child.returncode, child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        if code == 0:
+            return [(text, why) for text, why in json.loads(child.stdout)]
+        if code == -signal.SIGXCPU or said == ["MemoryError"]:
+            raise ChatError(TOO_MUCH)
+    why = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}: {''.join(said)}"
+    raise ChatError(f"the process that renders the chat template was ended twice, by {why}")

@@ -1,29 +1,55 @@
-"""The C library's heap: what is freed stays in it for what comes, until it is given back.
+"""The C library's heap: freed memory stays in it for the next step, and goes back to the system if memory is scarce.
 
 `import arena` has glibc keep freed memory, however large, so that a learning step need not have it mapped again.
 """
 
 import ctypes
+import re
 from contextlib import suppress
+from pathlib import Path
+
+from agents.free_memory import free_memory
 
 HOLES, LEAST = 0.25, 1 << 28
 """Free memory that `trim_holes` leaves: a share of what is in use, or 256 MB."""
+STATUS = Path("/proc/self/status")
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system instead of keeping it for the next step: slower, but a lower peak."""
+    """Return freed memory to the system now. The next step has to map it again, which costs it up to a third."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
+def trim_if_scarce() -> None:
+    """Return freed memory to the system if memory is scarce."""
+    if is_scarce():
+        trim_memory()
+
+
 def trim_holes() -> None:
-    """Do so once much is free: what grows from turn to turn finds no room where it lay when it was smaller."""
+    """Do so if much is free as well: what grows from turn to turn finds no room where it lay when it was smaller."""
+    if not is_scarce():
+        return
     with suppress(OSError, AttributeError):
         ask = ctypes.CDLL(None).mallinfo2
         ask.restype = _Heap
         heap = ask()
         if heap.fordblks > max(LEAST, HOLES * heap.uordblks):
             trim_memory()
+
+
+def is_scarce() -> bool:
+    """Return whether less memory is free than this process held at its peak: then it may need what it has freed."""
+    return free_memory() < _peak()
+
+
+def _peak() -> int:
+    """Return the most bytes that this process has held at once; 0 if the system does not say."""
+    with suppress(OSError):
+        found = re.search(r"^VmHWM:\s*(\d+) kB", STATUS.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
+        return int(found[1]) * 1024 if found else 0
+    return 0
 
 
 class _Heap(ctypes.Structure):

@@ -1,7 +1,7 @@
 """Process settings made before torch loads: how threads wait for each other, that freed memory is kept, quiet logs.
 
 Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
-changes a number that is computed. `agents.heap` gives freed memory back where saving it matters more than time.
+changes a number that is computed. `agents.heap` gives freed memory back where it is scarce.
 """
 
 import ctypes
@@ -14,14 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from agents.cgroups import processor_quota
+
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE")
 """Variables by which launchers say how many processes they started; not SLURM_NTASKS, which batch scripts have, too."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _PR_SET_PDEATHSIG = 1
-
-CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-"""Folder of the control groups, and the file that names this process's."""
 
 
 def prepare() -> None:
@@ -109,61 +108,3 @@ def _keep_buffers() -> None:
         mallopt(_M_MMAP_THRESHOLD, 2**31 - 1)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
         mallopt(_M_ARENA_MAX, 1)  # other threads' own heaps end at 64 MB: what computes would map all tensors again
-
-
-def memory_limits() -> list[tuple[int, int]]:
-    """Return limit and use, in bytes, of every group around this process that has a limit."""
-    names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
-    read = ([_number(folder / name) for name in names[version]] for folder, version in _folders("memory"))
-    return [(limit, used or 0) for limit, used in read if limit]
-
-
-def processor_quota() -> float | None:
-    """Return the lowest quota of the groups around this process, in processors; None without one."""
-    found = [quota for folder, version in _folders("cpu") if (quota := _quota(folder, version))]
-    return min(found, default=None)
-
-
-def _quota(folder: Path, version: int) -> float | None:
-    """Return a group's processor time in each period, divided by the period."""
-    if version == 1:
-        quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # quota -1 is none
-    else:
-        words = _text(folder / "cpu.max").split()
-        quota, period = map(_whole, words) if len(words) == 2 else (None, None)
-    return quota / period if quota and period and 0 < quota < 2**63 and 0 < period < 2**63 else None
-
-
-def _folders(controller: str) -> Iterator[tuple[Path, int]]:
-    """Yield this process's groups for a controller and those around them, inner ones first, each with its version."""
-    for line in _text(OWN_CGROUPS).splitlines():
-        if line.count(":") < 2:
-            continue
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        root = CGROUPS / controller if controllers else CGROUPS
-        inner = root / path.strip("/")
-        # in a container its own group is mounted at the root, and the path is that of the host
-        for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
-            yield folder, 1 if controllers else 2
-
-
-def _number(file: Path) -> int | None:
-    return _whole(_text(file))
-
-
-def _whole(text: str) -> int | None:
-    """Return a text as a whole number; None for another, as the word max."""
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def _text(file: Path) -> str:
-    """Return a file's text, "" where it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return ""

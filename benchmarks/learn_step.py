@@ -8,7 +8,8 @@
 Every arm is a process of its own with its own SmolLM2-135M, its own allocator settings and nothing else in it; arms
 take turns, so that a busy machine hits all of them alike. All do the same: log-probabilities under a frozen reference,
 forward, PPO with a KL to the reference, backward, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams have
-nothing in common at their beginning. Writes results/learn-step.json (learn-step-profile.json).
+nothing in common at their beginning. Writes results/learn-step.json (learn-step-profile.json). What learning costs
+between two phases of play is measured by `learn_in_run.py`.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -144,13 +145,21 @@ def serve(arm: str) -> None:
     step = {"ours": ours, "bare": bare}[arm]()
     print(json.dumps({"ready": arm}), flush=True)
     for line in sys.stdin:
-        workload = json.loads(line)
-        usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        step(workload)
-        wall, now = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
-        cpu = now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime
-        faults, peak = now.ru_minflt - usage.ru_minflt, now.ru_maxrss * 1024 / 1e9
-        print(json.dumps({"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}), flush=True)
+        with measured() as found:
+            step(json.loads(line))
+        print(json.dumps(found), flush=True)
+
+
+@contextmanager
+def measured() -> Iterator[dict[str, float]]:
+    """Measure a block; its figures are there when it ends."""
+    found: dict[str, float] = {}
+    usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    yield found
+    wall, now = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+    cpu = now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime
+    faults, peak = now.ru_minflt - usage.ru_minflt, now.ru_maxrss * 1024 / 1e9
+    found |= {"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}
 
 
 # -- the comparison ----------------------------------------------------------------------------------------
@@ -159,14 +168,16 @@ def serve(arm: str) -> None:
 class Child:
     """An arm's process."""
 
-    def __init__(self, arm: str, checkout: Path | None = None, **environment: str) -> None:
+    def __init__(
+        self, arm: str, checkout: Path | None = None, script: str = "learn_step.py", **environment: str
+    ) -> None:
         root = checkout or HERE.parent
         here = benchmarks_of(root)  # with the older checkout's own calls
         path = os.pathsep.join([str(root), str(here)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2", **environment}
         self.process = subprocess.Popen(
-            [sys.executable, str(here / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
+            [sys.executable, str(here / script), "--serve", arm], cwd=root, env=settings,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._answer()
@@ -186,7 +197,11 @@ class Child:
         raise SystemExit(f"an arm ended: {self.process.args!r}")
 
     def close(self) -> None:
-        """End it."""
+        """End it; it has time to take its own folders away."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(60)
         self.process.kill()
         self.process.wait()
 

@@ -152,10 +152,8 @@ def reading(name: str, game: Game, said: Said, text: str) -> Reading:
     """The simulator's own reading."""
     if isinstance(game, Clinic):
         return game.table.words.understand(text, said.act.partition(" ")[2])
-    from simulators.desk.customer import AGREEMENT, spaced
-
     assert isinstance(game, Desk)
-    return game.customer.vocabulary().understand(spaced(text), AGREEMENT)
+    return game.customer.read(text, proposed=True)
 
 
 def before(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:

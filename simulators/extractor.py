@@ -47,26 +47,23 @@ DOUBT = re.compile(
 )
 OPENERS = {"well", "hmm", "uh", "um", "oh", "ah", "hello", "hi", "doctor", "sorry", "i", "let", "me", "think"}
 REMARKS = {
-    "i",
-    "it",
-    "that",
-    "is",
-    "so",
-    "at",
-    "all",
-    "do",
-    "did",
-    "have",
-    "am",
-    "was",
-    "really",
-    "doctor",
-    "thank",
-    "you",
-}
-REMARKS |= {"think", "any", "about", "not", "sir", "im", "sorry", "sure"}
-YES = {"yes", "yeah", "yep", "yup", "aye", "sure", "indeed", "definitely", "certainly", "do", "have"}
-NO = {"no", "nope", "nah", "not", "never", "none", "dont", "havent", "didnt"}
+    "i", "it", "that", "is", "so", "at", "all", "do", "did", "have", "am", "was", "really", "doctor", "sir", "maam",
+    "thank", "thanks", "you", "please", "think", "any", "about", "not", "im", "ive", "sorry", "sure", "afraid", "right",
+    "correct", "true", "know", "of", "course", "noticed", "absolutely", "definitely", "certainly", "exactly",
+}  # fmt: skip
+"""Words that may follow a bare answer."""
+EMPHATIC = "sure|indeed|definitely|certainly|absolutely|of course"
+IT_IS = "(?:it|that|this|they) (?:is|was|does|did|are|do)"
+YES = re.compile(
+    rf"(?:yes|yeah|yea|yep|yup|aye|{EMPHATIC}|exactly|correct|right|true|for sure|do|have|did|had|am|was|{IT_IS}|"
+    r"(?:thats|its) (?:so|right|correct|true)|(?:think|(?:im |am )?afraid) so) "
+)
+NO = re.compile(
+    rf"(?:no|nope|nah|naw|never|none|negative|(?:(?:{EMPHATIC}|im|am|afraid) )*not|thats not|"
+    rf"(?:do|have|did|had|was|{IT_IS}) (?:not|never)|(?:thats |that is )?(?:wrong|false|incorrect)|"
+    r"(?:it |that )?(?:dont|havent|didnt|hadnt|wasnt|isnt|doesnt)) "
+)
+"""Answers to a question of fact, without the openers before them; to a proposal see `simulators.agreement`."""
 SMALL_TALK = re.compile(
     r"(?<= )(?:go on|what else|will this take long|are we done|thank you|of late|let me (?:think|see)|where were we|"
     r"now that you (?:say|mention|ask) (?:it|that)|can not|do not|as i said)(?= )"
@@ -78,7 +75,8 @@ PLAIN_TALK = re.compile(
     r"noticed|notice|experienced|experiencing|experience|sign|signs|yes|yeah|yep|yup|no|nope|nah|not|never|none|neither|"
     r"nor|without|really|quite|very|just|sure|certain|unsure|uncertain|know|tell|say|remember|recall|think|guess|if|"
     r"whether|hard|idea|clue|maybe|perhaps|might|possibly|couldnt|cannot|cant|well|hmm|uh|um|oh|ah|hello|hi|sorry|"
-    r"doctor|sir|please|thanks|lately|recently|next|definitely|certainly|indeed|either|[.,!?;])"
+    r"doctor|sir|maam|please|thanks|lately|recently|next|definitely|certainly|absolutely|exactly|indeed|course|correct|right|true|"
+    r"yea|aye|naw|afraid|either|[.,!?;])"
 )
 """Words that tell nothing but what the rules below read from them."""
 
@@ -120,7 +118,7 @@ class Vocabulary:
         questioned: list[str] = []
         """Topics of a question that the person answers itself: `Fever? No.`"""
         posed: set[str] = set()
-        plain = _plain(text)
+        plain = plain_words(text)
         pieces = [*CLAUSE.split(plain), ""]
         for clause, end in zip(pieces[::2], pieces[1::2], strict=True):
             claims = self._claims(clause)
@@ -180,8 +178,8 @@ def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
     return Vocabulary(phrases)
 
 
-def _plain(text: str) -> str:
-    """The text as words and marks between single blanks: no case, no accents, no apostrophes."""
+def plain_words(text: str) -> str:
+    """Return the text as words and marks between single blanks: no case, no accents, no apostrophes."""
     marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:LONGEST]))
     marked = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", marked)
     letters = unicodedata.normalize("NFKD", marked).casefold()
@@ -204,13 +202,14 @@ def _bare(clause: str, alone: bool) -> set[Stance]:
 
 def _answer(words: list[str]) -> Stance | None:
     """Return what these words answer if they begin with an answer and name nothing; None if they do not."""
-    while words and words[0] in OPENERS:
+    while words and words[0] in OPENERS and words[:2] != ["think", "so"]:
         words = words[1:]
     sentence = f" {' '.join(words)} "
     if DOUBT.search(sentence) and REMARKS.issuperset(DOUBT.sub("", sentence).split()):
         return "unknown"
-    if not words or not REMARKS.issuperset(words[1:]):
+    answer = NO.match(sentence, 1) or YES.match(sentence, 1)
+    if not answer or not REMARKS.issuperset(sentence[answer.end() :].split()):
         return None
-    if words[0] in NO or words[:2] == ["do", "not"] or words[:2] == ["have", "not"]:
+    if answer.re is NO:
         return "deny"
-    return "inform" if words[0] in YES else None
+    return None if "not" in sentence.split() else "inform"

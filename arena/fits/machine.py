@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from arena.process import memory_limits
+from agents.cgroups import memory_limits
+from agents.free_memory import free_memory, meminfo
 
-MEMINFO, DRIVERS = Path("/proc/meminfo"), Path("/proc/driver/nvidia/gpus")
+DRIVERS = Path("/proc/driver/nvidia/gpus")
 
 
 @dataclass(frozen=True)
@@ -34,22 +35,12 @@ def devices() -> list[Device]:
 
 
 def memory() -> Device:
-    """Memory of the machine, or less where a control group's limit is lower; free is what others leave of that."""
-    total, free = _meminfo("MemTotal"), _meminfo("MemAvailable")
-    limits = [(limit, used) for limit, used in memory_limits() if not total or limit < total]
+    """Return the memory of the machine, or less where a control group's limit is lower."""
+    total, free = meminfo("MemTotal"), free_memory()
+    limits = [limit for limit, _ in memory_limits() if not total or limit < total]
     if not limits:
         return Device("memory", "cpu", total, free)
-    limit, used = min(limits)
-    left = max(0, limit - used)
-    return Device("memory", "cpu", limit, min(left, free) if free else left, "limit of the control group")
-
-
-def _meminfo(name: str) -> int:
-    try:
-        lines = MEMINFO.read_text(encoding="ascii", errors="replace").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return 0
+    return Device("memory", "cpu", min(limits), free, "limit of the control group")
 
 
 def accelerators() -> list[Device]:

@@ -4,6 +4,7 @@ The process reads the run's folder. All that comes to it, through a pipe, is the
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -75,9 +76,12 @@ class Outside:
                 self._child.wait(CLOSING)
 
     def _why(self) -> str:
-        """The last line that the process wrote, without keys."""
+        """Return the signal that ended the process, or else the last line that it wrote, without keys."""
+        code = self._child.returncode
+        if code and code < 0:
+            return f"it was ended by signal {-code} ({signal.strsignal(-code)}; its last words are in {self.output})"
         with self.output.open("rb") as file:
             file.seek(max(0, self.output.stat().st_size - 4000))
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
-        said = printable(without_secrets(lines[-1]))[:300] if lines else f"it ended with {self._child.returncode}"
+        said = printable(without_secrets(lines[-1]))[:300] if lines else f"it ended with {code}"
         return f"{said} (more in {self.output})"

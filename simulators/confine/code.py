@@ -92,15 +92,22 @@ def run_python(
     return _run(code, seconds, memory_mb, output_bytes, stdin)
 
 
-@functools.cache
 def available() -> str:
     """Return why generated code cannot be confined here and what to do; "" where it can: a run has tested the walls."""
-    if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
-        return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
     try:
-        trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
+        return _verdict()
     except ConfineError as error:
         return str(error)
+
+
+@functools.cache
+def _verdict() -> str:
+    """Return what a trial run says of this system. Raises ConfineError, which is not kept, if there was no trial."""
+    if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
+        return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
+    trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
+    if trial.reason in ("killed", "timeout"):
+        raise ConfineError(f"generated code cannot be confined here: a trial was ended: {trial.observation()[-200:]}")
     if trial.reason or trial.stderr:
         return f"generated code cannot be confined here: a trial failed: {trial.observation()[-200:]}"
     if trial.stdout.strip():
@@ -180,7 +187,7 @@ class _Watch:
                     _end(cell)
         finally:
             took = time.monotonic() - self.started
-        return self._outcome(took, cpu_limit)
+        return self._outcome(took, cpu_limit, cell.returncode)
 
     def _gather(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -204,15 +211,21 @@ class _Watch:
                 if self.reason:
                     return
 
-    def _outcome(self, took: float, cpu_limit: int) -> Outcome:
+    def _outcome(self, took: float, cpu_limit: int, ended: int) -> Outcome:
         reports = {
             line.partition(" ")[0]: line.partition(" ")[2] for line in self.output["report"].decode().splitlines()
         }
         stdout = self.output["stdout"][: self.output_bytes]
         stderr = self.output["stderr"][: self.output_bytes - len(stdout)].decode("utf-8", "replace")
         if "error" in reports or "started" not in reports:
-            why = reports.get("error") or stderr.strip()[-200:] or f"it did not start in {START_SECONDS:g} s"
-            raise ConfineError(f"generated code cannot be confined here: {why}; {_remedy()}")
+            why = reports.get("error") or stderr.strip()[-200:]
+            if why:
+                raise ConfineError(f"generated code cannot be confined here: {why}; {_remedy()}")
+            died = ended < 0 and not self.reason  # else we ended it ourselves
+            raise ConfineError(
+                f"a cell for generated code was ended by signal {-ended} ({signal.strsignal(-ended)}) before it started"
+                if died else f"a cell for generated code did not start in {START_SECONDS:g} s"
+            )  # fmt: skip
         status, cpu = reports.get("status", f"{int(signal.SIGKILL)} 0").split()
         code = os.waitstatus_to_exitcode(int(status))
         reason = self.reason

@@ -13,6 +13,7 @@ import marshal
 import os
 import platform
 import selectors
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -92,15 +93,18 @@ class _Worker:
     def __init__(self) -> None:
         if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
             raise ConfineError(f"running SQL of models needs Linux on {' or '.join(MACHINES)}: {platform.platform()}")
-        self.process = subprocess.Popen(
-            [base(), "-I", "-S", "-B", str(WORKER)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/", pipesize=PIPE,
-        )  # fmt: skip
+        try:
+            self.process = subprocess.Popen(
+                [base(), "-I", "-S", "-B", str(WORKER)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/", pipesize=PIPE,
+            )  # fmt: skip
+        except OSError as error:
+            raise ConfineError(f"SQL of models cannot be confined here: no child process ({error})") from error
         self.owner = os.getpid()
         answer = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY))
         if answer is None or answer[0] != "ready":
+            why = answer[0] if answer else f"its worker does not start: {self.ending()}"
             self.end()
-            why = answer[0] if answer else "its worker does not start"
             raise ConfineError(f"SQL of models cannot be confined here: {why}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
@@ -125,8 +129,18 @@ class _Worker:
         text = 8 + int.from_bytes(received[4:8], "big")
         return received[8:text].decode("utf-8", "replace"), bytes(received[text:])
 
+    def ending(self) -> str:
+        """Return why there was no answer; "" if the worker used its time up, by the processor or by the clock."""
+        try:
+            code = self.process.wait(5)
+        except subprocess.TimeoutExpired:  # it lives, and is too slow
+            return ""
+        if code == -signal.SIGXCPU:
+            return ""
+        return f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
+
     def end(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self.process.kill()
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate()
@@ -138,19 +152,33 @@ _workers: list[_Worker] = []
 
 
 def _ask(request: Any) -> tuple[str, bytes]:
-    """Asks the worker, starting it where there is none; one that went over its limits is replaced."""
+    """Ask the worker; one that went over its limits is replaced.
+
+    A worker that something else ended is replaced too, and asked once more: it works on a copy of the database.
+    """
     with _lock:
-        if _workers and _workers[0].owner != os.getpid():
-            _workers.clear()  # we are a fork, it belongs to our parent
-        if not _workers:
-            _workers.append(_Worker())
-        answer = None
-        try:
-            answer = _workers[0].ask(request)
-        finally:
-            if answer is None or answer[0] == TOO_MUCH_MEMORY:
-                _workers.pop().end()
-        return answer or ("Error: the query takes too long", b"")
+        for _ in range(2):
+            worker, answer, died = _living(), None, ""
+            try:
+                answer = worker.ask(request)
+                died = "" if answer else worker.ending()
+            finally:
+                if answer is None or answer[0] == TOO_MUCH_MEMORY:
+                    _workers.pop().end()
+            if not died:
+                return answer or ("Error: the query takes too long", b"")
+    return f"Error: the query's process was ended twice, by {died}", b""
+
+
+def _living() -> _Worker:
+    """Return this process's worker, started if there is none that lives."""
+    if _workers and _workers[0].owner != os.getpid():
+        _workers.clear()  # we are a fork, it belongs to our parent
+    if _workers and _workers[0].process.poll() is not None:
+        _workers.pop().end()
+    if not _workers:
+        _workers.append(_Worker())
+    return _workers[0]
 
 
 @atexit.register

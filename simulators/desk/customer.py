@@ -11,15 +11,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from simulators.agreement import LEXICON, read_agreement
 from simulators.desk.goals import ACCOUNT, Goal
 from simulators.desk.policy import Consent, Fact, Session
 from simulators.desk.record import Outcome, Record
 from simulators.desk.speech import Proposal, Speech
-from simulators.extractor import Vocabulary, vocabulary
+from simulators.extractor import Reading, Vocabulary, vocabulary
 from simulators.person import PERSONAS, Act, Manner, listed, may_leave
 
 AGREEMENT = "agreement"
-"""The topic of a bare yes or no."""
+"""Topic of a yes or no to a proposal."""
 ENDURANCE = 8
 """Fruitless messages of the agent that a customer of patience just under 1 bears; a persona bears its share."""
 
@@ -102,18 +103,27 @@ class Customer:
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     def vocabulary(self) -> Vocabulary:
-        """Return the words that can be read from it: its data and its wishes, and whether it agrees."""
+        """Return the words that can be read from it: its data and its wishes."""
         person, words = self.record.person, dict[str, list[str]]()
         own = (person.name, person.email, person.postcode, person.address)
         for value in (*own, *self.identity.values(), *self.known().values()):
-            words[value] = [spaced(value)]
+            words[value] = [_spaced(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
             texts = (goal.subject, wrong, *goal.mentions, *goal.details, *values)
-            words |= {text: [spaced(text)] for text in texts if text and text != ACCOUNT}
+            words |= {text: [_spaced(text)] for text in texts if text and text != ACCOUNT}
         words |= {fact.asks: [fact.asks] for fact in self.facts.values()}
         words |= {tool: list(verbs) for tool, verbs in self.verbs.items()}
         return vocabulary(words)
+
+    def read(self, text: str, proposed: bool) -> Reading:
+        """Read a text of its own; whether it agrees is read only if something was proposed."""
+        text = _spaced(text)
+        reading = self.vocabulary().understand(text)
+        stance = read_agreement(text) if proposed else None
+        if stance is None:
+            return reading
+        return Reading({**reading.facts, AGREEMENT: stance}, reading.unclear - LEXICON)
 
     @property
     def number(self) -> str:
@@ -284,6 +294,6 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
     return [f"My {name} is {value}." for name, value in identity.items()]
 
 
-def spaced(text: str) -> str:
-    """The text with dots inside words and numbers as blanks, so that an email is no two sentences."""
+def _spaced(text: str) -> str:
+    """Return the text with blanks for dots inside words and numbers, so that an email is one sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

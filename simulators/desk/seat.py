@@ -2,9 +2,10 @@
 
 With person "render" a text that says anything but what is due is asked for once more, then the template stands in;
 each costs the seat 0.1 (part `reading`). With "free" the script still settles what the customer wants next, and the
-seat says what it likes: it is a yes, and it has told who it is, only if that can be read from its words. It shares the
-agent's `outcome` and pays 0.1 where it agrees against its wish or makes up a number or an email (`wrong`), for each of
-its own data told unasked (`secret`), and where nothing of what is due can be read (`unread`).
+seat says what it likes: it agrees, and it has told who it is, only if that can be read from its words; a yes with a
+condition or a doubt is none (`simulators.agreement`). It shares the agent's `outcome` and pays 0.1 where it answers a
+proposal against its wish or makes up a number or an email (`wrong`), for each of its own data told unasked (`secret`),
+and where nothing of what is due can be read (`unread`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from games.base import one_line
-from simulators.desk.customer import AGREEMENT, Customer, spaced
+from simulators.desk.customer import AGREEMENT, Customer
 from simulators.desk.speech import LONGEST, Proposal
 from simulators.extractor import Stance
 from simulators.person import Renderings, Speech
@@ -63,13 +64,13 @@ class Seat:
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
         """Return what of a text reaches the agent, None: it is asked for again; and its cost to the seat, by part."""
-        text, words = one_line(text, LONGEST), self.customer.vocabulary()
+        text, proposed = one_line(text, LONGEST), self.proposal is not None
         if self.person == "render":
-            heard = self.renderings.settled(text, self.template, lambda said: words.understand(spaced(said), AGREEMENT))
+            heard = self.renderings.settled(text, self.template, lambda said: self.customer.read(said, proposed))
             fines = {"reading": -FINE} if heard != text else {}
         else:
             heard = text = self.customer.shorts().get(text.lower(), text)
-            said, due = (words.read(spaced(each), AGREEMENT) for each in (text, self.template))
+            said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
             fines = {part: -FINE * count for part, count in self._counted(text, said, due).items() if count}
             self._take_effect(text, said, due)
         if heard is not None:

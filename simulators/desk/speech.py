@@ -28,14 +28,30 @@ WHO = re.compile(
 )
 WHICH = re.compile(r"\b(?:which|what)\b.*\b(?:order|booking)\b|\b(?:order|booking) (?:number|id|code)\b", re.IGNORECASE)
 AGREE = re.compile(
-    r"\b(?:shall i|should i|(?:can|may) i (?:go|do|proceed)|do you (?:want|confirm|agree)|would you like me|"
-    r"please confirm|do i have your|go ahead|proceed|is that (?:ok|okay|right|correct|fine)|reply yes|confirm that)\b",
+    r"\b(?:(?:shall|should) (?:i|we)|(?:can|may|could|might) (?:i|we) "
+    r"(?!have|ask|get|know|see|help|assist|be|check|take)|"
+    r"(?:do|would) you (?:want|like me|like to(?! know| hear| see| tell| give)|wish|agree|confirm|approve|mind)|"
+    r"do you authori[sz]e|you want (?:me )?to|want me to|ready (?:for me )?to|let me know if i|go ahead|proceed|"
+    r"(?:are you|if you are|if you're) (?:happy|ok|okay|fine|sure|certain|ready|willing)|"
+    r"(?:is|are|was|would|does|do) (?:that|this|it|these|everything) (?:be |all |sound |look |seem )*"
+    r"(?:ok|okay|right|alright|correct|fine|good|acceptable|work|what you)|"
+    r"(?:is it|would it be) (?:ok|okay|fine|all ?right) (?:if|to|for)|yes or no|reply yes|"
+    r"if you (?:agree|approve|confirm)|"
+    r"(?:do i have|need|give me) your (?:ok|okay|yes|consent|approval|permission|agreement|confirmation)|"
+    r"(?<!i )(?<!i can )(?<!i will )(?<!we )confirm)\b|"
+    r"(?:^|[,:;-]) *(?:ok|okay|right|correct|yes|agreed|all ?right|alright) *\?",
     re.IGNORECASE,
-)  # fmt: skip
+)
+OPEN = re.compile(r"^\W*(?:\w+, |so |and |or |but )?(?:what|which|how|where|when|who|why)\b", re.IGNORECASE)
+"""Begins a question that no yes can answer."""
 MORE = re.compile(r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE)
 REFUSAL = re.compile(
-    r"\b(?:can ?not|can't|cant|unable|not able|not (?:allowed|possible|permitted)|won't|impossible|not eligible|"
-    r"must (?:deny|refuse|decline)|have to (?:deny|refuse|decline)|no longer possible)\b",
+    r"\b(?:can ?not|can't|cant|unable|not able|no longer possible|won't|impossible|forbidden|prohibited|may not|"
+    r"(?:not|isn't|aren't|wasn't) (?:allowed|possible|permitted|eligible|accepted|authori[sz]ed)|"
+    r"against (?:our|the|company) (?:policy|rules)|could(?: not|n't) do|"
+    r"(?:do not|does not|don't|doesn't) (?:allow|permit|accept|have (?:the )?permission)|"
+    r"(?:i|we|must|have to|need to) (?:deny|refuse|decline|reject)|"
+    r"(?:is|was|been|be) (?:denied|refused|declined|rejected))\b",
     re.IGNORECASE,
 )
 AMOUNT = re.compile(r"(?<![\w-])[$€£]?\s?(\d+\.\d{1,2})(?![\w-])|[$€£]\s?(\d+)(?![\w-]|\.\d)|(?<![\w-])(\d+) dollars")
@@ -112,6 +128,7 @@ def canonical_fact(kind: str, value: str) -> str | None:
 
 def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Speech:
     """Read what plain text does."""
+    text = text.replace("\u2019", "'")
     sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
     asking = [sentence for sentence in sentences if REQUEST.search(sentence)]
     denies = any(REFUSAL.search(sentence) for sentence in sentences)
@@ -121,7 +138,7 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         if denies
         else frozenset()
     )
-    agree = not denies and any(AGREE.search(sentence) for sentence in sentences)
+    agree = not denies and any(map(_asks_consent, sentences))
     more = any(MORE.search(sentence) for sentence in sentences)
     return Speech(
         shown,
@@ -133,6 +150,14 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         reasons=reasons,
         more=more,
     )
+
+
+def _asks_consent(sentence: str) -> bool:
+    """Return whether a sentence asks for a yes; one that asks to confirm an email or a number asks for data."""
+    found = AGREE.search(sentence)
+    if not found or OPEN.match(sentence):
+        return False
+    return found[0].lower() != "confirm" or not (WHO.search(sentence) or WHICH.search(sentence))
 
 
 def _confirm(rest: str) -> Speech:

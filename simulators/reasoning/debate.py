@@ -132,12 +132,12 @@ class Debate(Asked):
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
     def decision(self) -> str | None:
-        """The answer that most gave in the last full round; None where none was given most often."""
+        """Return the answer that most gave in the last full round, in its shortest spelling; None if there is a tie."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_plain, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
-        return next(answer for answer in given.values() if _plain(answer) == ranked[0][0])
+        return min((answer for answer in given.values() if _plain(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Shares of the debaters: right in the last round (`score`) and in the first; mended and spoiled between them.
@@ -167,8 +167,8 @@ class Debate(Asked):
 
 
 def _plain(answer: str) -> str:
-    """The answer without what makes no difference: case and blanks."""
-    return " ".join(answer.split()).casefold()
+    """Return the answer without what makes no difference: case, blanks and full stops at its end."""
+    return " ".join(answer.split()).casefold().rstrip(". ")
 
 
 def _follower(game: Debate, seed: int) -> Answer:

@@ -5,6 +5,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import TemplateError
 
-from agents import weights
+from agents import chat_template_child, weights
 from agents.chat import ACKNOWLEDGED, CHATS, ChatFrame
 from agents.chat_template import Chat, Refused, Rendered, _in_child
 from agents.errors import ChatError
@@ -267,3 +268,38 @@ def test_a_template_that_does_not_end_is_ended(tokenizers: dict[str, Any]) -> No
     with pytest.raises(ChatError, match="needs more than 2 s of work or 1 GB of memory: set a plainer"):
         ChatFrame(tokenizer)
     assert time.monotonic() - begun < 60
+
+
+ENDED_BY = "import os, signal; os.kill(os.getpid(), signal.{})"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (ENDED_BY.format("SIGKILL"), "was ended twice, by signal 9"),
+        (ENDED_BY.format("SIGXCPU"), "needs more than 2 s of work"),
+        ("raise MemoryError", "needs more than 2 s of work or 1 GB"),
+        ("import nowhere_at_all", "exit code 1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+    ],
+)
+def test_a_process_that_dies_is_blamed_for_what_ended_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, why: str
+) -> None:
+    child = tmp_path / "child.py"
+    child.write_text(script)
+    chat = Chat((f"What about {script}?",), system=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(chat_template_child, "__file__", str(child))
+        with pytest.raises(ChatError, match=why):
+            Rendered(nano_tokenizer(), [chat])
+    assert chat.texts[0] in Rendered(nano_tokenizer(), [chat]).text(chat)
+
+
+def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    child, mark = tmp_path / "child.py", tmp_path / "mark"
+    first = f"if not pathlib.Path({str(mark)!r}).exists():\n    pathlib.Path({str(mark)!r}).touch()\n    "
+    own = Path(chat_template_child.__file__).read_text()
+    child.write_text(f"import os, pathlib, signal\n{first}os.kill(os.getpid(), signal.SIGKILL)\n{own}")
+    monkeypatch.setattr(chat_template_child, "__file__", str(child))
+    chat = Chat(("Are you there again?",), system=False)
+    assert chat.texts[0] in Rendered(nano_tokenizer(), [chat]).text(chat)

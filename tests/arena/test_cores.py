@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from arena import process
-from arena.process import cores, processor_quota
+from agents import cgroups
+from agents.cgroups import processor_quota
+from arena.process import cores
 
 PERIOD = 100_000
 
@@ -14,8 +15,8 @@ PERIOD = 100_000
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of 64 cores, 16 of them this process's, without control groups."""
-    monkeypatch.setattr(process, "CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(process, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     return tmp_path

@@ -191,14 +191,32 @@ def test_a_cell_that_cannot_be_built_is_no_cell(monkeypatch):
         run_python("print(1)")
 
 
+@confined
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [("import os; os.kill(os.getpid(), 9)", r"ended by signal 9 \(Killed\) before it started"),
+     ("import time; time.sleep(9)", "did not start in 0.2 s")],
+)  # fmt: skip
+def test_a_cell_that_dies_or_hangs_once_is_no_verdict_on_this_system(monkeypatch, tmp_path, script, why):
+    cell = tmp_path / "cell.py"
+    cell.write_text(script)
+    with monkeypatch.context() as patch:
+        patch.setattr(code, "CELL", cell)
+        patch.setattr(code, "START_SECONDS", 0.2)
+        code._verdict.cache_clear()
+        with pytest.raises(ConfineError, match=why):
+            run_python("print(1)")
+    assert run_python("print(1)").stdout == "1\n"
+
+
 def test_other_systems_are_refused(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    available.cache_clear()
+    code._verdict.cache_clear()
     try:
         with pytest.raises(ConfineError, match="needs Linux"):
             run_python("print(1)")
     finally:
-        available.cache_clear()
+        code._verdict.cache_clear()
 
 
 def numbers(header: str, *options: str) -> dict[str, int]:

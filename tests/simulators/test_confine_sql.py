@@ -4,6 +4,7 @@ import copy
 import json
 import platform
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -219,11 +220,44 @@ for attempt in (
     assert lines[1] == ["held"] * 3
 
 
-def test_a_dead_worker_is_replaced(shop):
+def test_a_worker_that_died_between_two_queries_is_replaced(shop):
     shop.query("SELECT 1")
     sql._workers[0].process.kill()
-    sql._workers[0].process.wait()
-    assert shop.query("SELECT 1").startswith("Error: ")
+    assert rows(shop.query("SELECT 1")) == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("signals", "answer"),
+    [
+        ([signal.SIGKILL], '{"changed":1}'),
+        ([signal.SIGSEGV] * 2, "Error: the query's process was ended twice, by signal 11 (Segmentation fault)"),
+        ([signal.SIGXCPU], "Error: the query takes too long"),
+    ],
+)
+def test_a_worker_that_dies_in_a_query_is_asked_once_more_and_the_reason_is_true(shop, monkeypatch, signals, answer):
+    ask, due = sql._Worker.ask, list(signals)
+
+    def struck(self, request):
+        if len(request) == 4 and due:
+            self.process.send_signal(due.pop())
+            self.process.wait()
+        return ask(self, request)
+
+    monkeypatch.setattr(sql._Worker, "ask", struck)
+    assert shop.query("DELETE FROM orders WHERE id = 1", write=True) == answer
+    assert due == []
+    assert rows(shop.query("SELECT count(*) FROM orders")) == [[2 if "changed" in answer else 3]]
+
+
+def test_a_worker_that_cannot_start_says_why(shop, monkeypatch):
+    monkeypatch.setattr(sql, "_workers", [])
+    monkeypatch.setattr(sql, "base", lambda: "/bin/false")
+    with pytest.raises(ConfineError, match="exit code 1"):
+        shop.query("SELECT 1")
+    monkeypatch.setattr(sql, "base", lambda: "/nowhere")
+    with pytest.raises(ConfineError, match="no child process"):
+        shop.query("SELECT 1")
+    monkeypatch.undo()
     assert rows(shop.query("SELECT 1")) == [[1]]
 
 

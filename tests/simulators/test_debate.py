@@ -157,10 +157,11 @@ def test_where_no_answer_is_given_most_often_there_is_no_verdict() -> None:
         (("5", "-5", "-5"), "-5"),
         (("5", "-5", "6"), None),
         (("Paris", " paris ", "rome"), "Paris"),
+        (("Yes.", "yes", "No"), "yes"),
         (("12", "012", "12"), "12"),
     ],
 )
-def test_an_answer_is_the_same_but_for_case_and_blanks(answers: tuple[str, ...], decided: str | None) -> None:
+def test_case_blanks_and_a_full_stop_make_no_other_answer(answers: tuple[str, ...], decided: str | None) -> None:
     debate = game(rounds=1)
     say(debate, *answers)
     assert debate.decision() == decided

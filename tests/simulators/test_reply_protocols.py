@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.role import load_role
-from simulators.confine.code import available
+from simulators.confine.code import _verdict, available
 from simulators.reasoning import Reasoning, replies
 from simulators.reasoning.tasks import AGAIN, CORRECT
 
@@ -168,13 +168,13 @@ def test_published_protocols_are_solved_by_their_own_texts(published: str) -> No
 
 def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    available.cache_clear()
+    _verdict.cache_clear()
     try:
         with pytest.raises(ValueError, match="needs Linux"):
             Reasoning(protocol="code")
         assert Reasoning(protocol="retry").protocol == "retry"
     finally:
-        available.cache_clear()
+        _verdict.cache_clear()
 
 
 @confined

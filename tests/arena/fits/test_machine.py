@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arena import process
+from agents import cgroups, free_memory
 from arena.fits import machine
 
 GIB = 1 << 30
@@ -16,9 +16,9 @@ GIB = 1 << 30
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of 16 GiB, 10 of them free, without control groups."""
     (tmp_path / "meminfo").write_text(f"MemTotal: {16 << 20} kB\nMemFree: 1 kB\nMemAvailable: {10 << 20} kB\n")
-    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(process, "CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(process, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(free_memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
     return tmp_path
 
 
@@ -41,6 +41,28 @@ def test_the_lowest_limit_of_a_group_and_those_around_it_counts(made: Path) -> N
     group(made / "cgroup" / "a", 4 * GIB, 3 * GIB)
     found = machine.memory()
     assert (found.total, found.free, found.note) == (4 * GIB, GIB, "limit of the control group")
+
+
+def test_the_group_with_the_least_left_says_what_is_free(made: Path) -> None:
+    (made / "own").write_text("0::/a/b\n")
+    group(made / "cgroup" / "a" / "b", 4 * GIB, 1 * GIB)
+    group(made / "cgroup" / "a", 8 * GIB, 7 * GIB)
+    assert (machine.memory().total, machine.memory().free) == (4 * GIB, GIB)
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "names"),
+    [
+        ("0::/a", "a", ("memory.max", "memory.current")),
+        ("4:memory:/a", "memory/a", ("memory.limit_in_bytes", "memory.usage_in_bytes")),
+    ],
+)
+def test_pages_of_files_that_lie_idle_are_free(made: Path, line: str, place: str, names: tuple[str, str]) -> None:
+    (made / "own").write_text(f"{line}\n")
+    group(made / "cgroup" / place, 4 * GIB, 3 * GIB, names)
+    total = "" if "max" in names[0] else "total_"
+    (made / "cgroup" / place / "memory.stat").write_text(f"cache 5\n{total}inactive_file {GIB}\nactive_file 7\n")
+    assert machine.memory().free == 2 * GIB
 
 
 def test_a_containers_own_group_lies_at_the_root(made: Path) -> None:

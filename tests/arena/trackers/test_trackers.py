@@ -197,6 +197,20 @@ def test_a_tracker_that_hangs_holds_nobody_up(run: RunFolder, fake: Path, monkey
     tracker._child.wait()
 
 
+def test_a_tracker_that_is_killed_says_so_and_the_next_one_catches_up(run: RunFolder, fake: Path) -> None:
+    commit(run, 2)
+    notes: list[str] = []
+    with Trackers(["wandb"], run, 0, 0, notes.append) as trackers:
+        tracker = trackers._trackers["wandb"]
+        assert isinstance(tracker, outside.Outside)
+        tracker._child.kill()
+        tracker._child.wait()
+        trackers.add({})
+    (note,) = notes
+    assert note.startswith("tracker wandb (the run does without): it was ended by signal 9 (Killed; its last words")
+    assert show(run) == [] and [body["step"] for kind, body in sent(fake) if kind == "log"] == [1, 2]
+
+
 def test_a_process_whose_run_is_over_does_not_linger(
     run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

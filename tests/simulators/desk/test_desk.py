@@ -14,7 +14,6 @@ from games.base import IllegalAct
 from simulators.base import held_out
 from simulators.conformance import check_outcomes, play, view_of, walk
 from simulators.desk import Desk, listing
-from simulators.desk.customer import spaced
 from simulators.desk.speech import read_speech
 from tests.simulators.promises import broken, kept_over_many
 
@@ -163,7 +162,7 @@ def test_what_customers_say_is_read_back_with_all_that_is_in_it():
                     continue
                 texts += 1
                 customer, template = game.customer, view.private["template"]
-                read = customer.vocabulary().read(spaced(template), "agreement")
+                read = customer.read(template, game.seat.proposal is not None).facts
                 for act in customer.acts:
                     if act.kind in ("confirm", "deny"):
                         assert "agreement" in read, template

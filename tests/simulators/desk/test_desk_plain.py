@@ -51,6 +51,39 @@ ASKS = {
     "identity": "Could you please tell me your email and your postcode?",
     "number": "Which order or booking is it about?",
 }
+PROPOSES = """
+Shall I cancel {it}? | Is it OK if I cancel {it}? | Would it be okay to cancel {it}? | May I cancel {it}? |
+Can I cancel {it} for you? | I will cancel {it}, ok? | I'm going to cancel {it}. Okay? |
+Are you happy for me to cancel {it}? | Are you sure you want to cancel {it}? |
+Do I have your permission to cancel {it}? | Please let me know if I should cancel {it}. |
+Does that sound good: I cancel {it}? | Could you confirm that I should cancel {it}? |
+Can you confirm the cancellation of {it}? | Kindly confirm the cancellation of {it}. |
+Would you like to cancel {it}? | Would you like to proceed with the cancellation of {it}? |
+Do you agree to the cancellation of {it}? | I'm ready to cancel {it}. Is this correct? |
+Order 12345 will be cancelled, cancellation is final. Is that all right with you? |
+Do you authorize me to cancel {it}? | So you want to cancel {it}, correct? | You want me to cancel {it}, right? |
+Just to confirm: you want to cancel {it}? | Let me confirm: cancel {it}, yes or no? |
+I can cancel {it}. Do you wish to continue? | I can cancel {it}. Should I do that? | Ready for me to cancel {it}? |
+I can cancel {it} now. Does this work for you? | Want me to cancel {it}?
+"""
+REFUSES = """
+I can’t do that. | I cannot do that. | I'm unable to. | That isn't possible. | That isn’t possible. |
+That is not possible. | I won’t do that. | We don't allow that. | Our policy does not allow that. |
+Our policy doesn't permit it. | It is against our policy. | I must deny this request. | I have to refuse. |
+I need to decline your request. | I decline. | I refuse. | It's not eligible for a return. | It isn't eligible. |
+I am not permitted to do that. | This is forbidden. | It is prohibited. | I'm afraid I couldn't do that. |
+Your request is denied. | Your request has been declined. | Your request was rejected. |
+No, that is no longer possible. | I am sorry, but this can't be done. | I could not do that. |
+I do not have permission to do that. | It cannot be returned. | Returns are not accepted for it. |
+I may not do that. | We are not able to do that. | I'm not authorized to do that.
+"""
+NEITHER = """
+What can I do for you? | I have cancelled {it}. | I can confirm that {it} was cancelled. |
+Which order would you like to cancel? | What would you like me to cancel? |
+Would you like to know the cancellation fee? | May I have your email? |
+Could you please confirm your order number? | Please confirm your identity first. |
+Can I help you with the cancellation?
+"""
 
 
 def plain(act):
@@ -113,3 +146,27 @@ def test_a_yes_to_something_else_or_to_everything_is_not_had(domain):
     assert not game.customer.pending
     game.step(f"SAY Shall I {verb} {number}, please?")
     assert game.customer.pending
+
+
+def test_a_proposal_and_a_refusal_are_read_however_they_are_put():
+    game = Desk(goals=1)
+    game.reset(seed=1)
+
+    def read(listed):
+        for text in listed.replace("|\n", "|").split("|"):
+            said = text.strip().format(it="order 12345")
+            yield said, read_speech(f"SAY {said}", game.world, game.policy)
+
+    assert [
+        said for said, speech in read(PROPOSES) if "cancel_order" not in getattr(speech.proposal, "tools", ())
+    ] == []
+    assert [said for said, speech in read(REFUSES) if not speech.denies or speech.proposal] == []
+    assert [said for said, speech in read(NEITHER) if speech.denies or speech.proposal] == []
+
+
+def test_who_asks_to_confirm_data_asks_for_them():
+    game = Desk(goals=1)
+    game.reset(seed=1)
+    for text, name in (("Please confirm your email.", "identity"), ("Can you confirm the order number?", "number")):
+        speech = read_speech(f"SAY {text}", game.world, game.policy)
+        assert getattr(speech, name) and speech.proposal is None

@@ -86,6 +86,39 @@ def test_a_yes_is_its_own_yes_and_its_no_a_no():
     assert game.world.session.granted.tool == "change_account_address"
 
 
+@pytest.mark.parametrize(
+    ("reply", "granted"),
+    [("Yes please.", True), ("OK.", True), ("Go ahead.", True), ("That's right.", True), ("Sure, why not?", True),
+     ("Yes, my address is {address}, thank you.", True), ("Definitely not.", False), ("No, don't", False),
+     ("OK, but not the second one", False), ("yes, no wait", False), ("please do not go ahead", False),
+     ("What would happen if I said yes?", False), ("No way@mail.example", False)],
+)  # fmt: skip
+def test_agreement_needs_no_exact_words_and_a_mixed_answer_is_none(reply, granted):
+    game = waiting()
+    game.step(f"CONFIRM {game.customer.goal.writes[0]}")
+    game.step(reply.format(address=game.customer.record.person.address))
+    assert game.customer.pending == granted
+    assert granted or costs(game)
+
+
+@pytest.mark.parametrize(
+    ("reply", "stays"),
+    [("Yes please.", True), ("OK, do it", True), ("OK, and pay me", False), ("Definitely not", False),
+     ("That's right, if it is free", False)],
+)  # fmt: skip
+def test_a_rendered_yes_may_be_any_yes_and_nothing_more(reply, stays):
+    game = waiting(person="render")
+    game.step(f"CONFIRM {game.customer.goal.writes[0]}")
+    game.step(reply)
+    assert (game.agent_selection == "agent") == stays and bool(costs(game)) != stays
+
+
+def test_a_yes_agrees_to_nothing_where_nothing_was_proposed():
+    game = waiting("ASK number", person="render")
+    game.step(f"Yes. {game.seat.template}")
+    assert game.agent_selection == "agent" and costs(game) == {}
+
+
 def test_numbers_that_it_made_up_and_its_own_data_told_unasked_cost():
     game = waiting("ASK number")
     number, person = game.customer.number, game.customer.record.person
@@ -162,7 +195,7 @@ class Told(Desk):
 def waiting(*acts, volunteers=None, **options):
     """A match about an order whose goal is allowed, after these acts of the agent."""
     for seed in range(500):
-        game = Told(person="free", **{"goals": 1, **options})
+        game = Told(**{"person": "free", "goals": 1, **options})
         game.reset(seed=seed)
         record, goal = game.customer.record, game.customer.goal
         fits = not goal.reasons and goal.tool in ("cancel_order", "resend_order", "change_address")

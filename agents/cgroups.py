@@ -1,0 +1,73 @@
+"""Control groups of Linux, versions 1 and 2: what they let this process have of memory and processors."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def memory_limits() -> list[tuple[int, int]]:
+    """Return limit and use, in bytes, of every group around this process that has a limit.
+
+    Use leaves out files that were not read lately: the kernel drops them before it refuses memory.
+    """
+    names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
+    found = []
+    for folder, version in _folders("memory"):
+        limit, used = (_number(folder / name) for name in names[version])
+        if limit:
+            idle = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+            found.append((limit, max(0, (used or 0) - (int(idle[1]) if idle else 0))))
+    return found
+
+
+def processor_quota() -> float | None:
+    """Return the lowest quota of the groups around this process, in processors; None without one."""
+    found = [quota for folder, version in _folders("cpu") if (quota := _quota(folder, version))]
+    return min(found, default=None)
+
+
+def _quota(folder: Path, version: int) -> float | None:
+    """Return a group's processor time in each period, divided by the period."""
+    if version == 1:
+        quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # quota -1 is none
+    else:
+        words = _text(folder / "cpu.max").split()
+        quota, period = map(_whole, words) if len(words) == 2 else (None, None)
+    return quota / period if quota and period and 0 < quota < 2**63 and 0 < period < 2**63 else None
+
+
+def _folders(controller: str) -> Iterator[tuple[Path, int]]:
+    """Yield this process's groups for a controller and those around them, inner ones first, each with its version."""
+    for line in _text(OWN).splitlines():
+        if line.count(":") < 2:
+            continue
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = ROOT / controller if controllers else ROOT
+        inner = root / path.strip("/")
+        # in a container its own group is mounted at the root, and the path is that of the host
+        for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
+            yield folder, 1 if controllers else 2
+
+
+def _number(file: Path) -> int | None:
+    return _whole(_text(file))
+
+
+def _whole(text: str) -> int | None:
+    """Return a text as a whole number; None for another, as the word max."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _text(file: Path) -> str:
+    """Return a file's text, "" where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""

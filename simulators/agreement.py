@@ -1,0 +1,185 @@
+"""Agreement: whether a reply to a proposal ("Shall I cancel order 12345?") accepts or refuses it.
+
+A reply agrees if one of its parts begins with words of assent, no part begins with words of refusal or doubt, and
+nothing in it sets a condition or takes the assent back. Facts beside it ("Yes, it never came") are no objection.
+What is ambiguous is read as doubt, never as a yes. English only. Lists of phrases instead of an embedding: a consent
+must be the same on every machine, with and without extras.
+"""
+
+from __future__ import annotations
+
+import re
+
+from simulators.extractor import Stance, plain_words
+
+
+def _phrases(listed: str) -> str:
+    """Return a pattern for phrases that are separated by semicolons."""
+    return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in listed.split(';'))})"
+
+
+def _begins(listed: str) -> re.Pattern[str]:
+    """Compile phrases as the beginning of a part of a reply."""
+    return re.compile(f" {_phrases(listed)}(?= )")
+
+
+def _within(listed: str) -> re.Pattern[str]:
+    """Compile phrases as whole words anywhere."""
+    return re.compile(f"(?<= ){_phrases(listed)}(?= )")
+
+
+# Phrases are written as `_words` leaves them: folded, without contractions.
+SHORT = {
+    "cannot": "can not", "cant": "can not", "wont": "will not", "shant": "shall not", "im": "i am", "id": "i would",
+    "ill": "i will", "ive": "i have", "thats": "that is", "its": "it is", "lets": "let us", "thatll": "that will",
+    "itll": "it will", "youd": "you would", "pls": "please", "plz": "please", "yess": "yes", "okey": "okay",
+    "anymore": "any more", "whats": "what is",
+}  # fmt: skip
+CONTRACTED = re.compile(
+    rf"(?<= )(?:{'|'.join(SHORT)}|(do|does|did|is|are|was|were|has|have|had|would|could|should|must)nt)(?= )"
+)
+FILLER = _within(r"""
+    just; really; actually; honestly; still; also; hereby; fully; completely; totally; entirely; quite; much;
+    to be honest
+""")
+VERBS = "(?:agree|accept|approve|confirm|consent|authori[sz]e|allow|permit)"
+WISHES = f"(?:want|wanted|think|wish|ask|asked|say|said|mean|meant|do|go|proceed|believe|{VERBS})"
+GOOD = "(?:right|correct|true|fine|ok|okay|good|great|perfect|wonderful|excellent|lovely|acceptable|alright|all right)"
+EMPHATIC = "(?:certainly|definitely|absolutely|surely|sure|of course|naturally|obviously)"
+IT = "(?:that|this|it|everything|all|all of (?:that|it)|which)"
+
+AGREEING = _within(r"""
+    (?:no|not a|not any) (?:problems?|issues?|worries|trouble); i (?:do|would) not mind(?: at all)?;
+    (?:i do not see )?why not(?: \?)?; i could not agree more;
+    i do not have (?:any |an? )?(?:objections?|problems?|issues?);
+    (?:i (?:have|see) |there (?:is|are) )?(?:no|not any) (?:objections?|concerns?|complaints)(?: at all)?
+""")
+"""Agrees though it holds a no."""
+IDLE = _within(r"""
+    (?:no|without a|without any|beyond) doubt; no (?:rush|hurry); (?:do not|no need to) (?:worry|hurry|rush|wait);
+    if you (?:please|would|could|can|do not mind); if possible;
+    if (?:that|it) is (?:ok|okay|fine|all right|possible);
+    (?:let me know )?if (?:you need|there is) (?:\w+ )?(?:anything|something|more|else)(?: else| more)?;
+    let me know (?:when|once) (?:you|it|that); i can not wait; no (?:further|other|more) questions;
+    (?:i |we )?(?:do|does|did|will) not (?:want|need|use|like) (?:\w+ ){1,4}any (?:more|longer)
+""")
+"""Refuses nothing and sets no condition, though it holds a no or an if."""
+OPENER = _begins(r"""
+    well; hm+; mm; uh; um; oh; ah; hello; hi; hey; so; and; then; sorry; please; kindly; in that case; thanks;
+    thank you(?: so| very)?; i (?:think|believe|mean|meant|say|said|would say|have to say)(?! so );
+    i am (?:afraid|sorry); let me think; sir; maam; madam; my answer is; the answer is; (?:it|that) is a; now; rather;
+    hell; god; dear
+""")
+UNSURE = _begins(r"""
+    (?:i am )?not (?:so |too |very )?(?:sure|certain); unsure; uncertain; undecided; perhaps; maybe; possibly;
+    hard to (?:say|tell); (?:i have )?no (?:idea|clue); wait; hold on; hang on; not so fast;
+    (?:a|one) (?:moment|second|minute); let me (?:check|see|think); (?:i )?(?:guess|suppose);
+    (?:it |that )?depends; i (?:do|can|could) not (?:know|say|tell|decide); i need (?:time|to think); (?:i )?might;
+    i am thinking
+""")
+"""These and the next two count at the beginning of a part."""
+REFUSAL = _begins(rf"""
+    no; nope; nah; naw; never; nevermind; not; none; neither; negative; do not; stop; incorrect; wrong; declined?;
+    refused?; rejected; denied; disagree; rather not; {EMPHATIC} not; under no circumstances; by no means;
+    forget (?:it|that|about); leave (?:it|that|everything|things); hold off; do nothing; let us not; abort; better not;
+    (?:i will )?pass; there is no need; i (?:disagree|refuse|decline|object|reject); i (?:have )?changed my mind;
+    i am (?:against|not (?:happy|ok|okay|fine|good|interested|in favou?r));
+    (?:i )?(?:would|had|will) (?:rather|prefer)(?: you| that you| if you| it| to)? (?:did |do )?not;
+    i (?:do|did|can|could|will|would|must) not(?:(?= $)| (?:\w+ )?{WISHES}); i never {WISHES};
+    you (?:may|must|can|could|should|shall|need|do) not;
+    (?:that|this|it|which) (?:is|was|would be|looks|sounds|seems) not (?:what|{GOOD}|it|that|necessary|needed);
+    (?:that|this|it|which) (?:is|was|looks|sounds|seems) (?:wrong|incorrect);
+    (?:that|this|it) (?:does|do|will|would) not (?:work for|sound|look|seem|suit)
+""")
+ASSENT = _begins(rf"""
+    yes; yeah; yea; yep; yup; ya; aye; {EMPHATIC}; indeed; affirmative; for sure; by all means; with pleasure;
+    gladly; exactly; precisely; agreed; accepted; approved; confirmed; granted; permission granted; proceed;
+    carry on; continue; go (?:ahead|for it|on); do (?:it|that|this|so); make (?:it so|that happen|it happen);
+    let us (?:do|go); i (?:do )?{VERBS}; i am sure; i (?:think|believe) so;
+    i would (?:like|love|appreciate) (?:that|it|this|you to); i (?:do )?want (?:that|it|this|you to);
+    i am (?:happy|ok|okay|fine|good|glad|all right) (?:with|for|to|by); {IT} is it;
+    (?:{IT} is |exactly )?(?:exactly )?what i (?:want|wanted|asked|meant|would like);
+    {IT} (?:all )?(?:is|are|would be|will be|sounds|looks|seems|works)(?: all| very)? {GOOD};
+    (?:sounds?|looks?|seems?|works)(?: very| all)? {GOOD}; {GOOD} (?:with|by|for) me;
+    (?:{IT} )?works(?: for me|(?= $)); (?:that|this|it) will do;
+    you (?:can|may|should|could) (?:go|do|proceed|{VERBS});
+    you have my (?:\w+ )?(?:permission|consent|approval|agreement|authori[sz]ation|ok|okay|go ahead|yes|confirmation);
+    be my guest; you bet; i (?:would like|want) to (?:go ahead|proceed|do (?:that|it|so));
+    {IT} is (?:the|my) (?:right|correct)
+""")
+ACKNOWLEDGED = _begins("ok;okay;alright;all right")
+"""Agrees whatever follows, unless the reply asks something back."""
+WHOLE = re.compile(
+    rf" (?:(?:very|all|well) )?(?:{GOOD}|please|i do|do|well|cool|super|deal|k|y)"
+    rf"(?: (?:{GOOD}|then|thanks|thank|you|so|very|please|sir|maam|do))* $"
+)
+"""Agrees if it is all that a part says."""
+OBJECTION = _within(r"""
+    but; except; excluding; unless; until; till; however; though; although; otherwise; provided; on condition;
+    as long as; first (?:tell|show|let|check|i|you); (?:before|once|after) (?:you|i);
+    (?:tell|show|let|check|send|explain) (?:\w+ ){1,6}first; only (?:if|when|once|the|one|for|after);
+    (?:a|one|some|few|more|another) questions?; changed my mind; (?:scratch|ignore|strike) that; on second thought;
+    take (?:that|it) back
+""")
+"""Limits an assent wherever it stands."""
+CONDITION = _within(rf"""
+    if; whether; wait; hold on; hang on; stop; not sure; unsure; maybe; perhaps; i guess; i suppose; i wonder;
+    i (?:\w+ )?(?:do|did|can|could|will|would|must) not (?:\w+ )?{WISHES};
+    do not (?:do|go|proceed|charge|touch|cancel|change|send|take|make);
+    not (?:the|that|this|yet|now|today|all|both|every|any|until|for|to|with|so|what|{GOOD})
+""")
+"""Limits an assent unless it stands in a question beside it."""
+MARK = re.compile(r"(?<= )([.!?;])(?= )")
+PART = re.compile(r",| but | or | and (?!no )| so (?!much )(?=\w)")
+LEXICON = frozenset(
+    word for each in (OPENER, ASSENT, REFUSAL, WHOLE, AGREEING) for word in re.findall(r"[a-z]{2,}", each.pattern)
+)
+"""Words of these phrases: beside a stance they say nothing more."""
+
+
+def read_agreement(text: str) -> Stance | None:
+    """Return whether a reply accepts what was proposed, refuses it, or leaves it open; None if it answers nothing."""
+    stances: set[Stance] = set()
+    is_question = is_acknowledged = is_limited = False
+    pieces = [*MARK.split(_words(text.replace("*", ","))), ""]
+    for sentence, mark in zip(pieces[::2], pieces[1::2], strict=True):
+        parts = [f" {' '.join(part.split())} " for part in PART.split(sentence)]
+        parts = [part for part in parts if part != " please "] or parts  # "Don't, please" is no yes
+        if mark == "?":
+            # Only words before a comma answer: "Sure, how long does it take?", but not "What if I say yes?"
+            is_question, parts = True, parts[:-1][:1]
+        is_limited |= bool(OBJECTION.search(sentence) or (mark != "?" and CONDITION.search(sentence)))
+        for part in map(_without_openers, parts):
+            is_acknowledged |= bool(ACKNOWLEDGED.match(part) or WHOLE.match(part))
+            stances |= {stance for stance in (_stance(part),) if stance}
+    if stances == {"inform"} and (is_limited or (is_question and is_acknowledged)):
+        return "unknown"
+    return "unknown" if len(stances) > 1 else next(iter(stances), None)
+
+
+def _words(text: str) -> str:
+    """Return the folded text with contractions written out and without words that change nothing."""
+    plain = re.sub(r"(\w)\1{2,}", r"\1", plain_words(text))
+    plain = CONTRACTED.sub(lambda found: SHORT.get(found[0], f"{found[1]} not"), plain)
+    plain = FILLER.sub("", plain)
+    return re.sub(" +", " ", IDLE.sub("", AGREEING.sub("yes", re.sub(" +", " ", plain))))
+
+
+def _without_openers(part: str) -> str:
+    """Return a part without the words that lead to an answer, unless there is nothing else."""
+    while (found := OPENER.match(part)) and found.end() < len(part) - 1:
+        part = part[found.end() :]
+    return part
+
+
+def _stance(part: str) -> Stance | None:
+    """Return the stance that a part begins with."""
+    if UNSURE.match(part):
+        return "unknown"
+    if REFUSAL.match(part):
+        return "deny"
+    found = ASSENT.match(part) or ACKNOWLEDGED.match(part)
+    if found:
+        rest = _without_openers(part[found.end() :])
+        return "unknown" if REFUSAL.match(rest) or UNSURE.match(rest) else "inform"
+    return "inform" if WHOLE.match(part) else None
