@@ -22,6 +22,7 @@ from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import MatchRecord, Seating, Turn, place_of
+from arena.rows import view_of
 from games.contracts import UNREAD, Act, Game, Message, View
 
 
@@ -69,7 +70,7 @@ def strayed(parting: Parting, game: Game) -> str:
         seat = game.agent_selection
         if seat != turn.seat:
             return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{which}"
-        if _said(View.of(game, seat).messages) != _said(turn.messages):
+        if _said(view_of(game, seat).messages) != _said(turn.messages):
             return f"at turn {turn.index + 1} {seat} now sees something else than it did{which}"
         if turn.index < parting.turn:
             game.step(turn.action)

@@ -4,16 +4,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from math import isfinite
+from numbers import Real
 from time import monotonic
 from typing import Any, Protocol
 
 from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
+from arena.plain import clean_text, finite, plain
 from arena.play.branches import Branch
-from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
+from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
+from arena.rows import view_of
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated, Stoppable
 from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
@@ -142,12 +146,17 @@ class _Turns:
             self.on_turn(self.plan, turn)
 
     def earn(self, game: Game) -> None:
-        """Add what the game just paid each seat to the seat's latest turn."""
+        """Add what the game just paid each seat to the seat's latest turn.
+
+        Raises OutcomeError for a reward that is not finite.
+        """
         infos = game.infos
         for seat in self.seats:
             earning = self.earning[seat]
             for name, value in infos[seat]["rewards"].items():
-                earning[name] = earning.get(name, 0.0) + value
+                label = f"the reward '{name}' of {seat}"
+                total = earning.get(name, 0.0) + _loggable(value, label, "step")
+                earning[name] = _loggable(total, label, "step")
 
     def mark(self, seat: str) -> None:
         """Add that the seat's latest act was the expert's, unless its game has said so."""
@@ -177,7 +186,7 @@ async def play_match(
         await _Walk(plan, game, players, limits, clock, now, turns, rules).play()
         if turns and isinstance(game, Pictures):
             pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
-        outcome = dict(game.payoffs()), dict(game.report())
+        outcome = _outcome(game)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
@@ -204,6 +213,27 @@ async def play_match(
     )
     log_failure(record)
     return record
+
+
+def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:
+    """Return payoffs and report. Raises OutcomeError for what no log can hold."""
+    payoffs, report = dict(game.payoffs()), dict(game.report())
+    for seat, value in payoffs.items():
+        _loggable(value, f"the payoff of {seat}", "payoffs")
+    for name, figure in report.items():
+        _loggable(figure, f"the report's '{name}'", "report", "figures")
+    return payoffs, report
+
+
+def _loggable(value: Any, label: str, *methods: str) -> Any:
+    """Return the value, which one of the game's `methods` gave. Raises OutcomeError unless a log can hold it."""
+    if type(value) is float and isfinite(value):
+        return value
+    try:
+        finite(value, label) if isinstance(value, Real) else plain(value, label)
+    except (ValueError, TypeError) as error:
+        raise OutcomeError(str(error), methods) from None
+    return value
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
@@ -249,15 +279,16 @@ class _Walk:
         """Have a seat act; a summary, and an act that is patched, are turns that the game does not read."""
         begun, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, begun - self.clock)
-        view = View.of(game, seat, self.count)
+        view = view_of(game, seat, self.count)
         situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
         try:
-            act = await self._answer(player, view)
+            act = _cleaned(await self._answer(player, view))
         except ContextFull as full:
             return self._cut_off("context", str(full))
         if act.source in UNREAD:  # the same messages are shown once more
             return self._taken(view._replace(messages=()), act, True, begun, "")
         expected = self.rules.expected(view) if self.rules else None
+        expected = expected and clean_text(expected)
         if self.rules and expected is not None and not self.rules.agree(act.action, expected):
             self._taken(view, act._replace(source="replaced"), True, begun, situation)
             if not self.rules.may_patch():
@@ -299,6 +330,14 @@ class _Walk:
         self.now.cut = True
         if self.turns:
             self.turns.earn(self.game)
+
+
+def _cleaned(act: Act) -> Act:
+    """Return the act with texts that a log can hold, so that what is played is what is logged."""
+    if all(text.isascii() for text in (act.action, act.raw, act.public, act.private)):
+        return act
+    texts = (clean_text(text) for text in (act.action, act.raw, act.public, act.private))
+    return Act(*texts, act.finish, act.tokens, act.source)
 
 
 def _over(game: Game) -> bool:
