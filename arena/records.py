@@ -165,7 +165,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
+    """A whole match. `reason` says why it failed, or was cut off; `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
     identity: MatchId
     game: str

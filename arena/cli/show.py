@@ -124,6 +124,8 @@ def show_match(console: Console, path: Path, match: str) -> None:
     ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
+    if payoffs and row["reason"]:
+        console.print(_plain(f"cut off: {row['reason']}", "yellow"), soft_wrap=True)
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
     for depth, line in tree_lines(reader.log.read(row["iteration"], streams=False), row):

@@ -86,11 +86,13 @@ def reason_of(error: Exception) -> str:
 
 
 def log_failure(record: MatchRecord) -> None:
-    """Log a failed match, with its traceback under ARENA_DEBUG."""
+    """Log a match that failed, with its traceback under ARENA_DEBUG, or that was cut off."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
         _LOG.debug("%s", record.failure.trace)
+    elif record.reason:
+        _LOG.info("match %s was cut off: %s", record.id, record.reason)
 
 
 def stop_at_a_bug(record: MatchRecord) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion
+from agents.errors import ContextFull
 from agents.players.endpoint import Answer, EndpointPlayer
 from agents.players.human import Human
 from agents.players.model import ChatPlayer, recalled, spoken
@@ -20,6 +21,7 @@ from agents.role import Role
 from agents.stream import Stream
 from arena.errors import ConfigError
 from arena.play.contenders import Contender
+from arena.play.failures import LimitReached
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import MatchRecord, Seating, Turn, place_of
 from arena.rows import view_of
@@ -158,7 +160,10 @@ class _Joined:
         if isinstance(self.player, Human):
             self._unread += view.messages if turn.source not in UNREAD else ()
         elif turn.source != "replaced":  # as if the player had written what was put in its place
-            await self.player.act(view)
+            try:
+                await self.player.act(view)
+            except ContextFull as full:
+                raise LimitReached(f"{view.seat} has no room for the match so far: {full}") from None
         self.version = turn.version
         return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
 

@@ -117,8 +117,8 @@ class _Now:
     """Whose move it is."""
     act: str | None = None
     """Act that the game was just given, and has not taken yet."""
-    cut: bool = False
-    """Whether the match was cut off."""
+    cut: str = ""
+    """Why the match was cut off, in words; "" if it was not."""
 
 
 class _Turns:
@@ -196,8 +196,8 @@ async def play_match(
         options=plan.options,
         seed=plan.seed,
         seats=_as_played(plan.seats, now.versions),
-        status="failed" if reason else "finished",
-        reason=reason,
+        status="failed" if failure else "finished",
+        reason=reason or now.cut,
         payoffs=outcome[0],
         report=outcome[1],
         turns=tuple(turns.taken) if turns and keep_turns else (),
@@ -284,7 +284,7 @@ class _Walk:
         try:
             act = _cleaned(await self._answer(player, view))
         except ContextFull as full:
-            return self._cut_off("context", str(full))
+            return self._cut_off("context", f"{seat}: {full}")
         if act.source in UNREAD:  # the same messages are shown once more
             return self._taken(view._replace(messages=()), act, True, begun, "")
         expected = self.rules.expected(view) if self.rules else None
@@ -327,7 +327,7 @@ class _Walk:
         if not isinstance(self.game, Stoppable):
             raise LimitReached(why)
         self.game.stop(reason)
-        self.now.cut = True
+        self.now.cut = why
         if self.turns:
             self.turns.earn(self.game)
 
