@@ -148,6 +148,7 @@ def _words(role: Role) -> str:
     if role.memory.kind != "summary":
         unused["memory"] = set(OF_SUMMARY)
     unused["sampling"] = {rule for rule in ("cautious", "votes") if getattr(role.sampling, rule) is None}
+    unused["sampling"] |= {"truncated"} if role.sampling.truncated == "excused" else set()
     return role.model_dump_json(exclude=unused)
 
 

@@ -21,9 +21,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from games.abilities import Pictures
-from games.contracts import MOST_PIXELS, REFEREE, Image, Message, View
+from games.contracts import ILLEGAL, MOST_PIXELS, REFEREE, Image, Message, View
 
-ILLEGAL = "illegal"
 STAKE = "stake"
 ACTION_LENGTH = 4000
 TALK_LENGTH = 200

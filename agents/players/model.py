@@ -83,7 +83,8 @@ class ChatPlayer:
         self._history.append(self._exchange(prompt, completion, raw))
         reply = self.role.parse(raw)
         count = len(completion.ids)
-        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source)
+        excused = self.role.excuses(completion.finish)
+        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source, excused)
 
     def _request(self, view: View, stream: Stream, max_tokens: int) -> Request:
         sampling = self.role.sampling

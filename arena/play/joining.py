@@ -23,7 +23,7 @@ from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.failures import LimitReached
 from arena.play.match import MatchPlan, SeatedPlayer
-from arena.records import MatchRecord, Seating, Turn, place_of
+from arena.records import MatchRecord, Seating, Turn, is_excused, place_of
 from arena.rows import view_of
 from games.contracts import UNREAD, Act, Game, Message, View
 
@@ -165,7 +165,8 @@ class _Joined:
             except ContextFull as full:
                 raise LimitReached(f"{view.seat} has no room for the match so far: {full}") from None
         self.version = turn.version
-        return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
+        act = Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
+        return act._replace(excused=is_excused(turn))
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:

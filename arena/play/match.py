@@ -20,7 +20,7 @@ from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.rows import view_of
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated, Stoppable
-from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
+from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class _Turns:
         if self.on_turn:
             self.on_turn(self.plan, turn)
 
-    def earn(self, game: Game) -> None:
-        """Add what the game just paid each seat to the seat's latest turn.
+    def earn(self, game: Game, excused: str = "") -> None:
+        """Add what the game just paid each seat to the seat's latest turn, without the penalty of the excused seat.
 
         Raises OutcomeError for a reward that is not finite.
         """
@@ -154,6 +154,8 @@ class _Turns:
         for seat in self.seats:
             earning = self.earning[seat]
             for name, value in infos[seat]["rewards"].items():
+                if seat == excused and name == ILLEGAL:
+                    continue
                 label = f"the reward '{name}' of {seat}"
                 total = earning.get(name, 0.0) + _loggable(value, label, "step")
                 earning[name] = _loggable(total, label, "step")
@@ -305,7 +307,7 @@ class _Walk:
         valid = bool(game.infos[seat].get("valid"))
         self._taken(view, act, valid, begun, situation)
         if self.turns:
-            self.turns.earn(game)
+            self.turns.earn(game, seat if act.excused and not valid else "")
             if expected is not None and act.source != "patch":
                 self.turns.mark(seat)
         if self.rules and not _over(game) and (why := self.rules.why_stop(act, seat, valid)):
@@ -336,8 +338,8 @@ def _cleaned(act: Act) -> Act:
     """Return the act with texts that a log can hold, so that what is played is what is logged."""
     if all(text.isascii() for text in (act.action, act.raw, act.public, act.private)):
         return act
-    texts = (clean_text(text) for text in (act.action, act.raw, act.public, act.private))
-    return Act(*texts, act.finish, act.tokens, act.source)
+    action, raw, public, private = map(clean_text, (act.action, act.raw, act.public, act.private))
+    return act._replace(action=action, raw=raw, public=public, private=private)
 
 
 def _over(game: Game) -> bool:
