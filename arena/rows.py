@@ -6,8 +6,7 @@ from typing import Any, get_args
 import numpy as np
 
 from agents.stream import Stream
-from arena.plain import clean_text
-from games.contracts import CUT, Game, Image, MatchId, Message, View
+from games.contracts import CUT, Image, MatchId, Message
 
 
 def identity_row(match: MatchId) -> dict[str, Any]:
@@ -31,22 +30,6 @@ def known(source: Any, sources: Any) -> Any:
     if source not in get_args(sources):
         raise ValueError(f"its source {str(source)[:80]!r} is none of {', '.join(get_args(sources))}")
     return source
-
-
-def view_of(game: Game, seat: str, turn: int = 0) -> View:
-    """Return the game's view for a seat that is to move, with messages as the log keeps them.
-
-    Lone surrogates become U+FFFD, so that who reads a log again reads what was shown.
-    """
-    view = View.of(game, seat, turn)
-    if all(text.isascii() for said in view.messages for text in (said.sender, *said.parts) if isinstance(text, str)):
-        return view
-    return view._replace(messages=tuple(_cleaned(said) for said in view.messages))
-
-
-def _cleaned(message: Message) -> Message:
-    parts = tuple(clean_text(part) if isinstance(part, str) else part for part in message.parts)
-    return Message(clean_text(message.sender), parts)
 
 
 def message_row(message: Message) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from arena.config.own_files import same_game, with_own_roles
 from arena.config.seating import set_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
-from arena.rows import view_of
+from arena.play.texts import view_of
 from arena.store.reader import RunReader
 from games.contracts import Deal
 

@@ -23,8 +23,8 @@ from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.failures import LimitReached
 from arena.play.match import MatchPlan, SeatedPlayer
+from arena.play.texts import view_of
 from arena.records import MatchRecord, Seating, Turn, is_excused, place_of
-from arena.rows import view_of
 from games.contracts import UNREAD, Act, Game, Message, View
 
 

@@ -16,8 +16,8 @@ from arena.plain import clean_text, finite, plain
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
+from arena.play.texts import clean_act, view_of
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
-from arena.rows import view_of
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated, Stoppable
 from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, View
@@ -284,7 +284,7 @@ class _Walk:
         view = view_of(game, seat, self.count)
         situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
         try:
-            act = _cleaned(await self._answer(player, view))
+            act = clean_act(await self._answer(player, view))
         except ContextFull as full:
             return self._cut_off("context", f"{seat}: {full}")
         if act.source in UNREAD:  # the same messages are shown once more
@@ -332,14 +332,6 @@ class _Walk:
         self.now.cut = why
         if self.turns:
             self.turns.earn(self.game)
-
-
-def _cleaned(act: Act) -> Act:
-    """Return the act with texts that a log can hold, so that what is played is what is logged."""
-    if all(text.isascii() for text in (act.action, act.raw, act.public, act.private)):
-        return act
-    action, raw, public, private = map(clean_text, (act.action, act.raw, act.public, act.private))
-    return act._replace(action=action, raw=raw, public=public, private=private)
 
 
 def _over(game: Game) -> bool:
