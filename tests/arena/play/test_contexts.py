@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
 from arena.play.contexts import check_contexts
 from arena.play.joining import Joining
+from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
-from arena.play.settings import GameSpec
+from arena.play.settings import GameSpec, SeatSpec, TableSpec
 from arena.play.tables import Table
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
@@ -123,3 +125,17 @@ def test_preflight_warns_where_replies_may_fill_the_context() -> None:
 def test_preflight_refuses_a_reply_that_can_never_fit() -> None:
     with pytest.raises(ConfigError, match=r"walker has no room for a reply .*max_tokens of role nano_player"):
         notes(role(2048))
+
+
+def test_a_log_of_longer_contexts_than_the_learner_holds_is_refused() -> None:
+    record = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
+    table = TableSpec(game=GameSpec(name="maze"), seats={"walker": SeatSpec(role="nano_player", policy="p")})
+    longest = max(map(len, record.streams["walker"]))
+    for holds in (longest, longest - 1):
+        spec: Any = SimpleNamespace(log="runs/other")
+        source = LogSource(None, spec, [table], {"p": holds}, None)  # type: ignore[arg-type]
+        if holds == longest:
+            assert source._taken_over(1, 0, record).seats["walker"].trained
+            continue
+        with pytest.raises(ConfigError, match=rf"walker of match 0001-0000 .* {longest:,} tokens.* {holds:,}"):
+            source._taken_over(1, 0, record)
