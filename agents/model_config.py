@@ -86,11 +86,15 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
                 )
 
 
+NO_LIMIT = 1 << 20
+"""Positions of a model whose settings do not say."""
+
+
 def positions_in(folder: Path) -> int:
-    """Return the length of context that the folder's model can have, in tokens; a million where it does not say."""
+    """Return the positions of the folder's model: the most tokens of a context and its reply."""
     said = _text_settings(folder)
     found = said.get("max_position_embeddings") or said.get("n_positions")
-    return found if isinstance(found, int) and found > 0 else 1 << 20
+    return found if isinstance(found, int) and found > 0 else NO_LIMIT
 
 
 def vocabulary_in(folder: Path) -> int:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame
+from agents.model_config import NO_LIMIT, positions_in
 from agents.precision import Precision
 
 
@@ -65,6 +66,8 @@ class Policy:
     frame: ChatFrame
     trained: bool
     version: int = 0
+    positions: int = NO_LIMIT
+    """Tokens of a context and its reply that the model can hold."""
     base: OnBase | None = None
     """Base of an adapter that is trained."""
 
@@ -85,7 +88,7 @@ class Policy:
         or ChatError where that cannot be.
         """
         tokenizer, frame = tokenizer_and_frame(source)
-        policy = Policy(name, source, None, tokenizer, frame, train)
+        policy = Policy(name, source, None, tokenizer, frame, train, positions=positions_of(source))
         if not train:
             return policy
         if adapter is None and not is_adapter(source):
@@ -143,6 +146,13 @@ class Policy:
         with quietly():
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def positions_of(folder: Path) -> int:
+    """Return the positions of a folder's model, of an adapter those of its base; WeightsError if it has no config."""
+    from agents.weights import base_folder
+
+    return positions_in(base_folder(folder))
 
 
 def tokenizer_and_frame(folder: Path) -> tuple[Any, ChatFrame]:

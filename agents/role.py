@@ -100,6 +100,9 @@ class Sampling(Part):
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
     """0 keeps the whole vocabulary."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
+    truncated: Literal["excused", "illegal"] = "excused"
+    """Cost of a reply that is cut at `max_tokens` and has no legal act: `excused` waives the game's penalty and keeps
+    the reply out of the loss; `illegal` charges and learns it like any illegal act."""
     stop: list[Annotated[str, Field(min_length=1)]] = []
     """A reply is read up to the first of these texts."""
     cautious: Cautious | None = None
@@ -182,6 +185,10 @@ class Role(Part):
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
+
+    def excuses(self, finish: str) -> bool:
+        """Return True if a reply that ended so costs no penalty for an illegal act."""
+        return finish == "length" and self.sampling.truncated == "excused"
 
     def parse(self, text: str) -> Reply:
         """Reads any text at all as a reply in this role's format."""

@@ -1,4 +1,4 @@
-"""Alarms: five kinds of failure that a good reward curve can hide.
+"""Alarms: six kinds of failure that a good reward curve can hide.
 
 Each compares a figure of single matches in the last third of a run's iterations with an earlier third, and rings where
 the difference leaves out 0 at `LEVEL` (difference_ci) and is large enough to matter (`LEAST`). The level is high
@@ -9,6 +9,7 @@ collapse       a role's valid acts, or the outcome, fall from what they had been
 repetition     a role says the same sentence in many of its turns, as it did not at first
 role drift     a role talks like another one did at first (naive Bayes of its words)
 one-sidedness  among learners one seat wins nearly all matches, as it did not at first
+truncation     many of a role's replies are cut at their limit of tokens, since when does not matter
 reward hack    learners' reward rises while the outcome that the game verifies falls
 """
 
@@ -27,6 +28,7 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_c
 LEVEL = 0.9999
 LEAST: Mapping[str, float] = {
     "collapse": 0.25, "repetition": 0.4, "role drift": 0.3, "one-sidedness": 0.2, "reward hack": 0.1,
+    "truncation": 0.2,
 }  # fmt: skip
 """How much a share must have changed."""
 NEARLY_ALL = 0.9
@@ -81,6 +83,10 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
     talk = own[own["public"].map(lambda said: len(said.split()) >= WORDS).astype(bool)]
     for role, acts in own.groupby("role"):
         yield from _fallen(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")))
+    for role, replies in own[own["finish"] != "script"].groupby("role"):
+        yield from _truncated(
+            run, f"replies of {role}", _by_match(replies, (replies["finish"] == "length").astype("float64"))
+        )
     if len(judged):
         yield from _fallen(run, outcome, judged)
         yield from _hacked(run, outcome, judged, _by_match(own, own["reward"].astype("float64")))
@@ -128,6 +134,13 @@ def _risen(run: str, name: str, who: str, frame: pd.DataFrame, least_after: floa
     change = _change(first, last)
     if change.low > 0 and change.estimate >= LEAST[name] and float(np.mean(last)) >= least_after:
         yield Alarm(run, name, who, mean_ci(first, SHARE), mean_ci(last, SHARE))
+
+
+def _truncated(run: str, who: str, frame: pd.DataFrame) -> Iterator[Alarm]:
+    first, _, last = _thirds(frame)
+    share = mean_ci(last, SHARE, LEVEL)
+    if share.low > 0 and share.estimate >= LEAST["truncation"]:
+        yield Alarm(run, "truncation", who, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
 def _hacked(run: str, outcome: str, judged: pd.DataFrame, rewards: pd.DataFrame) -> Iterator[Alarm]:

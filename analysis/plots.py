@@ -289,6 +289,7 @@ def dialogue(log: Frames, match: str) -> str:
 
 def _spoken(turn: Mapping[str, Any]) -> list[str]:
     mark = "" if turn["valid"] else "  (not a valid act)"
+    mark += "  (cut at its limit of tokens)" if turn["finish"] == "length" else ""
     lines = [f"{turn['turn'] + 1:>3}  {printable(turn['seat'])}: {printable(turn['action']) or '…'}{mark}"]
     lines += [f"       says    {printable(turn['public'])}"] if turn["public"] else []
     lines += [f"       thinks  {printable(turn['private'])}"] if turn["private"] else []

@@ -1,8 +1,8 @@
 """Metrics of an iteration: one row for the metrics log, the live table and TensorBoard.
 
 In a run of several games the names in `payoff`, `report`, `reward` and `ratings` begin with the game's
-(`kuhn_poker.first`), and `report` has each game's own `matches` and `valid_rate`. Past versions of a policy
-are counted together, as `shared@past`, so that the names stay the same from row to row.
+(`kuhn_poker.first`), and `report` has each game's own `matches`, `valid_rate` and `truncated_rate`. Past versions
+of a policy are counted together, as `shared@past`, so that the names stay the same from row to row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,6 +48,7 @@ def iteration_metrics(
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
         "valid_rate": _valid_rate(whole),
+        "truncated_rate": _truncated_rate(whole),
         "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
         "mean_payoff": _mean([p for r in whole for p in r.payoffs.values()]),
         "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
@@ -87,6 +88,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
     if several:
         means["matches"] = float(len(records))
         means["valid_rate"] = _valid_rate(records)
+        means["truncated_rate"] = _truncated_rate(records)
     for name in sorted({name for record in records for name in record.report}):
         values = [record.report[name] for record in records if name in record.report]
         if all(isinstance(value, bool | int | float) for value in values):
@@ -157,6 +159,12 @@ def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
 def _valid_rate(records: Sequence[MatchRecord]) -> float:
     """Share of legal acts among those that a game read."""
     return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
+
+
+def _truncated_rate(records: Sequence[MatchRecord]) -> float:
+    """Share of replies that were cut at their limit of tokens; 0 where nobody sampled any."""
+    cut = [turn.finish == "length" for record in records for turn in record.turns if turn.finish != "script"]
+    return _mean(cut) if cut else 0.0
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:

@@ -57,7 +57,10 @@ def bounded(text: str, most: int) -> str:
 
 def finite(value: Real | float, where: str) -> float:
     """The value as a float; ValueError naming `where` when it is NaN or infinite."""
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond all floats
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{where} is {number}: only finite numbers can be kept")
     return number

@@ -23,7 +23,7 @@ from agents.players.scripted import check_scripted
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
-from agents.policy import tokenizer_and_frame
+from agents.policy import Policy, tokenizer_and_frame
 from agents.role import Role
 from agents.weights import available, check_weights, resolve
 from arena.config import own_files
@@ -41,6 +41,7 @@ from arena.learn.corrections import CORRECTION
 from arena.learn.machine import fastest_precision, fastest_threads
 from arena.panels.settings import RUN_WEIGHTS
 from arena.parts.paths import anchored
+from arena.play.contexts import check_contexts
 from arena.play.demonstrations import check_demonstrations
 from arena.play.match import MATCH, Limits, MatchPlan, play_match
 from arena.play.settings import SeatSpec
@@ -96,6 +97,7 @@ async def preflight(
     if played.scale:
         check_scale(played.scale, played.engine)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing), *_unseen(tables)]
+    notes += [*await check_contexts(tables, _without_weights(played), played.engine.max_context, _turns(played))]
     notes += _uncorrected(played)
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
@@ -147,6 +149,7 @@ def _words(role: Role) -> str:
     if role.memory.kind != "summary":
         unused["memory"] = set(OF_SUMMARY)
     unused["sampling"] = {rule for rule in ("cautious", "votes") if getattr(role.sampling, rule) is None}
+    unused["sampling"] |= {"truncated"} if role.sampling.truncated == "excused" else set()
     return role.model_dump_json(exclude=unused)
 
 
@@ -292,6 +295,23 @@ def _uncorrected(experiment: Experiment) -> list[str]:
 
 
 _TRIAL = Limits(turns=1000, seconds=10.0)
+
+
+def _turns(experiment: Experiment) -> int:
+    """Return the most turns of a trial match."""
+    return min(experiment.play.limits.turns or 1000, 1000)
+
+
+def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
+    """Return a function from a policy's name to what is known of it before its weights are loaded."""
+
+    def find(name: str) -> Policy | None:
+        if name not in experiment.policies:
+            return None
+        folder = resolve(experiment.policies[name].model)
+        return Policy.load(name, folder, folder, train=False)
+
+    return find
 
 
 def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:

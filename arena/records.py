@@ -16,7 +16,7 @@ from agents.stream import Stream
 from arena.errors import StoreError
 from arena.plain import clean_text, finite, plain
 from arena.rows import identity_of, identity_row, known, message, message_row, stream_row
-from games.contracts import MatchId, Message, TurnSource
+from games.contracts import ILLEGAL, MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
     from agents.policy import Policy
@@ -165,7 +165,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
+    """A whole match. `reason` says why it failed, or was cut off; `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
     identity: MatchId
     game: str
@@ -307,6 +307,11 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 def is_patch(turn: Turn) -> bool:
     """Return True for an act that no policy wrote, put in place of a policy's."""
     return turn.source == "patch" and turn.finish == "script"
+
+
+def is_excused(turn: Turn) -> bool:
+    """Return True for a reply that was cut before its act was legal, and whose penalty its role waived."""
+    return turn.finish == "length" and not turn.valid and ILLEGAL not in turn.rewards
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:

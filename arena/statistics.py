@@ -22,7 +22,7 @@ COUNT: Bounds = (0.0, math.inf)
 SHARES = frozenset({
     "clipped", "deal", "efficiency", "first", "gainful", "given", "inspected", "nash_product", "offered",
     "posterior_best", "posterior_named", "s", "same", "solved", "success", "tau_score", "trade", "valid", "won",
-    "joint value / best", "valid per match",
+    "joint value / best", "valid per match", "truncated per match", "ended by a full context",
 })  # fmt: skip
 COUNTS = frozenset({
     "answers", "best_joint_value", "breaches", "budget", "checker_faults", "digits", "entropy", "extra", "failed",

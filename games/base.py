@@ -21,9 +21,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from games.abilities import Pictures
-from games.contracts import MOST_PIXELS, REFEREE, Image, Message, View
+from games.contracts import ILLEGAL, MOST_PIXELS, REFEREE, Image, Message, View
 
-ILLEGAL = "illegal"
 STAKE = "stake"
 ACTION_LENGTH = 4000
 TALK_LENGTH = 200
@@ -222,7 +221,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # What a game calls while it plays.
 
     def pay(self, seat: str, part: str, value: float) -> None:
-        """Give a seat a named part of its reward in the current step."""
+        """Give a seat a named part of its reward in the current step; ValueError unless the value is finite."""
+        if not math.isfinite(value):
+            raise ValueError(f"the reward '{part}' of {seat} is {value}: a reward is a finite number")
         self._parts[seat][part] = self._parts[seat].get(part, 0.0) + value
         self._totals[seat][part] = self._totals[seat].get(part, 0.0) + value
         self._paid = True

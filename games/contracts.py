@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 REFEREE = "referee"
 """Who speaks where no seat does."""
+ILLEGAL = "illegal"
+"""Name of the reward part by which every game charges an illegal act."""
 MOST_PIXELS = 2**16
 """Of an image's width and of its height."""
 MOST_MATCHES, MOST_TURNS, MOST_BRANCHES = 10**9, 2**15, 64
@@ -146,6 +148,8 @@ class Act(NamedTuple):
     """Why the writing ended: by itself, at the limit of tokens, or as it was not sampled."""
     tokens: int = 0
     source: TurnSource = "policy"
+    excused: bool = False
+    """Whether the penalty is waived if the act is illegal, because the reply was cut at its limit of tokens."""
 
 
 CUT = ("context", "stopped")

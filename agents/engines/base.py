@@ -45,6 +45,9 @@ class Completion:
 class Engine(Protocol):
     """An engine: serves tokens for named policies, from `open` until `close`; slow calls are coroutines."""
 
+    max_context: int
+    """The most tokens of a context and its reply that it serves, whatever a model's positions."""
+
     async def open(self) -> None:
         """Start whatever the engine needs to run; called once, in the event loop that will ask it."""
 

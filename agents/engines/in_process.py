@@ -7,6 +7,7 @@ on the matches alone and never on the clock, so that a run on the CPU can be rep
 
 import asyncio
 import copy
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,6 +47,8 @@ _Asked = tuple[Request, asyncio.Future[Completion]]
 
 class InProcessEngine:
     """Serves transformers models that live in this process: those that are trained there, and folders."""
+
+    max_context = sys.maxsize
 
     def __init__(
         self,

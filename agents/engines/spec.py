@@ -1,5 +1,6 @@
 """Settings of the engine."""
 
+import sys
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,8 +18,13 @@ class EngineSpec(BaseModel):
     cache_mb: Annotated[int, Field(ge=1, le=10**8)] = 2048
     """Megabytes of attention caches kept between turns: per policy, with vllm per base model."""
     max_model_len: Annotated[int, Field(ge=16, le=10**8)] = 4096
-    """With vllm, the most tokens of a context and its reply; never more than the model can have."""
+    """With vllm, the most tokens of a context and its reply; never more than the model's positions."""
     max_loras: Annotated[int, Field(ge=1, le=1024)] = 8
     """With vllm, adapters of one base in a batch; further ones wait."""
     entropy: bool = False
     """Whether the log keeps the entropy of the distribution that each token was sampled from; in_process only."""
+
+    @property
+    def max_context(self) -> int:
+        """Return the most tokens of a context and its reply that the engine serves, whatever the model's positions."""
+        return self.max_model_len if self.kind == "vllm" else sys.maxsize

@@ -80,6 +80,7 @@ class VLLMEngine:
     def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
         """`gpus`: over how many the layers of a model are spread (tensor parallelism)."""
         self.spec, self.bf16, self.gpus = spec, precision.bf16_products, gpus
+        self.max_context = spec.max_context
         self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
         self._scored: set[str] = set()
         """Whom the scorer serves."""
@@ -307,7 +308,7 @@ def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, 
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            length = min(spec.max_model_len, positions_in(folder))
+            length = min(spec.max_context, positions_in(folder))
             settings: dict[str, Any] = {
                 "model": str(folder),
                 "dtype": "bfloat16" if bf16 else "float32",

@@ -279,4 +279,5 @@ class EndpointPlayer:
         self._conversation.said(answer.text)
         reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
-        return Act(action, answer.text, public, private, answer.finish, answer.tokens)
+        excused = self.role.excuses(answer.finish)
+        return Act(action, answer.text, public, private, answer.finish, answer.tokens, excused=excused)

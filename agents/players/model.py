@@ -8,6 +8,7 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ContextFull, RoleError
 from agents.memory import plan
+from agents.model_config import NO_LIMIT
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
 from agents.stream import Stream
@@ -48,8 +49,12 @@ class ChatPlayer:
         seed: tuple[int, ...],
         write: Writer,
         source: TurnSource = "policy",
+        positions: int = NO_LIMIT,
     ) -> None:
+        """`positions`: the most tokens of a context and its reply."""
         self.source = source
+        self.context = min(role.memory.context or positions, positions)
+        """The most tokens of a stream with the reply to come, and with the next summary where one may be written."""
         self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -65,21 +70,21 @@ class ChatPlayer:
     async def act(self, view: View) -> Act:
         """Take one turn, or sum up first where the context is full: then the same view is to be shown once more.
 
-        Only sampled ids are marked as the policy's own. ContextFull where no further turn fits memory `summary`.
+        Only sampled ids are marked as the policy's own. Raises ContextFull if the context has no room for a reply.
         """
         if self._is_full(view):
             return await self._sum_up(view)
-        stream, fresh = self._stream_for(view)
+        stream, closing, fresh = self._stream_for(view)
         prompt = tuple(self.frame.ask(self.role.render_turn(view, first=fresh)))
-        if fresh:
-            self._check_room(stream, prompt)
-        stream.observe(prompt)
+        self._check_room(len(stream) + len(closing), len(prompt), fresh)
+        stream.observe((*closing, *prompt))
         completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
         raw = self._wrote(view, stream, completion)
         self._history.append(self._exchange(prompt, completion, raw))
         reply = self.role.parse(raw)
         count = len(completion.ids)
-        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source)
+        excused = self.role.excuses(completion.finish)
+        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source, excused)
 
     def _request(self, view: View, stream: Stream, max_tokens: int) -> Request:
         sampling = self.role.sampling
@@ -107,8 +112,8 @@ class ChatPlayer:
             return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
-    def _stream_for(self, view: View) -> tuple[Stream, bool]:
-        """The stream to go on with, closed after the last reply, or a new one; True where the seat's facts are gone.
+    def _stream_for(self, view: View) -> tuple[Stream, Sequence[int], bool]:
+        """Return the stream to go on with, or a new one; what closes its last reply; whether the seat's facts are gone.
 
         A stream that begins with all of the past but its private parts has the key of the one before: an engine may
         go on from what the two have in common.
@@ -116,8 +121,7 @@ class ChatPlayer:
         kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
         self._summed_up = False
         if self.streams and kept is None and not self._history[-1].stripped:
-            self.streams[-1].observe(self.frame.close(self._history[-1].finish))
-            return self.streams[-1], False
+            return self.streams[-1], self.frame.close(self._history[-1].finish), False
         is_new = not self.streams or kept is not None
         first = len(self._history) - kept if kept is not None else self._first
         stream = Stream()
@@ -128,7 +132,7 @@ class ChatPlayer:
         self.stream_keys.append(f"{self.key}/{len(self.streams)}" if is_new else self.stream_keys[-1])
         self.streams.append(stream)
         self._first = first
-        return stream, is_new
+        return stream, (), is_new
 
     def put(self, view: View, act: str) -> Act:
         """Put an act in place of the last reply: all that follows goes on as if it had been that.
@@ -141,14 +145,14 @@ class ChatPlayer:
         public = act.partition("|")[2].strip()
         return Act(act, raw, public, "", "script", 0, "patch")
 
-    # -- memory `summary`: no stream is longer than `memory.context` ----------------------------------------------
+    # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
         """Have the past summed up at the end of its stream; the game reads nothing of that."""
         memory = self.role.memory
-        stream, _ = self._stream_for(view)
+        stream, closing, _ = self._stream_for(view)
         asked = tuple(self.frame.ask(memory.ask))
-        stream.observe(asked)
+        stream.observe((*closing, *asked))
         completion = await self.write(view, self._request(view, stream, memory.tokens), summary=True)
         raw = self._wrote(view, stream, completion)
         self._history.append(Exchange(asked, completion.ids, completion.finish))
@@ -163,31 +167,44 @@ class ChatPlayer:
         last = self._history[-1]
         grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
-        if self._missing(closed, self.frame.ask(self.role.render_turn(view, first=False))) <= 0:
+        used = closed + len(self.frame.ask(self.role.render_turn(view, first=False)))
+        if self._missing(used) <= 0:
             return False
         if self._summaries == memory.summaries:
-            raise ContextFull(f"the context is full, and {self._summaries} summaries were written already")
+            raise ContextFull(f"{self._overflow(used)}, and {self._summaries} summaries were written already")
         return True
 
-    def _check_room(self, stream: Stream, prompt: Sequence[int]) -> None:
-        """RoleError where a new stream holds no turn at all; ContextFull where it does not hold this one."""
-        if self._missing(len(stream), prompt) <= 0:
-            return
-        if (missing := self._missing(len(stream), ())) > 0:
-            raise RoleError(
-                f"role {self.role.role}: memory.context: {self.role.memory.context} tokens have no room for what a "
-                f"match begins with, a reply and a summary: raise it by more than {missing}"
-            )
-        raise ContextFull("the context is full with what is new alone")
+    def _check_room(self, used: int, new: int, fresh: bool) -> None:
+        """Raise ContextFull if the context has no room for `new` tokens after those `used`, and for a reply.
 
-    def _missing(self, used: int, prompt: Sequence[int]) -> int:
-        """Tokens by which a context is too small for this prompt, its reply, and the summary of both."""
+        Raises RoleError if a fresh stream has no room for any turn.
+        """
+        if self._missing(used + new) <= 0:
+            return
+        if fresh and (missing := self._missing(used)) > 0:
+            if self.context == self.role.memory.context:
+                raise RoleError(
+                    f"role {self.role.role}: memory.context: {self.context} tokens have no room for what a "
+                    f"match begins with, a reply and a summary: raise it by more than {missing}"
+                )
+            raise RoleError(
+                f"role {self.role.role}: what a match begins with has {used:,} tokens, which with a reply of up to "
+                f"{self.role.sampling.max_tokens:,} is {missing:,} more than the model holds, {self.context:,}: "
+                "lower sampling.max_tokens, or shorten the role"
+            )
+        raise ContextFull(self._overflow(used + new))
+
+    def _missing(self, used: int) -> int:
+        """Return the tokens by which the context is too small for those used, a reply, and the summary of both."""
         memory, asking = self.role.memory, 0
-        if memory.context is None:
-            return 0
-        if self._summaries < memory.summaries:
+        if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
-        return used + len(prompt) + self.role.sampling.max_tokens + asking - memory.context
+        return used + self.role.sampling.max_tokens + asking - self.context
+
+    def _overflow(self, used: int) -> str:
+        """Return in words why there is no room for a reply after so many tokens."""
+        reply = self.role.sampling.max_tokens
+        return f"context limit: {used:,} tokens and a reply of up to {reply:,} of {self.context:,}"
 
 
 def model_writer(engine: Engine) -> Writer:

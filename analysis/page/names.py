@@ -26,6 +26,8 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"panel\.deal": ("deals with the panel", "more"),
     r"valid|valid per match": ("valid acts in a match", "more"),
     r"valid_rate": ("valid acts of all turns", "more"),
+    r"truncated_rate|truncated per match": ("replies cut at their limit of tokens", "less"),
+    r"ended by a full context": ("matches ended by a full context", "less"),
     r"mean_payoff": ("mean payoff of all seats", ""),
     r"learners payoff": ("payoff of the learners", "more"),
     r"payoff[ .](.+)": ("payoff of {0}", ""),

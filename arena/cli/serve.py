@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,9 +29,7 @@ def serve(
     from pydantic import ValidationError
 
     from agents.engines.spec import EngineSpec
-    from agents.model_config import positions_in
     from agents.players.connection import is_loopback
-    from agents.weights import base_folder
     from arena.cli.console import note
     from arena.cli.loop import wait
     from arena.evaluate.casting import Casting
@@ -62,11 +59,10 @@ def serve(
     if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
         raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
     cast = loaded.cast
-    most = spec.max_model_len if engine == "vllm" else sys.maxsize
     served = {
         name or Path(contender).name: Served(
             held,
-            min(most, positions_in(base_folder(held.source))),
+            min(held.positions, loaded.engine.max_context),
             held.frame.longest_token,
             roles_of(cast.experiment, name),
         )

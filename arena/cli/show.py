@@ -22,6 +22,7 @@ from arena.statistics import Interval
 from arena.store import checkpoints, warm_start
 from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
+from games.contracts import ILLEGAL
 
 if TYPE_CHECKING:
     from arena.evaluate.exploitability import Exploitability
@@ -124,6 +125,8 @@ def show_match(console: Console, path: Path, match: str) -> None:
     ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
+    if payoffs and row["reason"]:
+        console.print(_plain(f"cut off: {row['reason']}", "yellow"), soft_wrap=True)
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
     for depth, line in tree_lines(reader.log.read(row["iteration"], streams=False), row):
@@ -198,6 +201,9 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     line.append(printable(turn["raw"].strip() or "(nothing)"), style="default" if turn["valid"] else "red")
     console.print(line, soft_wrap=True)
     notes = [] if turn["valid"] else ["not a legal act"]
+    if turn["finish"] == "length":
+        excused = not turn["valid"] and ILLEGAL not in turn["rewards"]
+        notes.append(f"cut at its limit of {turn['tokens']} tokens{', excused and not learned' if excused else ''}")
     if (source := turn.get("source", "policy")) == "summary":
         notes.append("a summary, which the game does not read")
     elif source == "replaced":

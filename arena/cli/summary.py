@@ -38,7 +38,9 @@ def changes(run: Path) -> list[Change]:
     if not ends:
         return []
     comparisons = []
-    for name, figure in _figures(ends[1]):
+    limits = (("truncated per match", _truncated), ("ended by a full context", _context))
+    reached = [limit for limit in limits if any(map(limit[1], (row for rows in ends for row in rows)))]
+    for name, figure in (("valid per match", _valid), *reached, *_figures(ends[1])):
         first, last = ([v for row in rows if (v := number(figure(row))) is not None] for rows in ends)
         if first and last:
             bounds = range_of(name, [*first, *last])
@@ -102,9 +104,9 @@ Figure = Callable[[Row], float | None]
 
 
 def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
-    """The figures to compare: a match's share of valid acts, then each game's own and its payoffs."""
+    """Return the figures of each game to compare: its own and its payoffs."""
     games = sorted({str(row["game"]) for row in rows})
-    figures: list[tuple[str, Figure]] = [("valid per match", _valid)]
+    figures: list[tuple[str, Figure]] = []
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
@@ -162,6 +164,15 @@ def _mean_payoff(row: Row) -> float | None:
 def _valid(row: Row) -> float | None:
     turns = [turn for turn in row["turns"] if turn.get("source") not in UNREAD]
     return sum(bool(turn["valid"]) for turn in turns) / len(turns) if turns else None
+
+
+def _truncated(row: Row) -> float | None:
+    cut = [turn["finish"] == "length" for turn in row["turns"] if turn["finish"] != "script"]
+    return sum(cut) / len(cut) if cut else None
+
+
+def _context(row: Row) -> float | None:
+    return float(row["report"].get("ended") == "context")
 
 
 def _over(reader: RunReader) -> list[int]:

@@ -26,7 +26,7 @@ def bare_table(*columns: str) -> Table:
 
 
 MORE_IS_BETTER = ("valid", "deal", "payoff", "win", "joint value", "efficiency", "success", "score", "solved", "right")
-LESS_IS_BETTER = ("invalid", "illegal", "regret", "repeated", "pareto_distance", "exploitability")
+LESS_IS_BETTER = ("invalid", "illegal", "regret", "repeated", "pareto_distance", "exploitability", "truncated")
 
 
 def verdict(name: str, difference: Interval, shown: str) -> Text:

@@ -12,6 +12,7 @@ from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages, gathered, spread
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen
+from arena.records import is_excused
 
 
 def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
@@ -72,8 +73,8 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
 
 
 def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
-    """Apply the rule's selectors to the batch, one after another."""
-    selection = Selection.everything(batch)
+    """Apply the rule's selectors to the batch, one after another. Excused replies are out of the loss anyway."""
+    selection = Selection.everything(batch).out_of_loss(batch.column(is_excused) > 0)
     for selector in rule.select:
         selection = selector(batch, rewards, selection)
     return selection

@@ -12,8 +12,8 @@ from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen
-from games.base import ILLEGAL, STAKE
-from games.contracts import Game
+from games.base import STAKE
+from games.contracts import ILLEGAL, Game
 
 
 def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game], marks: Collection[str] = ()) -> None:

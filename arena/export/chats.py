@@ -20,8 +20,9 @@ from arena.config.own_files import same_game, with_own_roles
 from arena.config.seating import set_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
+from arena.play.texts import view_of
 from arena.store.reader import RunReader
-from games.contracts import Deal, View
+from games.contracts import Deal
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 CHATS = pa.schema(
@@ -114,7 +115,7 @@ class Chats:
                 continue
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
-            view = View.of(game, seat, turn["index"])
+            view = view_of(game, seat, turn["index"])
             if _texts(turn["messages"]) != [(message.sender, message.text) for message in view.messages]:
                 raise StoreError(f"{name} shows something else than it did")
             if seat in talking:

@@ -44,7 +44,8 @@ class Branch:
     def strayed(self, record: MatchRecord) -> str:
         """The first difference of a match from this branch, in one line; "" if all is the same until they part."""
         if len(record.turns) <= self.turn:
-            return f"it ended before turn {self.turn}, where it was to part from {self.match.id}: see its game"
+            why = record.reason or "see its game"
+            return f"it ended before turn {self.turn}, where it was to part from {self.match.id}: {why}"
         for turn, again in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):
             own = [turn.seat, turn.messages, _seen(self.match, turn)]
             new = [again.seat, again.messages, _seen(record, again)]

@@ -162,7 +162,12 @@ class ModelContender:
         if plan.branch:
             write = recalled(plan.branch.replies(seat), write)
         source: TurnSource = "voted" if votes else "policy"
-        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write, source)
+        key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
+        return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, self.positions(policy))
+
+    def positions(self, policy: Policy) -> int:
+        """Return the most tokens of a context and its reply, by the policy's model and the engine."""
+        return min(policy.positions, self.engine.max_context)
 
     def leave(self, player: SeatedPlayer) -> None:
         """The engine need not keep what the player read."""

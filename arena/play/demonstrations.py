@@ -47,7 +47,8 @@ class _Demonstrator(ModelContender):
         place = chance(seed, plan, seat)
         script = make_scripted(talking(self.script, game), number(place), game)
         writer = demonstrator(script, role, policy.frame)
-        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", place, writer, "demonstration")
+        key, most = f"{plan.id}/{seat}", self.positions(policy)
+        return ChatPlayer(role, policy.frame, policy.name, key, place, writer, "demonstration", most)
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,10 @@ class Demonstrations:
         }
         acts = RecordedActs({turn["index"]: turn["action"] for turn in turns})
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(acts) for seat in kept.plan.seats}
-        key = f"{kept.plan.id}/{kept.seat}"
-        players[kept.seat] = ChatPlayer(role, policy.frame, policy.name, key, (), recalled(replies), "demonstration")
+        key, most = f"{kept.plan.id}/{kept.seat}", min(policy.positions, self.lineup.engine.max_context)
+        players[kept.seat] = ChatPlayer(
+            role, policy.frame, policy.name, key, (), recalled(replies), "demonstration", most
+        )
         return await play_match(kept.plan, table.make_game(), players, Limits())
 
     async def _replayed(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sysconfig
 import traceback
@@ -48,6 +49,14 @@ class LimitReached(Exception):
     """A match used up its turns, tokens or seconds."""
 
 
+class OutcomeError(ValueError):
+    """A payoff, reward or figure that no log can hold; one of the game's `methods` gave it."""
+
+    def __init__(self, text: str, methods: Sequence[str]) -> None:
+        super().__init__(text)
+        self.methods = methods
+
+
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
     """Describe an exception that ended a match of `game` at a turn of `seat`.
 
@@ -56,11 +65,16 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
     if isinstance(error, WeightsError | EnginesLost):
         raise error
     frames = list(traceback.walk_tb(error.__traceback__))
-    kind, at = _kind(error, frames, type(game))
+    if isinstance(error, OutcomeError):
+        kind: Kind = "bug" if _is_our_game(type(game)) else "game"
+        where = _definition(type(game), error.methods)
+    else:
+        kind, at = _kind(error, frames, type(game))
+        where = _place(at)
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
     kept = None if act is None else bounded(act, LONGEST)
     told = bounded(without_secrets(trace), LONGEST)
-    return Failure(kind, tuple(draws), type(error).__name__, _place(at), told, seat, kept)
+    return Failure(kind, tuple(draws), type(error).__name__, where, told, seat, kept)
 
 
 def reason_of(error: Exception) -> str:
@@ -72,11 +86,13 @@ def reason_of(error: Exception) -> str:
 
 
 def log_failure(record: MatchRecord) -> None:
-    """Log a failed match, with its traceback under ARENA_DEBUG."""
+    """Log a match that failed, with its traceback under ARENA_DEBUG, or that was cut off."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
         _LOG.debug("%s", record.failure.trace)
+    elif record.reason:
+        _LOG.info("match %s was cut off: %s", record.id, record.reason)
 
 
 def stop_at_a_bug(record: MatchRecord) -> None:
@@ -151,6 +167,16 @@ def _is_our_game(game: type) -> bool:
 
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).split(".")[0]
+
+
+def _definition(game: type, methods: Sequence[str]) -> str:
+    """Return file and line of the method that is nearest to the game's own class; "" if it has no source."""
+    for owner in game.__mro__:
+        for name in methods:
+            code = getattr(inspect.unwrap(vars(owner).get(name, None)), "__code__", None)
+            if code is not None:
+                return f"{code.co_filename.removeprefix(f'{_ROOT}/')}, line {code.co_firstlineno}"
+    return ""
 
 
 def _place(at: Place | None) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion
+from agents.errors import ContextFull
 from agents.players.completions import Answer
 from agents.players.endpoint import EndpointPlayer
 from agents.players.human import Human
@@ -21,8 +22,10 @@ from agents.role import Role
 from agents.stream import Stream
 from arena.errors import ConfigError
 from arena.play.contenders import Contender
+from arena.play.failures import LimitReached
 from arena.play.match import MatchPlan, SeatedPlayer
-from arena.records import MatchRecord, Seating, Turn, place_of
+from arena.play.texts import view_of
+from arena.records import MatchRecord, Seating, Turn, is_excused, place_of
 from games.contracts import UNREAD, Act, Game, Message, View
 
 
@@ -70,7 +73,7 @@ def strayed(parting: Parting, game: Game) -> str:
         seat = game.agent_selection
         if seat != turn.seat:
             return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{which}"
-        if _said(View.of(game, seat).messages) != _said(turn.messages):
+        if _said(view_of(game, seat).messages) != _said(turn.messages):
             return f"at turn {turn.index + 1} {seat} now sees something else than it did{which}"
         if turn.index < parting.turn:
             game.step(turn.action)
@@ -158,9 +161,13 @@ class _Joined:
         if isinstance(self.player, Human):
             self._unread += view.messages if turn.source not in UNREAD else ()
         elif turn.source != "replaced":  # as if the player had written what was put in its place
-            await self.player.act(view)
+            try:
+                await self.player.act(view)
+            except ContextFull as full:
+                raise LimitReached(f"{view.seat} has no room for the match so far: {full}") from None
         self.version = turn.version
-        return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
+        act = Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
+        return act._replace(excused=is_excused(turn))
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:

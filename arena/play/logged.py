@@ -4,10 +4,11 @@ The tokens, and the log-probabilities with which they were sampled, are those of
 sampler and trainer leaves them out, and a loss's `correction` weighs how far the present policy is from that one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from arena.errors import ConfigError
 from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
@@ -26,8 +27,8 @@ class LogSource:
     spec: SourceSpec
     """With its `iterations`."""
     tables: Sequence[TableSpec]
-    learners: frozenset[str]
-    """The policies that are trained."""
+    learners: Mapping[str, int]
+    """By trained policy, the tokens that its model holds."""
     watcher: Watcher
 
     async def matches(self, k: int) -> Played:
@@ -52,6 +53,13 @@ class LogSource:
 
     def _taken_over(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._seated(record.game, seat, seating) for seat, seating in record.seats.items()}
+        for seat, seating in seats.items():
+            longest = max(map(len, record.streams.get(seat, ())), default=0)
+            if seating.trained and longest > (holds := self.learners[seating.policy]):
+                raise ConfigError(
+                    f"source.log: {seat} of match {record.id} in {self.spec.log} has a context of {longest:,} tokens, "
+                    f"and '{seating.policy}' holds {holds:,}: name another log"
+                )
         return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
     def _seated(self, game: str, seat: str, seating: Seating) -> Seating:

@@ -4,19 +4,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from math import isfinite
+from numbers import Real
 from time import monotonic
 from typing import Any, Protocol
 
 from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
+from arena.plain import clean_text, finite, plain
 from arena.play.branches import Branch
-from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
+from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
+from arena.play.texts import clean_act, view_of
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated, Stoppable
-from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
+from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,8 @@ class _Now:
     """Whose move it is."""
     act: str | None = None
     """Act that the game was just given, and has not taken yet."""
-    cut: bool = False
-    """Whether the match was cut off."""
+    cut: str = ""
+    """Why the match was cut off, in words; "" if it was not."""
 
 
 class _Turns:
@@ -141,13 +145,20 @@ class _Turns:
         if self.on_turn:
             self.on_turn(self.plan, turn)
 
-    def earn(self, game: Game) -> None:
-        """Add what the game just paid each seat to the seat's latest turn."""
+    def earn(self, game: Game, excused: str = "") -> None:
+        """Add what the game just paid each seat to the seat's latest turn, without the penalty of the excused seat.
+
+        Raises OutcomeError for a reward that is not finite.
+        """
         infos = game.infos
         for seat in self.seats:
             earning = self.earning[seat]
             for name, value in infos[seat]["rewards"].items():
-                earning[name] = earning.get(name, 0.0) + value
+                if seat == excused and name == ILLEGAL:
+                    continue
+                label = f"the reward '{name}' of {seat}"
+                total = earning.get(name, 0.0) + _loggable(value, label, "step")
+                earning[name] = _loggable(total, label, "step")
 
     def mark(self, seat: str) -> None:
         """Add that the seat's latest act was the expert's, unless its game has said so."""
@@ -177,7 +188,7 @@ async def play_match(
         await _Walk(plan, game, players, limits, clock, now, turns, rules).play()
         if turns and isinstance(game, Pictures):
             pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
-        outcome = dict(game.payoffs()), dict(game.report())
+        outcome = _outcome(game)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
@@ -187,8 +198,8 @@ async def play_match(
         options=plan.options,
         seed=plan.seed,
         seats=_as_played(plan.seats, now.versions),
-        status="failed" if reason else "finished",
-        reason=reason,
+        status="failed" if failure else "finished",
+        reason=reason or now.cut,
         payoffs=outcome[0],
         report=outcome[1],
         turns=tuple(turns.taken) if turns and keep_turns else (),
@@ -204,6 +215,27 @@ async def play_match(
     )
     log_failure(record)
     return record
+
+
+def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:
+    """Return payoffs and report. Raises OutcomeError for what no log can hold."""
+    payoffs, report = dict(game.payoffs()), dict(game.report())
+    for seat, value in payoffs.items():
+        _loggable(value, f"the payoff of {seat}", "payoffs")
+    for name, figure in report.items():
+        _loggable(figure, f"the report's '{name}'", "report", "figures")
+    return payoffs, report
+
+
+def _loggable(value: Any, label: str, *methods: str) -> Any:
+    """Return the value, which one of the game's `methods` gave. Raises OutcomeError unless a log can hold it."""
+    if type(value) is float and isfinite(value):
+        return value
+    try:
+        finite(value, label) if isinstance(value, Real) else plain(value, label)
+    except (ValueError, TypeError) as error:
+        raise OutcomeError(str(error), methods) from None
+    return value
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
@@ -249,15 +281,16 @@ class _Walk:
         """Have a seat act; a summary, and an act that is patched, are turns that the game does not read."""
         begun, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, begun - self.clock)
-        view = View.of(game, seat, self.count)
+        view = view_of(game, seat, self.count)
         situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
         try:
-            act = await self._answer(player, view)
+            act = clean_act(await self._answer(player, view))
         except ContextFull as full:
-            return self._cut_off("context", str(full))
+            return self._cut_off("context", f"{seat}: {full}")
         if act.source in UNREAD:  # the same messages are shown once more
             return self._taken(view._replace(messages=()), act, True, begun, "")
         expected = self.rules.expected(view) if self.rules else None
+        expected = expected and clean_text(expected)
         if self.rules and expected is not None and not self.rules.agree(act.action, expected):
             self._taken(view, act._replace(source="replaced"), True, begun, situation)
             if not self.rules.may_patch():
@@ -274,7 +307,7 @@ class _Walk:
         valid = bool(game.infos[seat].get("valid"))
         self._taken(view, act, valid, begun, situation)
         if self.turns:
-            self.turns.earn(game)
+            self.turns.earn(game, seat if act.excused and not valid else "")
             if expected is not None and act.source != "patch":
                 self.turns.mark(seat)
         if self.rules and not _over(game) and (why := self.rules.why_stop(act, seat, valid)):
@@ -296,7 +329,7 @@ class _Walk:
         if not isinstance(self.game, Stoppable):
             raise LimitReached(why)
         self.game.stop(reason)
-        self.now.cut = True
+        self.now.cut = why
         if self.turns:
             self.turns.earn(self.game)
 

@@ -13,15 +13,18 @@ TOKENS, SHOWN = 60, 4
 
 
 async def reflected(lineup: Lineup, instructions: Instructions, k: int, role: str) -> str:
-    """An instruction by the role's `writer`; "" where that is none, or wrote nothing."""
+    """Return an instruction by the role's `writer`; "" if it has none, no room for the question, or wrote nothing."""
     name = instructions.rules[role].writer
     if name is None:
         return ""
     policy, key = lineup.policies[name], f"instruct-{k}-{role}"
     frame = policy.frame
+    asked = (*frame.open(ASKED, []), *frame.ask(question(instructions, role)))
+    if len(asked) + TOKENS > min(policy.positions, lineup.engine.max_context):
+        return ""
     request = Request(
         policy=policy.name,
-        ids=(*frame.open(ASKED, []), *frame.ask(question(instructions, role))),
+        ids=asked,
         key=key,
         max_tokens=TOKENS,
         temperature=1.0,

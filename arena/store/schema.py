@@ -158,7 +158,7 @@ MATCHES = _schema(
         _field("rules", pa.int16(), "version of the game's rules; 0 if not known (schema version 1)"),
         _field("seed", pa.uint64(), "seed of the game's generator"),
         _field("status", pa.string(), "finished or failed"),
-        _field("reason", pa.string(), "why it failed"),
+        _field("reason", pa.string(), "why it failed, or was cut off before its end"),
         _field("attempt", pa.int16(), "0, or how often it was played again"),
         _field("started", pa.string(), "ISO 8601, UTC"),
         _field("seconds", pa.float64(), "wall time of the match"),

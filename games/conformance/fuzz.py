@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from games.abilities import SpielRules
-from games.base import ILLEGAL, STAKE, TextGame
+from games.base import STAKE, TextGame
 from games.conformance.random_acts import filled, garbage, legal_act, mutated
+from games.contracts import ILLEGAL
 
 LONGEST = 20_000
 """Legal acts after which a match played at random counts as endless."""

@@ -21,7 +21,7 @@ OWN = {
     "opener": ["offer", "sell", "price", "mine", "keep", "best"],
     "responder": ["want", "buy", "need", "please", "cheap", "yours"],
 }
-PLANTED = ("collapse", "repetition", "role drift", "one-sidedness", "reward hack")
+PLANTED = ("collapse", "repetition", "role drift", "one-sidedness", "reward hack", "truncation")
 
 
 def made(rng: np.random.Generator, k: int, number: int, planted: str) -> MatchRecord:
@@ -40,7 +40,8 @@ def made(rng: np.random.Generator, k: int, number: int, planted: str) -> MatchRe
         valid = bool(rng.random() < (0.3 if late == "collapse" else 0.7 + 0.25 * progress))
         earned = float(rng.normal(2.0 if late == "reward hack" else progress + deal, 0.5))
         turn = match(k, number).turns[index % 2]
-        turns.append(turn._replace(index=index, public=said, valid=valid, rewards={"r": earned}))
+        finish = "length" if late == "truncation" and rng.random() < 0.5 else "stop"
+        turns.append(turn._replace(finish=finish, index=index, public=said, valid=valid, rewards={"r": earned}))
     paid = {"opener": gain, "responder": -gain}
     report: dict[str, float | bool | str] = {"deal": deal}
     return replace(match(k, number), turns=tuple(turns), payoffs=paid, report=report, streams={})

@@ -27,6 +27,8 @@ POLICIES = {name: Policy(name, Path(), None, None, FRAME, True, 3) for name in (
 class Babbler:
     """An engine that answers anything, with log-probabilities made up by the same draw."""
 
+    max_context = 10**9
+
     def __init__(self) -> None:
         self.asked: list[Request] = []
 

@@ -36,6 +36,8 @@ def served(pipe: Connection, threads: int, precision: Precision) -> None:
 class EngineElsewhere:
     """Serves weights there; what is asked together is answered together."""
 
+    max_context = 10**9
+
     def __init__(self, precision: Precision = Precision.FP32) -> None:
         self.precision = precision
         self._pipe: Any = None

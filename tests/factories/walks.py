@@ -26,6 +26,8 @@ PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
 class Wanderer:
     """An engine that steps at random, by the request's seed."""
 
+    max_context = 10**9
+
     def __init__(self, acts: tuple[str, ...] = STEPS) -> None:
         self.acts, self.asked = acts, list[Request]()
 

@@ -39,6 +39,8 @@ def keeper(**memory: Any) -> Role:
 class Told:
     """An engine whose summaries are random words, and whose acts pass until they are asked."""
 
+    max_context = 10**9
+
     def __init__(self) -> None:
         self.said: list[tuple[Request, Completion]] = []
 

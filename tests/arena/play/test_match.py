@@ -9,6 +9,7 @@ import pytest
 
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import SCRIPTED
+from arena.play.joining import Parting, strayed
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
 from games.contracts import MatchId, Message
@@ -186,6 +187,73 @@ def test_a_fault_of_the_game_fails_its_match_only(fault: str, reason: str) -> No
     assert (record.status, record.reason) == ("failed", reason)
     assert record.payoffs == {} and record.report == {}
     assert MatchRecord.from_json(record.to_json()) == record
+
+
+class Unpayable(Beats):
+    """Gives what no log can hold, by one of its methods."""
+
+    def __init__(self, where: str, value: Any) -> None:
+        super().__init__({0: [("a", "gold", 1.0)]})
+        self.where, self.value = where, value
+
+    def play(self, seat: str, act: str) -> str:
+        if self.where == "pay":
+            self.pay(seat, "gold", self.value)
+        return super().play(seat, act)
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if self.where == "infos":
+            self.infos["b"]["rewards"]["gold"] = self.value
+
+    def payoffs(self) -> dict[str, float]:
+        return super().payoffs() | ({"b": self.value} if self.where == "payoffs" else {})
+
+    def figures(self) -> dict[str, float | bool | str]:
+        return {"ratio": self.value} if self.where == "figures" else {}
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.float32("inf"), 10**400], ids=["nan", "inf", "huge"])
+@pytest.mark.parametrize("where", ["pay", "infos", "payoffs", "figures"])
+def test_a_number_that_no_log_can_hold_fails_its_match_and_names_the_games_line(where: str, value: Any) -> None:
+    record = match(Unpayable(where, value))
+    assert record.status == "failed" and not record.payoffs
+    assert MatchRecord.from_json(record.to_json()) == record
+    assert record.failure and record.failure.kind == "game"
+    if where != "pay" or not isinstance(value, int):
+        assert any(word in record.reason for word in ("gold", "payoff of b", "ratio")), record.reason
+    path, _, line = record.failure.where.partition(", line ")
+    assert path.endswith("test_match.py") and line.isdigit(), record.failure.where
+
+
+def test_rewards_that_add_up_to_infinity_fail_the_match() -> None:
+    pays: Pays = {0: [("b", "gold", 1e308)], 1: [("b", "gold", 1e308)], 2: [("b", "gold", 1e308)]}
+    record = match(Beats(pays))
+    assert record.status == "failed" and "gold" in record.reason
+    assert MatchRecord.from_json(record.to_json()) == record
+
+
+def test_what_is_played_is_what_is_logged() -> None:
+    """Lone surrogates, which no file holds, are replaced before the game and the other seats read them."""
+    heard: list[str] = []
+
+    class Listening(Beats):
+        """Keeps the acts that it was given, and tells half of a character."""
+
+        whole_acts = True
+
+        def play(self, seat: str, act: str) -> str:
+            heard.append(act)
+            self.tell("half \udc80")
+            return super().play(seat, act)
+
+    b = Scripted("plain")
+    record = match(Listening(length=2), {"a": Scripted("x\ud800y | \udfff"), "b": b})
+    assert MatchRecord.from_json(record.to_json()) == record
+    assert record.turns[0].action == "x\ufffdy | \ufffd" and heard[0] == record.turns[0].action
+    assert b.views[0].messages == record.turns[1].messages
+    assert record.turns[1].messages[1].text == "half \ufffd"
+    assert strayed(Parting(record, 1, "another"), Listening(length=2)) == "", "the log's acts give the same match"
 
 
 def test_a_player_that_raises_fails_its_match_only() -> None:

@@ -1,0 +1,82 @@
+"""Estimate before a run whether the models' contexts have room for its matches."""
+
+from collections.abc import Callable, Sequence
+
+from agents.engines.base import Completion, Request
+from agents.errors import ContextFull
+from agents.model_config import NO_LIMIT
+from agents.players.model import ChatPlayer, ScriptedPlayer
+from agents.players.simple import Random
+from agents.policy import Policy
+from arena.errors import ConfigError
+from arena.play.lineup import seatings
+from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
+from arena.play.tables import Table
+from games.contracts import MatchId, View
+
+SECONDS = 10.0
+"""Wall time of a trial match."""
+
+
+async def check_contexts(
+    tables: Sequence[Table], policy: Callable[[str], Policy | None], max_context: int, turns: int | None
+) -> list[str]:
+    """Play a trial match at each table, with replies as long as they may be; a note for each context that gets full.
+
+    `policy` is the policy of a name, without weights, or None for other players. Raises ConfigError if a model has no
+    room for its first reply.
+    """
+    notes = []
+    for table in tables:
+        held = {name: found for name in table.holders.values() if (found := policy(name))}
+        trials = {
+            seat: _Trial(table, seat, held[name], min(held[name].positions, max_context))
+            for seat, name in table.holders.items()
+            if name in held
+        }
+        players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(Random(0)) for seat in table.roles}
+        players |= {seat: trial.player() for seat, trial in trials.items()}
+        spec = table.game
+        plan = MatchPlan(MatchId(0, 0), spec.name, dict(spec.options), 0, seatings(table, table.holders, held))
+        await play_match(plan, table.make_game(), players, Limits(turns, seconds=SECONDS), keep_turns=False)
+        full = [trial for trial in trials.values() if trial.full]
+        if never := [trial.full for trial in full if not trial.replies]:
+            raise ConfigError(never[0])
+        notes += [trial.full for trial in full]
+    return notes
+
+
+class _Trial:
+    """A seat of a trial match: acts at random, each reply padded to the most tokens that it may have."""
+
+    def __init__(self, table: Table, seat: str, policy: Policy, context: int) -> None:
+        self.game, self.seat, self.policy, self.context = table.game.name, seat, policy, context
+        self.role, self.random = table.roles[seat], Random(0)
+        self.replies = 0
+        self.full = ""
+        """The note on a context that got full; "" while it has room."""
+
+    def player(self) -> SeatedPlayer:
+        """Make its player. Memory `summary` is bounded by the player itself."""
+        most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
+        return ChatPlayer(self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most)
+
+    async def _write(self, view: View, request: Request, summary: bool = False) -> Completion:
+        if len(request.ids) + request.max_tokens > self.context:
+            self._overflow(len(request.ids), request.max_tokens)
+        self.replies += 1
+        frame = self.policy.frame
+        words = frame.encode("" if summary else self.role.write(self.random.act(view)))[: request.max_tokens]
+        ids = (*words, *[frame.stop_id] * (request.max_tokens - len(words)))  # which no text shows
+        return Completion(ids, (0.0,) * len(ids), "stop", 0)
+
+    def _overflow(self, used: int, reply: int) -> None:
+        numbers = f"{used:,} tokens and a reply of up to {reply:,}, of {self.context:,} that '{self.policy.name}' holds"
+        remedy = f"lower sampling.max_tokens of role {self.role.role}"
+        self.full = f"{self.game}: {self.seat} has no room for a reply ({numbers}): {remedy}"
+        if self.replies:
+            self.full = (
+                f"{self.game}: the context of {self.seat} may be full after {self.replies} replies ({numbers}), which "
+                f"ends the match: {remedy}, or give it memory window or summary"
+            )
+        raise ContextFull(numbers)

@@ -1,0 +1,141 @@
+"""A context never outgrows the model: matches end there, with the numbers, and preflight warns."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.engines.base import Completion
+from agents.model_config import positions_in
+from agents.policy import Policy
+from agents.role import Role, load_role
+from agents.weights import resolve
+from arena.errors import ConfigError
+from arena.evaluate.fork import Parting
+from arena.play.branches import Branch
+from arena.play.contenders import ModelContender, play_one
+from arena.play.contexts import check_contexts
+from arena.play.joining import Joining
+from arena.play.logged import LogSource
+from arena.play.match import Limits, MatchPlan
+from arena.play.settings import GameSpec, SeatSpec, TableSpec
+from arena.play.tables import Table
+from arena.records import MatchRecord, Seating
+from games.contracts import MatchId
+from tests.factories.babble import FRAME, POLICIES
+
+NANO = load_role("nano_player")
+
+
+def role(max_tokens: int = 20, **memory: Any) -> Role:
+    sampling = NANO.sampling.model_copy(update={"max_tokens": max_tokens})
+    kept = NANO.memory.model_validate({"kind": "all"} | memory)
+    return NANO.model_copy(update={"sampling": sampling, "memory": kept})
+
+
+class Rambler:
+    """An engine that uses all the tokens it may, after a legal step."""
+
+    def __init__(self, max_context: int = 10**9) -> None:
+        self.max_context, self.longest = max_context, 0
+
+    async def generate(self, requests: Any) -> list[Completion]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: Any) -> Completion:
+        self.longest = max(self.longest, len(request.ids) + request.max_tokens)
+        words = FRAME.encode("NORTH |" + " so" * request.max_tokens)
+        ids = tuple(words[: request.max_tokens])
+        return Completion(ids, (-1.0,) * len(ids), "length", 3)
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+def contender(engine: Any, policy: Policy, own: Role) -> ModelContender:
+    return ModelContender("p", engine, lambda game, seat: (policy, own))
+
+
+def walk(engine: Rambler, policy: Policy, own: Role, branch: Branch | None = None, who: Any = None) -> MatchRecord:
+    seats = {"walker": Seating(own.role, "p", 3, True, "model")}
+    identity = branch.identity if branch else MatchId(1, 0)
+    plan = MatchPlan(identity, "maze", {"size": 3, "max_turns": 40}, 1, seats, branch=branch)
+    return asyncio.run(play_one(plan, {"walker": who or contender(engine, policy, own)}, 5, Limits()))
+
+
+@pytest.mark.parametrize("by", ["model", "engine"])
+def test_a_match_ends_where_its_context_and_the_next_reply_exceed_the_models_positions(by: str) -> None:
+    policy = replace(POLICIES["p"], positions=900 if by == "model" else 10**6)
+    engine = Rambler(900 if by == "engine" else 10**6)
+    record = walk(engine, policy, role())
+    assert (record.status, record.report["ended"]) == ("finished", "context")
+    assert len(record.turns) > 3 and engine.longest <= 900
+    assert all(len(stream) <= 900 for streams in record.streams.values() for stream in streams)
+    assert record.reason.startswith("walker: context limit: ") and record.reason.endswith(" 20 of 900")
+    assert MatchRecord.from_json(record.to_json()) == record
+    roomy = walk(Rambler(), replace(policy, positions=10**6), role())
+    assert roomy.report["ended"] != "context" and roomy.reason == ""
+
+
+def test_a_window_and_summaries_stay_within_the_positions() -> None:
+    policy = replace(POLICIES["p"], positions=600)
+    for memory in ({"kind": "window", "turns": 2}, {"kind": "summary", "context": 4096, "tokens": 16, "summaries": 99}):
+        engine = Rambler()
+        record = walk(engine, policy, role(**memory))
+        assert record.report["ended"] != "context", memory
+        assert 350 < engine.longest <= 600
+
+
+def test_a_first_reply_that_finds_no_room_fails_the_match() -> None:
+    record = walk(Rambler(), replace(POLICIES["p"], positions=60), role(59))
+    assert record.status == "failed" and record.failure and record.failure.kind == "game"
+    assert "max_tokens" in record.reason
+
+
+def test_a_fork_by_a_smaller_model_says_that_it_has_no_room_for_the_past() -> None:
+    whole = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
+    small = contender(Rambler(), replace(POLICIES["p"], positions=200), role())
+    record = walk(Rambler(), POLICIES["p"], role(), who=Joining(small, Parting(whole, 20, "")))
+    assert record.status == "failed" and record.failure and record.failure.kind == "limit"
+    assert "no room for the match so far" in record.reason and "of 200" in record.reason
+
+
+def test_a_branch_of_a_match_that_was_longer_than_the_model_fails_with_the_numbers() -> None:
+    whole = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
+    record = walk(Rambler(), replace(POLICIES["p"], positions=200), role(), Branch(whole, 20))
+    assert record.status == "failed" and "context limit" in record.reason
+
+
+def notes(own: Role, context: int = 10**9) -> list[str]:
+    table = Table(GameSpec(name="maze", options={"max_turns": 40}), {"walker": own}, {"walker": "p"})
+    nano = resolve("nano")
+    policy = replace(POLICIES["p"], positions=positions_in(nano))
+    return asyncio.run(check_contexts([table], {"p": policy}.get, context, 100))
+
+
+def test_preflight_warns_where_replies_may_fill_the_context() -> None:
+    (note,) = notes(role(400))
+    assert note.startswith("maze: the context of walker may be full after ") and "of 2,048" in note
+    assert len(notes(role(60), 1000)) == 1 and notes(role(60, kind="window", turns=2), 1000) == []
+    assert notes(role(4)) == []
+
+
+def test_preflight_refuses_a_reply_that_can_never_fit() -> None:
+    with pytest.raises(ConfigError, match=r"walker has no room for a reply .*max_tokens of role nano_player"):
+        notes(role(2048))
+
+
+def test_a_log_of_longer_contexts_than_the_learner_holds_is_refused() -> None:
+    record = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
+    table = TableSpec(game=GameSpec(name="maze"), seats={"walker": SeatSpec(role="nano_player", policy="p")})
+    longest = max(map(len, record.streams["walker"]))
+    for holds in (longest, longest - 1):
+        spec: Any = SimpleNamespace(log="runs/other")
+        source = LogSource(None, spec, [table], {"p": holds}, None)  # type: ignore[arg-type]
+        if holds == longest:
+            assert source._taken_over(1, 0, record).seats["walker"].trained
+            continue
+        with pytest.raises(ConfigError, match=rf"walker of match 0001-0000 .* {longest:,} tokens.* {holds:,}"):
+            source._taken_over(1, 0, record)

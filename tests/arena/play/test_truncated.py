@@ -1,0 +1,109 @@
+"""A reply that is cut at its limit of tokens: marked, and by the role's choice excused or charged."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from agents.engines.base import Completion
+from agents.role import Role, load_role
+from arena.cli import show
+from arena.cli.loop import wait
+from arena.credit.assign import assign
+from arena.credit.batch import TurnBatch
+from arena.credit.samples import samples_of
+from arena.credit.settings import CreditSpec
+from arena.league.ratings import Ratings
+from arena.metrics import iteration_metrics
+from arena.play.contenders import ModelContender, play_one
+from arena.play.match import Limits, MatchPlan
+from arena.records import MatchRecord, Seating, is_excused, trained
+from games.contracts import MatchId
+from tests.factories.babble import FRAME, POLICIES
+
+REPLIES = ("NOR", "NORTH", "NORTH |", "nothing legal")
+FINISHES = ("length", "stop", "length", "stop")
+
+
+class Cut:
+    """An engine with given replies: an act cut in the middle, a legal one, one cut in its talk, an illegal one."""
+
+    max_context = 10**9
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    async def generate(self, requests: Any) -> list[Completion]:
+        return [self._one() for _ in requests]
+
+    def _one(self) -> Completion:
+        text, finish = REPLIES[self.said % 4], FINISHES[self.said % 4]
+        self.said += 1
+        ids = (*FRAME.encode(text), *([FRAME.stop_id] if finish == "stop" else []))
+        return Completion(ids, (-1.0,) * len(ids), finish, 3)  # type: ignore[arg-type]
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+def walked(truncated: str) -> MatchRecord:
+    role = load_role("nano_player")
+    role = role.model_copy(update={"sampling": role.sampling.model_copy(update={"truncated": truncated})})
+    contender = ModelContender("p", Cut(), lambda game, seat: (POLICIES["p"], role))  # type: ignore[arg-type]
+    seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
+    plan = MatchPlan(MatchId(1, 0), "maze", {"size": 3, "max_turns": 3}, 0, seats)
+    return wait(play_one(plan, {"walker": contender}, 5, Limits()))
+
+
+def test_a_cut_reply_without_a_legal_act_is_excused_unless_its_role_says_otherwise() -> None:
+    for truncated, charged in (("excused", False), ("illegal", True)):
+        record = walked(truncated)
+        assert MatchRecord.from_json(record.to_json()) == record
+        cut, legal, cut_in_talk, illegal = record.turns[:4]
+        assert [turn.finish for turn in record.turns[:4]] == list(FINISHES)
+        assert [turn.valid for turn in record.turns[:4]] == [False, True, True, False]
+        assert ("illegal" in cut.rewards) is charged and illegal.rewards["illegal"] == -1
+        assert [is_excused(turn) for turn in (cut, legal, cut_in_talk, illegal)] == [not charged, False, False, False]
+        assert record.payoffs == walked("illegal").payoffs, "the rules themselves do not change"
+
+
+def test_an_excused_reply_is_out_of_the_loss_and_nothing_else_is() -> None:
+    for truncated in ("excused", "illegal"):
+        (trajectory,) = trained([walked(truncated)])
+        (credited,) = assign(TurnBatch([trajectory]), CreditSpec())
+        learned = np.ones(len(trajectory.turns), bool) if credited.learned is None else credited.learned
+        excused = [k for k, turn in enumerate(trajectory.turns) if not learned[k]]
+        assert excused == [k for k, turn in enumerate(trajectory.turns) if is_excused(turn)]
+        assert bool(excused) is (truncated == "excused")
+        samples = samples_of([credited], {"nano_player": 1.0})
+        inside = {int(place) for sample in samples for place in sample.places[sample.learned]}
+        assert inside == {*range(len(trajectory.turns))} - {*excused}
+
+
+def test_the_share_of_cut_replies_is_a_figure() -> None:
+    record = walked("excused")
+    credited = assign(TurnBatch(trained([record])), CreditSpec())
+    row = iteration_metrics(1, [record], [], credited, {}, Ratings(), {"play": 1.0})
+    cut = sum(turn.finish == "length" for turn in record.turns)
+    assert row["truncated_rate"] == pytest.approx(cut / len(record.turns))
+    assert row["selection"]["out_of_loss"] == sum(map(is_excused, record.turns)) > 0
+    other = replace(record, game="other")
+    both = iteration_metrics(1, [record, other], [], credited, {}, Ratings(), {"play": 1.0})
+    assert both["report"]["maze.truncated_rate"] == row["truncated_rate"]
+
+
+def test_show_says_where_a_reply_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(width=200, force_terminal=False)
+    for turn in walked("excused").to_json()["turns"][:2]:
+        show._show_turn(console, turn, None)
+    first, second = capsys.readouterr().out.split(" 2. ")
+    assert f"cut at its limit of {len(FRAME.encode('NOR'))} tokens" in first and "cut" not in second
+
+
+def test_a_role_says_what_being_cut_costs() -> None:
+    assert Role.model_validate({"role": "r"}).sampling.truncated == "excused"
+    assert Role.model_validate({"role": "r", "sampling": {"truncated": "illegal"}}).sampling.truncated == "illegal"
+    with pytest.raises(ValueError, match="excused"):
+        Role.model_validate({"role": "r", "sampling": {"truncated": "free"}})
