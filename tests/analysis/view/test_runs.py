@@ -42,6 +42,7 @@ def test_what_tells_more_goes_before(name: str, values: list[float]) -> None:
 
 def test_what_reads_the_same_at_first_and_last_goes_after_what_moved() -> None:
     assert told(**{"report.deal": [0.301, 0.5, 0.303]})["key"] == "payoff.first"
+    assert told(valid_rate=[1.0, 1.0, 0.994])["key"] == "payoff.first"
     assert told(valid_rate=[0.6, 0.9, 1.0])["key"] == "valid_rate"
 
 
