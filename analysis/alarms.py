@@ -1,4 +1,4 @@
-"""Alarms: six kinds of failure that a good reward curve can hide.
+"""Alarms: kinds of failure that a good reward curve can hide.
 
 Each compares a figure of single matches in the last third of a run's iterations with an earlier third, and rings where
 the difference leaves out 0 at `LEVEL` (difference_ci) and is large enough to matter (`LEAST`). The level is high
@@ -11,6 +11,12 @@ role drift     a role talks like another one did at first (naive Bayes of its wo
 one-sidedness  among learners one seat wins nearly all matches, as it did not at first
 truncation     many of a role's replies are cut at their limit of tokens, since when does not matter
 reward hack    learners' reward rises while the outcome that the game verifies falls
+one act        nearly all acts of a role are the same, as they were not in the most varied earlier part
+few acts       the entropy of a role's acts falls to a quarter of that or less
+idleness       reward rises, the verified outcome falls by half, and more acts are empty, repeated or the commonest one
+
+`one act` and `few acts` compare with the first iteration, too, and need no more than two iterations. They stay silent
+where learners gained by it: the verified outcome, or where there is none their payoff (not in zero-sum games), rose.
 """
 
 from __future__ import annotations
@@ -24,14 +30,19 @@ import pandas as pd
 from analysis.frames import Frames, numeric
 from arena.plain import printable
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci
+from games.contracts import UNREAD
 
 LEVEL = 0.9999
 LEAST: Mapping[str, float] = {
     "collapse": 0.25, "repetition": 0.4, "role drift": 0.3, "one-sidedness": 0.2, "reward hack": 0.1,
     "truncation": 0.2,
+    "one act": 0.2, "idleness": 0.2,
 }  # fmt: skip
 """How much a share must have changed."""
 NEARLY_ALL = 0.9
+ONE_ACT, FEW_ACTS, VARIED = 0.95, 0.25, 0.3
+"""Share of the commonest act; what is left of the entropy of acts; and nats of it below which there was no choice."""
+HALF = 0.5
 WORDS = 3
 """Words from which on a line is talk, and not an act's name."""
 OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency")
@@ -53,7 +64,7 @@ class Alarm(NamedTuple):
 
 
 def alarms(log: Frames) -> list[Alarm]:
-    """All that ring, run by run; none for runs of fewer than three iterations.
+    """Return all alarms that ring, run by run; none for runs of a single iteration.
 
     >>> alarms(log)
     []
@@ -68,7 +79,7 @@ def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
     ranks = pd.concat(parts) if parts else pd.Series(dtype="float64")
     most = ranks.groupby(matches["run"]).transform("max") if parts else ranks
-    matches["third"] = np.where(most < 3, -1, np.ceil(3 * ranks / most) - 1).astype(int)
+    matches["third"] = np.where(most < 2, -1, np.ceil(3 * ranks / most) - 1).astype(int)
     place = matches[matches["third"] >= 0][["run", "match", "third"]]
     return matches, log.seats.merge(place, on=["run", "match"]), log.turns.merge(place, on=["run", "match"])
 
@@ -81,15 +92,21 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
     judged = judged.rename(columns={outcome: "value"}).astype({"value": "float64"} if outcome else {})
     judged = judged if outcome and judged["value"].between(0, 1).all() else judged.iloc[:0]
     talk = own[own["public"].map(lambda said: len(said.split()) >= WORDS).astype(bool)]
+    acted = own[~own["source"].isin(UNREAD)].sort_values("turn", kind="stable")
+    gained = _gained(judged if len(judged) else _payoffs(seats))
     for role, acts in own.groupby("role"):
         yield from _fallen(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")))
     for role, replies in own[own["finish"] != "script"].groupby("role"):
         yield from _truncated(
             run, f"replies of {role}", _by_match(replies, (replies["finish"] == "length").astype("float64"))
         )
+    for role, acts in acted.groupby("role") if not gained else ():
+        yield from _narrowed(run, str(role), acts)
     if len(judged):
         yield from _fallen(run, outcome, judged)
-        yield from _hacked(run, outcome, judged, _by_match(own, own["reward"].astype("float64")))
+        rewards = _by_match(own, own["reward"].astype("float64"))
+        yield from _hacked(run, outcome, judged, rewards)
+        yield from _idle(run, judged, rewards, acted)
     for role, lines in talk.groupby("role"):
         commonest = lines.groupby("iteration")["public"].transform(lambda said: said.mode().iloc[0])
         yield from _risen(
@@ -149,6 +166,67 @@ def _hacked(run: str, outcome: str, judged: pd.DataFrame, rewards: pd.DataFrame)
     fallen, risen = _change(first, last), _change(earned, earns, ANY)
     if risen.low > 0 and fallen.high < 0 and fallen.estimate <= -LEAST["reward hack"]:
         yield Alarm(run, "reward hack", outcome, mean_ci(first, SHARE), mean_ci(last, SHARE))
+
+
+def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
+    """Learners' mean payoff per match; none in a zero-sum game, where only fewer illegal acts could change it."""
+    paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
+    if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
+        return paid.iloc[:0].assign(value=0.0)
+    return _by_match(own := paid[paid["trained"]], own["payoff"])
+
+
+def _gained(reached: pd.DataFrame) -> bool:
+    """Return True if what was reached rose from the earliest third to the last, by a 95 % interval."""
+    *before, last = _thirds(reached)
+    first = next((part for part in before if part), [])
+    return bool(first and last and difference_ci(first, last, ANY).low > 0)
+
+
+def _commonest(acts: pd.DataFrame) -> pd.Series[Any]:
+    """Whether each act is the one that its iteration has most of."""
+    return acts["action"] == acts.groupby("iteration")["action"].transform(lambda own: own.mode().iloc[0])
+
+
+def _narrowed(run: str, role: str, acts: pd.DataFrame) -> Iterator[Alarm]:
+    """Alarms over a role that does nearly always the same, or chooses among far fewer acts than it did."""
+    sizes = acts.groupby("iteration")["action"].transform("size").astype("float64")
+    counts = acts.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
+    opening = acts.loc[acts["iteration"] == acts["iteration"].min(), "match"].unique()
+
+    def parts(values: pd.Series[Any]) -> tuple[list[list[float]], list[float]]:
+        frame = _by_match(acts, values)
+        *before, last = _thirds(frame)
+        first = frame.loc[frame["match"].isin(opening) & (frame["third"] < 2), "value"].tolist()
+        return [part for part in (first, *before) if part], last
+
+    before, last = parts(_commonest(acts).astype("float64"))
+    if before and last and np.mean(last) >= ONE_ACT:
+        varied = min(before, key=np.mean)
+        change = _change(varied, last)
+        if change.low > 0 and change.estimate >= LEAST["one act"]:
+            yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
+    before, last = parts(-np.log(counts / sizes))  # whose mean is the entropy
+    if before and last:
+        varied = max(before, key=np.mean)
+        much = float(np.mean(varied))
+        if much >= VARIED and np.mean(last) <= FEW_ACTS * much and _change(varied, last, ANY).high < 0:
+            yield Alarm(run, "few acts", role, mean_ci(varied, ANY), mean_ci(last, ANY))
+
+
+def _idle(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
+    """Alarms over learners that earn more by doing nothing, where solving was too rare for `reward hack`."""
+    first, _, last = _thirds(judged)
+    earned, _, earns = _thirds(rewards)
+    if not first or not last or _change(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
+        return
+    if _change(earned, earns, ANY).low <= 0:
+        return
+    for role, own in acts.groupby("role"):
+        again = own["action"] == own.groupby(["match", "seat"])["action"].shift()
+        idle = _commonest(own) | again.fillna(False) | (own["action"].str.strip() == "")
+        yield from _risen(run, "idleness", str(role), _by_match(own, idle.astype("float64")))
 
 
 def _drifted(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:

@@ -173,7 +173,9 @@ async def build(
     limits = Limits(**experiment.play.limits.model_dump())
     ruled = partial(Control.of, experiment.play, experiment.iterations)
     lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()), ruled)
-    demonstrations = Demonstrations(experiment.learn.demonstrations, lineup, policies.trainers)
+    demonstrations = Demonstrations(
+        experiment.learn.demonstrations, lineup, policies.trainers, experiment.play.attempts, run.failures, watcher.note
+    )
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         kept_play = play_state(experiment.play, experiment.seed, state.get("play", {}))

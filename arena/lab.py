@@ -114,7 +114,7 @@ class Lab:
     async def iterate(self, k: int) -> dict[str, Any]:
         """One iteration, from the first deal to the commit; its row of metrics."""
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
-        records, failures = await self.play(k)
+        records, failures, left_out = await self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited, recalled, recalls = await self.credit(k, records)
         foreseen = await self.fit_critic(k, credited)
@@ -127,7 +127,7 @@ class Lab:
         if self.experiment.overlaps:  # matches are played all the while
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
-        row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds)
+        row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
         row |= {"critic": foreseen} if foreseen else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
         if judged := await self.examine(k):

@@ -12,6 +12,7 @@ from arena.credit.credited import Credited
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
+from arena.play.failures import failure_figures
 from arena.records import MatchRecord, trained
 from arena.rows import zero_sum
 from games.contracts import CUT, UNREAD
@@ -25,9 +26,12 @@ def iteration_metrics(
     learned: Mapping[str, Mapping[str, float]],
     ratings: Ratings,
     seconds: Mapping[str, float],
+    left_out: Sequence[MatchRecord] = (),
 ) -> dict[str, Any]:
     """Means over the iteration's finished matches; seconds are wall time, tokens those sampled.
 
+    `failures` are failed attempts, of which `failure` is the commonest cause. `given_up` counts matches that were not
+    played again; finished matches of the same deals are `left_out` of everything else.
     Branches (`play.branch`) count as matches, turns and tokens, but not in what was reached: which turns are branched
     off depends on how a match went, so that they are no sample of what the policy does. `ratings` are of who played
     in it, past versions at their mean; `win_rate` is that of each trained policy against everybody else it met, a draw
@@ -41,8 +45,9 @@ def iteration_metrics(
     return {
         "iteration": iteration,
         "matches": len(records),
-        "failed": len(failures),
-        "failed_rate": len(failures) / max(len(records) + len(failures), 1),
+        **failure_figures(failures),
+        "failed_rate": len(failures) / max(len(records) + len(left_out) + len(failures), 1),
+        "left_out": len(left_out),
         "turns": len(turns),
         "tokens": tokens,
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),

@@ -161,6 +161,8 @@ class Failure:
     """Whose move it was, "" before the first and after the last."""
     act: str | None = None
     """Act that the game had been given and did not take, None where it was not given anything."""
+    given_up: bool = False
+    """Whether the match is not played again after this attempt."""
 
 
 @dataclass(frozen=True)

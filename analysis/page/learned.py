@@ -23,9 +23,15 @@ TELLING = (
     r"learners payoff", r"efficiency|score", r"valid( per match)?", r"payoff .+", r"equilibrium_distance", r"turns",
 )  # fmt: skip
 """What a reader asks first, in that order."""
+TELLING_METRICS = (
+    *TELLING[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
+    r"mean_payoff", r"report\.(efficiency|score)", r"valid_rate", r"payoff\..+", r"report\.equilibrium_distance",
+    r"report\.turns",
+)  # fmt: skip
+"""The same among the metrics of iterations, whose other counts are totals of an iteration, not figures of a match."""
 TILES, ROWS = 3, 6
 MOSTLY = 0.9
-AGAIN = ("run", "iteration", "valid_rate", "mean_payoff")
+AGAIN = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
 """Columns that a figure of the matches tells already."""
 
 

@@ -64,6 +64,7 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"learn\.(.+)\.tokens": ("tokens learned from, {0}", ""),
     r"learn\.(.+)\.skipped": ("updates skipped, {0}", "less"),
     r"win_rate\.(.+)": ("wins, {0}", "more"),
+    r"payoff_against\.(.+)": ("payoff of {0}", "more"),
     r"ratings\.(.+)": ("rating of {0}", ""),
     r"failed_rate": ("matches that failed", "less"),
     r"failed": ("failed matches", "less"),

@@ -10,14 +10,16 @@ from typing import Any
 import pandas as pd
 
 from analysis.frames import Frames, load, numeric
-from analysis.page.learned import TELLING
+from analysis.page.learned import TELLING_METRICS
 from analysis.page.names import named
+from analysis.page.pictures import STILL
+from analysis.page.texts import in_words
 from analysis.query import answer
 from analysis.view.index import Index
 from analysis.view.plain import text
 from arena.errors import StoreError
 from arena.plain import printable
-from arena.statistics import range_of
+from arena.statistics import SHARE, range_of
 from arena.store import locks
 
 ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
@@ -95,14 +97,18 @@ def asked(runs: Sequence[Index], query: str) -> dict[str, Any]:
 
 
 def _telling(frame: Any) -> dict[str, Any] | None:
-    """The figure that tells most: its name and its values by iteration."""
-    for pattern in TELLING:
+    """Return the figure that tells most, with its values by iteration: one that moved before one that did not."""
+    moving, silent = [], {"mean_payoff"} if "zero_sum" in frame.columns else set[str]()
+    for pattern in TELLING_METRICS:
         for key in map(str, frame.columns):
-            if re.fullmatch(pattern, key.removeprefix("report.")) and numeric(frame[key]):
+            if key not in silent and re.fullmatch(pattern, key) and numeric(frame[key]):
                 values = frame[key].dropna().astype("float64").tolist()
-                if len(set(values)) > 1:
-                    return {"key": key, "words": named(key).words, "values": values, "bounds": range_of(key, values)}
-    return None
+                if len({round(value, 9) for value in values}) > 1:
+                    bounds = range_of(key, values)
+                    same = in_words(values[0], bounds) == in_words(values[-1], bounds)
+                    same |= bounds == SHARE and abs(values[-1] - values[0]) < STILL
+                    moving.append((same, {"key": key, "words": named(key).words, "values": values, "bounds": bounds}))
+    return min(moving, key=lambda one: one[0], default=(False, None))[1]
 
 
 def _said(value: Any) -> Any:

@@ -14,7 +14,9 @@ from rich.text import Text
 
 from arena.cli.console import note
 from arena.cli.progress import Pace, left
+from arena.plain import printable
 from arena.records import MatchRecord, Turn
+from arena.rows import losses
 
 if TYPE_CHECKING:
     from arena.play.match import MatchPlan
@@ -79,6 +81,7 @@ class Screen:
         elif self.style == "lines":
             figures = _cells(row, [row])
             self.console.print(Text("  ".join(f"{name} {value}" for name, value in figures.items())), soft_wrap=True)
+            show_losses(self.console, [row])
 
     def _render(self) -> Group:
         seconds = monotonic() - self._since
@@ -91,7 +94,8 @@ class Screen:
             status += f" · {rest}"
         if self._failed:
             status += f" ({self._failed} failed)"
-        return Group(iteration_table(self.rows, self.iterations), Text(status, style="dim"))
+        lost = [Text(printable(line), style="yellow")] if (line := losses(self.rows)) else []
+        return Group(iteration_table(self.rows, self.iterations), *lost, Text(status, style="dim"))
 
     def _left(self) -> str:
         """About how long the iterations take that are still to come."""
@@ -99,6 +103,12 @@ class Screen:
         seconds = sum(row["seconds"][part] for row in last for part in ("play", "learn", "commit"))
         to_come = self.iterations - self.rows[-1]["iteration"] if last else 0
         return left(len(last), len(last) + to_come, seconds)
+
+
+def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many matches failed or were given up in these iterations, and why; nothing if none did."""
+    if line := losses(rows):
+        console.print(Text(f"  {printable(line)}", style="yellow"), soft_wrap=True)
 
 
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:

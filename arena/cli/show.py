@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.live import cell, iteration_table
+from arena.cli.live import cell, iteration_table, show_losses
 from arena.cli.summary import Change, best_match, changes
 from arena.cli.tables import print_table, verdict
 from arena.errors import ConfigError, StoreError
@@ -34,6 +34,7 @@ def show_run(console: Console, path: Path) -> None:
     rows, judged = reader.metrics(), read_evaluations(path)
     if rows:
         console.print(iteration_table(rows, rows[-1]["iteration"]))
+        show_losses(console, rows)
     else:
         console.print(_plain(_begun(path), ""), soft_wrap=True)
     if judged:

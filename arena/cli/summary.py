@@ -8,7 +8,7 @@ from typing import Any
 
 from arena.cli.live import number
 from arena.league.pool import version_of
-from arena.rows import zero_sum
+from arena.rows import complete, zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.reader import RunReader
 from games.contracts import UNREAD
@@ -63,10 +63,7 @@ def _ends(run: Path) -> list[list[Row]]:
     """The finished matches of the first and of the last iteration; [] where there is none yet."""
     reader = RunReader(run)
     numbers = _over(reader)
-    finished = {
-        k: [row for row in reader.log.read(k, streams=False) if row["status"] == "finished"]
-        for k in {*numbers[:1], *numbers[-1:]}
-    }
+    finished = {k: complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
     return [finished[numbers[0]], finished[numbers[-1]]] if numbers else []
 
 

@@ -21,9 +21,9 @@ from agents.players.voting import final_act, voted
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
-from arena.play.failures import log_failure
+from arena.play.failures import failed
 from arena.play.match import Limits, MatchPlan, OnTurn, Rules, SeatedPlayer, play_match
-from arena.records import Failure, MatchRecord, Seating
+from arena.records import MatchRecord, Seating
 from games.abilities import Tells
 from games.contracts import Game, TurnSource
 
@@ -57,9 +57,17 @@ class Contender(Protocol):
 
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
-    """Return the seed of a seat's chance in a match, from the run, deal, attempt, seat, draws and branches."""
+    """Return the seed of a seat's chance in a match, from the run, deal, seat, draws and branches.
+
+    A match that is played again after a failure draws the same again: with other draws, replays would select matches
+    that end before the fault.
+    """
     parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
-    return (seed, plan.seed, plan.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
+    return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
+
+
+_ATTEMPT = 0
+"""Stands in every place since it also held the attempt: without it a seed would give other matches than before."""
 
 
 def number(place: tuple[int, ...]) -> int:
@@ -90,9 +98,7 @@ async def play_one(
         for seat, player in players.items():
             contenders[seat].leave(player)
     if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
-        failure = Failure("game", plan.draws)
-        record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
-        log_failure(record)
+        return failed(record, "game", plan.draws, why)
     return record
 
 

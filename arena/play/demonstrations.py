@@ -23,6 +23,7 @@ from arena.learn.settings import DemonstrationsSpec
 from arena.parts.chance import generator
 from arena.parts.schedules import Clock
 from arena.play.contenders import Contender, ModelContender, ScriptedContender, chance, number, play_one
+from arena.play.failures import failure_figures
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
@@ -30,7 +31,9 @@ from arena.play.patches import patches
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, trajectories
+from arena.rows import losses
 from arena.store.contents import check_newest
+from arena.store.failures import FailureLog
 from arena.store.reader import RunReader
 from games.contracts import Game, MatchId
 
@@ -63,9 +66,21 @@ class _LoggedMatch:
 class Demonstrations:
     """Demonstrations of a run, as samples; an iteration's are the same whenever they are asked for."""
 
-    def __init__(self, spec: DemonstrationsSpec | None, lineup: Lineup, learners: Iterable[str]) -> None:
-        """ConfigError when the run to demonstrate has nothing for one of the learners."""
+    def __init__(
+        self,
+        spec: DemonstrationsSpec | None,
+        lineup: Lineup,
+        learners: Iterable[str],
+        attempts: int,
+        failures: FailureLog,
+        note: Callable[[str], None],
+    ) -> None:
+        """Prepare to play each match up to `attempts` times; `note` is told of failures, which `failures` records.
+
+        ConfigError when the run to demonstrate has nothing for one of the learners.
+        """
         self.spec, self.lineup = spec, lineup
+        self._attempts, self._failures, self._note = attempts, failures, note
         self._best = {learner: self._candidates(learner) for learner in learners}
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
@@ -126,7 +141,7 @@ class Demonstrations:
                 able[place] = found or list(names)  # where none can, its error says why
             return drawn(able[place])
 
-        async def play(plan: MatchPlan) -> MatchRecord:
+        def seated(plan: MatchPlan) -> dict[str, Contender]:
             table, contenders = self.lineup.table(plan), dict[str, Contender]()
             own = [seat for seat, seating in plan.seats.items() if seating.policy == learner]
             imitated = [drawn(own)] if against else list(plan.seats)
@@ -139,9 +154,29 @@ class Demonstrations:
                     else:
                         contender = ScriptedContender(talking(script, table.make_game()), seating.role)
                 contenders[seat] = contender
-            return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
+            return contenders
 
-        return await play_all(plans, play, lambda record: ended(), 1, 1)
+        at_table, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
+
+        async def play(plan: MatchPlan) -> MatchRecord:
+            if plan.identity.planned not in at_table:  # a replay has the same players
+                at_table[plan.identity.planned] = seated(plan)
+            return await play_one(plan, at_table[plan.identity.planned], self.lineup.seed, self.lineup.limits)
+
+        def done(record: MatchRecord) -> None:
+            if record.failure:
+                failed.append(record)
+                self._failures.add(record)
+            if record.failure is None or record.failure.given_up:
+                ended()
+
+        try:
+            records = await play_all(plans, play, done, 1, self._attempts)
+        finally:
+            self._failures.flush()
+        if line := losses([{"matches": len(records), **failure_figures(failed)}]):
+            self._note(f"demonstrations for '{learner}': {line}")
+        return records
 
     async def _replay(self, kept: _LoggedMatch) -> MatchRecord:
         """Play a logged match again: one seat's replies in its policy's tokens, the others' acts."""

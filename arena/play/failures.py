@@ -6,7 +6,9 @@ import inspect
 import logging
 import sysconfig
 import traceback
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,6 +33,8 @@ from games.contracts import Deal, Game
 
 LONGEST = 8000
 """Characters of a traceback, and of an act, that are kept."""
+CAUSE = 120
+"""Characters of a reason in a line of figures."""
 
 Place = tuple[FrameType, int]
 """A frame and the number of its line."""
@@ -85,6 +89,14 @@ def reason_of(error: Exception) -> str:
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
+def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:
+    """Return the finished match as a failed one, for a reason that shows only afterwards; the failure is logged."""
+    failure = Failure(kind, tuple(draws))
+    record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
+    log_failure(record)
+    return record
+
+
 def log_failure(record: MatchRecord) -> None:
     """Log a match that failed, with its traceback under ARENA_DEBUG, or that was cut off."""
     if record.failure:
@@ -104,6 +116,38 @@ def stop_at_a_bug(record: MatchRecord) -> None:
 def by_a_death(record: MatchRecord) -> bool:
     """Return True if a match failed because an engine's process died: that says nothing about the match."""
     return record.failure is not None and record.failure.error == EngineDied.__name__
+
+
+def may_depend_on_play(record: MatchRecord) -> bool:
+    """Return True if a match failed by its game or a limit: which matches do may depend on what was played."""
+    return record.failure is not None and record.failure.kind in ("game", "limit")
+
+
+def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
+    """Return True if a replay went as the failed attempt did, as far as that went."""
+    if not again.turns:
+        return True  # its turns are not kept
+    turns = [(turn.seat, turn.raw) for turn in failed.turns]
+    same = turns == [(turn.seat, turn.raw) for turn in again.turns[: len(turns)]]
+    act = failed.failure.act if failed.failure else None
+    return same and (act is None or act in [turn.action for turn in again.turns[len(turns) : len(turns) + 1]])
+
+
+def cause_of(record: MatchRecord) -> str:
+    """Return a failure's cause in few words: `RuntimeError at race.py:21`, or the reason if no code is to be blamed."""
+    file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
+    if record.failure and file:
+        return f"{record.failure.error} at {Path(file).name}:{line}"
+    return bounded(record.reason, CAUSE)
+
+
+def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
+    """Count failed attempts and the matches given up after them, with the commonest cause if there is one."""
+    counts: dict[str, int | str] = {
+        "failed": len(attempts),
+        "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),
+    }
+    return counts | ({"failure": Counter(map(cause_of, attempts)).most_common(1)[0][0]} if attempts else {})
 
 
 def with_place(record: MatchRecord) -> str:

@@ -13,6 +13,7 @@ from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating, images
+from arena.rows import complete
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
@@ -38,7 +39,7 @@ class LogSource:
         theirs = RunReader(Path(self.spec.log)).log
         rows = theirs.read((k - 1) % self.spec.iterations + 1)
         games = [table.game.name for table in self.tables]
-        found = [row for row in rows if row["status"] == "finished" and row["game"] in games]
+        found = [row for row in complete(rows) if row["game"] in games]
         records = [self._taken_over(k, number, MatchRecord.from_json(row)) for number, row in enumerate(found)]
         records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
         log = MatchBatch(self.run.log)

@@ -1,13 +1,13 @@
-"""Many matches at once: bounded concurrency, failed matches recorded and refilled."""
+"""Many matches at once: bounded concurrency, failed matches recorded and played again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from arena.errors import PlayError
-from arena.play.failures import by_a_death, stop_at_a_bug, with_place
+from arena.play.failures import by_a_death, failed, is_repeated, may_depend_on_play, stop_at_a_bug, with_place
 from arena.play.match import MatchPlan
-from arena.records import MatchRecord
+from arena.records import Failure, MatchRecord
 
 Play = Callable[[MatchPlan], Awaitable[MatchRecord]]
 
@@ -18,13 +18,15 @@ async def play_all(
     done: Callable[[MatchRecord], None],
     in_flight: int,
     attempts: int = 3,
+    must_finish: bool = True,
 ) -> list[MatchRecord]:
     """Play every plan concurrently and return the finished matches in the order of `plans`.
 
-    `done` is called with each record as it ends, failed ones included. A failed match is played again from
-    the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures, not counting deaths of
-    engines, it is given up. One that failed by a bug of ours is not: `BugError` ends the play at once. When more
-    matches are given up than finish, something is broken: then `PlayError` is raised.
+    `done` is called with each record as it ends, failed ones included. A failed match is played again from the same
+    deal, with the same draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures, not counting deaths of
+    engines, it is given up (`Failure.given_up`). After a failure that may depend on what was played only a replay that
+    goes the same way counts: others would select by how matches go. BugError if Arena's own code failed. With
+    `must_finish`, PlayError if more matches are given up than finish.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)
@@ -40,26 +42,40 @@ async def play_all(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     finished = [record for record in ends if record and record.status == "finished"]
-    given_up = [record for record in ends if record and record.status == "failed"]
-    if len(given_up) > len(finished):
-        last = given_up[-1]
-        raise PlayError(
-            f"{len(given_up)} of {len(plans)} matches failed {attempts} times each, the last time with: "
-            f"{with_place(last)}"
-        )
+    if must_finish:
+        given_up = [record for record in ends if record and record.status == "failed"]
+        check_losses(given_up, (), len(finished), attempts)
     return finished
+
+
+def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], kept: int, attempts: int) -> None:
+    """Raise PlayError if more matches are lost than kept: given up, or `left_out` with their incomplete deals."""
+    lost = len(given_up) + len(left_out)
+    if lost > kept:
+        beside = f", and {len(left_out)} others shared their deals" if left_out else ""
+        raise PlayError(
+            f"{len(given_up)} of {lost + kept} matches failed {attempts} times each{beside}, the last time with: "
+            f"{with_place(given_up[-1])}"
+        )
 
 
 async def _play_until_finished(
     plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None], attempts: int
 ) -> MatchRecord:
-    again = failed = 0
+    failures, again, before = 0, 0, None
     while True:
         record = await play(plan)
+        if before and record.status == "finished" and not is_repeated(before, record):
+            assert before.failure
+            record = failed(record, before.failure.kind, plan.draws, f"not played as {before.id}, which failed, was")
+        failures += record.status == "failed" and not by_a_death(record)
+        if given_up := failures >= attempts:
+            record = replace(record, failure=replace(record.failure or Failure("game"), given_up=True))
         done(record)
         stop_at_a_bug(record)
-        failed += not by_a_death(record)
-        if record.status == "finished" or failed >= attempts:
+        if given_up or record.status == "finished":
             return record
+        if not before and may_depend_on_play(record):
+            before = record
         again += 1
         plan = replace(plan, identity=replace(plan.identity, attempt=again))

@@ -182,7 +182,7 @@ class PlaySpec(Spec):
     in_flight: Positive = 64
     """Number of matches that run at once."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Number of times that a failing match is tried before the run stops."""
+    """Number of times that a failing match is tried before it is given up, and its deal with it."""
     limits: LimitsSpec = LimitsSpec()
     """Limits of one match."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from arena.credit.iteration import Crediting
 from arena.league.matchmaking import Matchmaker
@@ -12,7 +12,7 @@ from arena.play.adaptive import History
 from arena.play.instructions import Instructions
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
-from arena.play.orchestrator import play_all
+from arena.play.orchestrator import check_losses, play_all
 from arena.play.plans import branch_plans, iteration_plans
 from arena.play.reflection import reflected
 from arena.play.room import Room, past_versions
@@ -30,9 +30,29 @@ class Played(NamedTuple):
     """The matches of an iteration."""
 
     records: list[MatchRecord]
-    """Those that finished."""
+    """Finished matches of complete deals: those for credit and statistics."""
     failures: list[MatchRecord]
-    """The attempts that failed."""
+    """Failed attempts."""
+    left_out: list[MatchRecord] = []  # noqa: RUF012  replaced, never changed
+    """Finished matches of deals with a match that was given up."""
+
+    @classmethod
+    def of(cls, finished: Iterable[MatchRecord], failures: list[MatchRecord]) -> Self:
+        """Divide the finished matches by whether their deal is complete."""
+        kept, left_out = list[MatchRecord](), list[MatchRecord]()
+        lost = {(record.game, record.seed) for record in cls([], failures).given_up}
+        for record in finished:
+            (left_out if (record.game, record.seed) in lost else kept).append(record)
+        return cls(kept, failures, left_out)
+
+    @property
+    def given_up(self) -> list[MatchRecord]:
+        """The last attempts at matches that were given up."""
+        return [record for record in self.failures if record.failure and record.failure.given_up]
+
+
+Attempts = tuple[list[MatchRecord], list[MatchRecord]]
+"""Finished matches, and failed attempts."""
 
 
 class Source(Protocol):
@@ -73,22 +93,26 @@ class Play:
             taken = await self._stragglers.matches(k, self._plans(k))
             self._batch.flush()  # others of the same rounds go on
             self.run.failures.flush()
-            return Played(*taken)
+            return Played.of(*taken)
         late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
-        (records, failures), deals = await self.played(late) if late else Played([], []), 0
+        (finished, failures), deals = await self.played(late) if late else ([], []), 0
+        played = Played.of(finished, failures)
         for _ in range(1 + self.rule.resample):
-            if not (due := await self.crediting.due(k, records, deals)):
+            incomplete = len({(record.game, record.seed) for record in played.given_up})
+            if not (due := await self.crediting.due(k, played.records, max(0, deals - incomplete))):
                 break
             if not self.rule.overlaps:
                 self.watcher.phase(k, "play")
             plans = self._plans(k, due, deals)
-            played, failed = await (self._grown(plans) if self.rule.trees else self.played(plans))
-            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, played))
-            records, deals = [*records, *played, *branched], deals + due
+            whole, failed = await (self._grown(plans) if self.rule.trees else self.played(plans))
+            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, whole))
+            finished, deals = [*finished, *whole, *branched], deals + due
             failures += [*failed, *failed_too]
-        return Played(records, failures)
+            played = Played.of(finished, failures)
+            check_losses(played.given_up, played.left_out, len(played.records), self.rule.attempts)
+        return played
 
-    async def _grown(self, plans: list[MatchPlan]) -> Played:
+    async def _grown(self, plans: list[MatchPlan]) -> Attempts:
         """The matches of these plans, those of each deal as a tree."""
         assert self.rule.trees is not None
         deals: dict[int, list[MatchPlan]] = {}
@@ -96,7 +120,7 @@ class Play:
             deals.setdefault(plan.group, []).append(plan)
         vocabulary = {name: policy.frame.vocabulary for name, policy in self.policies.items()}
         trees = [Tree(deal, self.rule.trees, vocabulary, self.lineup.seed) for deal in deals.values()]
-        return Played(*await grown(trees, self.played))
+        return await grown(trees, self.played)
 
     def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
         tables, seed = self.lineup.tables, self.lineup.seed
@@ -113,12 +137,12 @@ class Play:
             if text := self.instructions.add(k, role, await reflected(self.lineup, self.instructions, k, role)):
                 self.watcher.note(f"iteration {k}: {role} tries the instruction {text!r}")
 
-    async def played(self, plans: list[MatchPlan]) -> Played:
-        """The matches of these plans; each is in the log within a second of its end."""
-        return await self._played(plans, lambda record: [record])
+    async def played(self, plans: list[MatchPlan]) -> Attempts:
+        """Play these plans; each match is in the log within a second of its end."""
+        return await self._played(plans, lambda record: [record], must_finish=False)
 
-    async def _played(self, plans: list[MatchPlan], logged: Logged) -> Played:
-        """The matches of these plans; of one that ends, what `logged` says is in the log within a second."""
+    async def _played(self, plans: list[MatchPlan], logged: Logged, must_finish: bool = True) -> Attempts:
+        """Play these plans; when a match ends, what `logged` returns is in the log within a second."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -140,9 +164,8 @@ class Play:
                 self.watcher.match(one)
 
         try:
-            if spec.overlaps:
-                return Played(await play_all(plans, in_room, ended, len(plans), spec.attempts), failures)
-            return Played(await play_all(plans, play, ended, spec.in_flight, spec.attempts), failures)
+            of, at_once = (in_room, len(plans)) if spec.overlaps else (play, spec.in_flight)
+            return await play_all(plans, of, ended, at_once, spec.attempts, must_finish), failures
         finally:
             log.flush()
             self.run.failures.flush()

@@ -74,7 +74,7 @@ class _Round:
         """Plans of the deals that were not waited for."""
         self._open = Counter(_deal(plan.identity, plan.group) for plan in plans)
         self._ended: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
-        self._failed: list[MatchRecord] = []
+        self._failed: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._next: int | None = None
         """Iteration for which the deals that are still open count; None before the own one has learned."""
         self._changed = asyncio.Event()
@@ -109,21 +109,22 @@ class _Round:
             self._notify()
 
     def _logged(self, record: MatchRecord) -> list[MatchRecord]:
-        """A failed attempt at once, finished matches when their deal is over; an attempt too many is the last."""
+        """Return all attempts of the record's deal if it is over now, so that one iteration has them all.
+
+        A bug ends the run: its match is logged at once.
+        """
         deal = _deal(record.identity, record.group)
-        if record.status == "failed":
-            self._failed.append(self._renamed(record))
-            if record.attempt < self.rule.attempts - 1:
-                return self._failed[-1:]
-        else:
-            self._ended[deal].append(record)
-        self._open[deal] -= 1
-        whole = [] if self._open[deal] else [self._renamed(one) for one in self._ended[deal]]
-        if not self._open[deal]:
-            del self._open[deal]
-            self._ended[deal] = whole
-            self._notify()
-        return [*(self._failed[-1:] if record.status == "failed" else []), *whole]
+        (self._ended if record.status == "finished" else self._failed)[deal].append(record)
+        if record.failure and record.failure.kind == "bug":
+            return [self._renamed(record)]
+        self._open[deal] -= record.status == "finished" or bool(record.failure and record.failure.given_up)
+        if self._open[deal]:
+            return []
+        del self._open[deal]
+        for attempts in (self._failed, self._ended):
+            attempts[deal] = [self._renamed(one) for one in attempts[deal]]
+        self._notify()
+        return [*self._failed[deal], *self._ended[deal]]
 
     def _renamed(self, record: MatchRecord) -> MatchRecord:
         if self._next is None:
@@ -132,11 +133,11 @@ class _Round:
 
     def _out(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Everything of the deals that are over, in the order of their plans; it is handed out once."""
-        ended = [deal for deal in self._ended if deal not in self._open and self._ended[deal]]
-        records = sorted((r for deal in ended for r in self._ended[deal]), key=lambda r: r.identity.deal)
-        for deal in ended:
-            self._ended[deal] = []
-        failures, self._failed = self._failed, []
+        over = [deal for deal in self._ended if deal not in self._open]
+        records = sorted((r for deal in over for r in self._ended[deal]), key=lambda r: r.identity.deal)
+        failures = [record for deal in over for record in self._failed[deal]]
+        for deal in over:
+            self._ended[deal], self._failed[deal] = [], []
         return records, failures
 
     async def _until(self, reached: Callable[[], bool]) -> None:

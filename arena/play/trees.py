@@ -85,7 +85,8 @@ class Tree:
         for path in self._paths:
             if not self._left or not (turn := self._open(path)):
                 continue
-            coin = generator(self.seed, path.record.iteration, "tree", path.record.id, f"{turn.index}").random()
+            place = (path.record.iteration, "tree", str(path.record.identity.planned), f"{turn.index}")
+            coin = generator(self.seed, *place).random()
             if coin >= self.chance(path.record, turn, path.chain):
                 path.chain = 0
                 continue

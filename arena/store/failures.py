@@ -58,6 +58,8 @@ class FailedMatch(BaseModel):
     """Whose move it was."""
     act: str | None
     """Act that the game had been given and did not take."""
+    given_up: bool = False
+    """Whether the match was not played again."""
     when: str
     """The match began then, ISO 8601."""
     seconds: float
@@ -126,7 +128,7 @@ class FailureLog:
             "match": record.id, "iteration": record.iteration, "attempt": record.attempt, "game": record.game,
             "options": record.options, "seed": record.seed, "draws": list(failure.draws), "seats": seats,
             "kind": failure.kind, "error": failure.error, "where": failure.where, "seat": failure.seat,
-            "act": failure.act, "when": record.started, "seconds": record.seconds,
+            "act": failure.act, "given_up": failure.given_up, "when": record.started, "seconds": record.seconds,
             "again": _replay_call(self.path.parent, record, failure.act),
         } | {name: without_secrets(text, self.secret_variables) for name, text in texts.items()}  # fmt: skip
 

@@ -111,3 +111,71 @@ def test_new_words_are_no_drift(tmp_path: Path) -> None:
 def test_short_and_empty_runs_have_none(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "empty", "a: 1\n", {})
     assert alarms(analysis.load(tmp_path / "empty")) == []
+
+
+# -- acts ----------------------------------------------------------------------------------------------------
+
+
+def acting(path: Path, iterations: int, acts: Any, deal: Any = lambda k: 0.5, paid: Any = lambda k: 0.0) -> list[str]:
+    """The alarms of a run in which `acts(k, rng)` draws each act; `deal` is a probability, `paid` a turn's reward."""
+    folder = RunFolder.create(path, "a: 1\n", {})
+    for k in range(iterations):
+        for number in range(60):
+            rng, played = np.random.default_rng((k, number)), match(k, number)
+            turns = [
+                played.turns[i % 2]._replace(
+                    index=i, public="", valid=True, action=acts(k, rng), rewards={"r": float(rng.normal(paid(k), 0.5))}
+                )
+                for i in range(6)
+            ]
+            gain = float(rng.normal(0, 3))
+            report: dict[str, float | bool | str] = {"deal": number < 60 * deal(k) - 0.5}
+            even = {"opener": gain, "responder": -gain}
+            folder.log.append(replace(played, turns=tuple(turns), payoffs=even, report=report, streams={}))
+    folder.log.close()
+    return [f"{alarm.name}, {alarm.who}" for alarm in alarms(analysis.load(path))]
+
+
+BOTH = ["the_opener", "the_responder"]
+
+
+@pytest.mark.parametrize("iterations", [2, 9])
+def test_a_policy_that_does_one_thing_only_rings_from_the_second_iteration_on(tmp_path: Path, iterations: int) -> None:
+    """Kuhn poker's acts are single words, and a policy may collapse in the first update."""
+
+    def one(k: int, rng: np.random.Generator) -> str:
+        return str(rng.choice(["BET", "PASS"])) if k == 0 else "BET"
+
+    rang = acting(tmp_path / "run", iterations, one)
+    assert sorted(rang) == sorted(f"{name}, {role}" for name in ("one act", "few acts") for role in BOTH)
+
+
+def test_a_policy_that_keeps_few_of_many_acts_rings(tmp_path: Path) -> None:
+    rang = acting(tmp_path / "run", 6, lambda k, rng: f"OFFER {rng.integers(2 if k > 1 else 200)}")
+    assert sorted(rang) == [f"few acts, {role}" for role in BOTH]
+
+
+def test_a_policy_that_leans_to_one_act_does_not_ring(tmp_path: Path) -> None:
+    """As a healthy run of Kuhn poker does on its way: 85 % BET, then back."""
+    assert acting(tmp_path / "run", 9, lambda k, rng: "BET" if rng.random() < 0.5 + 0.12 * min(k, 3) else "PASS") == []
+
+
+def test_settling_on_what_reaches_more_does_not_ring(tmp_path: Path) -> None:
+    def settled(k: int, rng: np.random.Generator) -> str:
+        return "ACCEPT" if k > 1 else str(rng.integers(9))
+
+    assert acting(tmp_path / "run", 6, settled, lambda k: min(0.9, 0.2 + 0.3 * k)) == []
+
+
+def test_more_reward_for_idle_acts_and_fewer_solved_rings_where_little_is_solved(tmp_path: Path) -> None:
+    """Half of little is no fall by .1, which `reward hack` asks for."""
+
+    def idle(k: int, rng: np.random.Generator) -> str:
+        return "LOOK" if rng.random() < (0.9 if k >= 6 else 0.2) else f"GO {rng.integers(40)}"
+
+    idles = {"deal": lambda k: 0.0 if k >= 6 else 0.09, "paid": lambda k: 1.0 if k >= 6 else 0.0}
+    rang = acting(tmp_path / "run", 9, idle, **idles)
+    assert [one for one in rang if one.startswith("idleness")] == [f"idleness, {role}" for role in BOTH]
+    assert "reward hack, report.deal" not in rang
+    busy = acting(tmp_path / "busy", 9, lambda k, rng: f"GO {rng.integers(40)}", **idles)
+    assert [one for one in busy if one.startswith("idleness")] == []

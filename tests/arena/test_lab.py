@@ -232,5 +232,5 @@ def test_a_watcher_who_wants_them_hears_of_turns(tmp_path: Path) -> None:
 
     viewer, given = Viewer(), experiment("policies.shared.imitate=null", "iterations=1")
     lab = start(tmp_path / "run", given, viewer)
-    records, failures = wait(lab.play(1))
+    records, failures, _ = wait(lab.play(1))
     assert sorted(viewer.turns) == sorted((r.id, t.index, t.raw) for r in [*records, *failures] for t in r.turns)

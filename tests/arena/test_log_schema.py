@@ -30,7 +30,7 @@ from arena.credit.branches import pairs
 from arena.lab import Lab
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.plans import branch_plans
-from arena.play.source import Play, Played
+from arena.play.source import Attempts, Play
 from arena.records import MatchRecord, Seating, place_of, trained
 from arena.store.arrow import credit_table, match_table
 from arena.store.lines import LogError
@@ -47,14 +47,14 @@ from tests.factories.labs import CONFIG, Quiet, weight_files
 class Deeper(Play):
     """Branches every branch once more."""
 
-    async def played(self, plans: list[MatchPlan]) -> Played:
-        """The matches of these plans and, where they are branches, one of each."""
-        first = await super().played(plans)
+    async def played(self, plans: list[MatchPlan]) -> Attempts:
+        """Play these plans and, if they are branches, a branch of each."""
+        records, failures = await super().played(plans)
         if not plans or plans[0].identity.parent is None:
-            return first
+            return records, failures
         k = plans[0].identity.iteration
-        second = await super().played(branch_plans(self.rule, self.lineup.seed, k, plans, first.records))
-        return Played([*first.records, *second.records], [*first.failures, *second.failures])
+        more, failed = await super().played(branch_plans(self.rule, self.lineup.seed, k, plans, records))
+        return [*records, *more], [*failures, *failed]
 
 
 PNG = b"\x89PNG: a picture of the goods"

@@ -17,7 +17,7 @@ function Alarms({ run, version }) {
   const [ready, set] = useState(false);
   useEffect(() => { const timer = setTimeout(() => set(true), 800); return () => clearTimeout(timer); }, []);
   const { data } = useData(ready ? `${api(run)}/alarms` : null, version);
-  if (FROZEN && data && !data.length) return html`<p class="quiet">No alarm rang: none fell, repeated itself, took another's part or earned more while less was reached. That is no proof that nothing is wrong: read some matches.</p>`;
+  if (FROZEN && data && !data.length) return html`<p class="quiet">No alarm rang: none fell, repeated itself, narrowed to few acts, took another's part or earned more while less was reached. That is no proof that nothing is wrong: read some matches.</p>`;
   if (!data || !data.length) return null;
   return html`<section class="alarms" aria-label="Alarms"><h2>Alarms</h2><ul>${data.map((alarm) => html`<li>
     <b>${alarm.name}</b>, ${alarm.who}: ${number(alarm.before[0])} before, ${number(alarm.after[0])} in the last third</li>`)}</ul></section>`;

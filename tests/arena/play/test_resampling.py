@@ -14,7 +14,7 @@ from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
 from arena.lab import Lab
 from arena.play.match import MatchPlan
-from arena.play.source import Play, Played
+from arena.play.source import Attempts, Play
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
@@ -23,8 +23,8 @@ from tests.factories.labs import Quiet, finished, log, start, started_warm, weig
 class Dealt(Play):
     """Play in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
 
-    async def played(self, plans: list[MatchPlan]) -> Played:
-        return Played([self.record(plan) for plan in plans], [])
+    async def played(self, plans: list[MatchPlan]) -> Attempts:
+        return [self.record(plan) for plan in plans], []
 
     def record(self, plan: MatchPlan) -> MatchRecord:
         chance = (0.0, 0.5, 1.0)[plan.seed % 3]

@@ -13,7 +13,7 @@ from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import Logged, Stragglers, plan_of, plan_row
-from arena.records import MatchRecord, Seating
+from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 from tests.factories.labs import Quiet, finished, start, started_warm
@@ -50,6 +50,7 @@ class Game:
                 record = MatchRecord(
                     identity, "game", {}, plan.seed, SEATS, "failed" if failed else "finished", "broke" * failed,
                     {"one": self.pays(plan)}, {}, (), {}, "", 0.0, group=plan.group,
+                    failure=Failure("game", given_up=attempt == 1) if failed else None,
                 )  # fmt: skip
                 self.log += logged(record)
                 if not failed:
@@ -142,7 +143,7 @@ def test_what_an_update_takes_is_logged_before_it_is_handed_out(warm: str, tmp_p
     lab = start(tmp_path / "run", given(warm))
 
     async def first() -> tuple[list[str], list[str]]:
-        records, _ = await lab.parts.source.matches(1)
+        records = (await lab.parts.source.matches(1)).records
         logged = [row["id"] for row in RunFolder.open(tmp_path / "run").log.read(1)]
         await lab.close()
         return sorted(record.id for record in records), sorted(logged)

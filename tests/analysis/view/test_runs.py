@@ -1,0 +1,53 @@
+"""The figure on a run's card is one of its matches, and the most telling of those that moved."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.page.learned import AGAIN
+from analysis.view.runs import _telling
+
+KUHN: dict[str, list[Any]] = {
+    "iteration": [1, 2, 3], "matches": [512, 512, 512], "turns": [1115, 1130, 1164], "tokens": [2230, 2260, 2328],
+    "valid_rate": [1.0, 0.999, 1.0], "payoff.first": [0.14, 0.02, -0.05], "payoff.second": [-0.14, -0.02, 0.05],
+    "mean_payoff": [0.0, -0.004, 0.0], "report.turns": [2.18, 2.21, 2.27], "zero_sum": [True, True, True],
+}  # fmt: skip
+
+
+def told(**changes: Any) -> Any:
+    return _telling(pd.DataFrame({**KUHN, **changes}))
+
+
+def test_a_total_of_an_iteration_is_not_a_figure_of_a_match() -> None:
+    figure = told()
+    assert (figure["key"], figure["values"]) == ("payoff.first", [0.14, 0.02, -0.05])
+    still = dict.fromkeys(("payoff.first", "payoff.second"), [0.0] * 3)
+    assert told(**still)["key"] == "report.turns", "turns of a match, by the game's report"
+    assert told(**still, **{"report.turns": [2.0] * 3, "valid_rate": [1.0] * 3}) is None
+    assert "turns" in AGAIN, "nor is it called turns in a match among the metrics of learning"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("report.deal", [0.1, 0.2, 0.3]),
+        ("panel.payoff", [0.1, 0.2, 0.3]),
+        ("payoff_against.shared vs random", [0, 1, 2]),
+    ],
+)
+def test_what_tells_more_goes_before(name: str, values: list[float]) -> None:
+    assert told(**{name: values})["key"] == name
+
+
+def test_what_reads_the_same_at_first_and_last_goes_after_what_moved() -> None:
+    assert told(**{"report.deal": [0.301, 0.5, 0.303]})["key"] == "payoff.first"
+    assert told(valid_rate=[1.0, 1.0, 0.994])["key"] == "payoff.first"
+    assert told(valid_rate=[0.6, 0.9, 1.0])["key"] == "valid_rate"
+
+
+def test_payoffs_that_do_not_cancel_out_are_told_together() -> None:
+    frame = pd.DataFrame(
+        {name: values for name, values in KUHN.items() if name != "zero_sum"} | {"mean_payoff": [1, 2, 3]}
+    )
+    assert (_telling(frame) or {})["key"] == "mean_payoff"
