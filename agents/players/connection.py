@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass
 
 from agents.errors import EndpointError
 from agents.players.completions import Unusable
@@ -36,7 +36,7 @@ def _is_here(url: str) -> bool:
 def proxy_variable(url: str) -> str:
     """Return the environment variable that names the proxy to a server; "" if it is reached directly."""
     parts = urlsplit(url)
-    if _is_here(url) or proxy_bypass_environment(parts.netloc):
+    if _is_here(url) or proxy_bypass(parts.netloc):
         return ""
     return next((name for scheme in (parts.scheme, "all") for name in _set_variables(scheme)), "")
 
