@@ -88,10 +88,22 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
 
 def positions_in(folder: Path) -> int:
     """Return the length of context that the folder's model can have, in tokens; a million where it does not say."""
+    said = _text_config(folder)
+    return _positive(said.get("max_position_embeddings") or said.get("n_positions"))
+
+
+def vocabulary_in(folder: Path) -> int:
+    """Return the number of token ids that the folder's model can read; a million where it does not say."""
+    return _positive(_text_config(folder).get("vocab_size"))
+
+
+def _text_config(folder: Path) -> dict[str, Any]:
     said = read_json(folder, "config.json")
     inner = said.get("text_config")
-    said = said | (inner if isinstance(inner, dict) else {})
-    found = said.get("max_position_embeddings") or said.get("n_positions")
+    return said | (inner if isinstance(inner, dict) else {})
+
+
+def _positive(found: Any) -> int:
     return found if isinstance(found, int) and found > 0 else 1 << 20
 
 

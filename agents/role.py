@@ -25,6 +25,8 @@ from games.contracts import View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
+LEAST_TEMPERATURE = 0.01
+"""Lowest temperature of sampling, but for 0 (greedy): logits divided by much less overflow."""
 SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
@@ -84,6 +86,7 @@ class Sampling(Part):
     """Settings of how replies are sampled."""
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    """0 (greedy), or 0.01 to 10."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
     """0 keeps the whole vocabulary."""
@@ -94,6 +97,13 @@ class Sampling(Part):
     """For policies that do not learn: of several trials the one of least perplexity is kept."""
     votes: Votes | None = None
     """For policies that do not learn: of several replies one with the most frequent act is kept."""
+
+    @field_validator("temperature")
+    @classmethod
+    def _is_computable(cls, temperature: float) -> float:
+        if 0 < temperature < LEAST_TEMPERATURE:
+            raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {LEAST_TEMPERATURE:g} to 10")
+        return temperature
 
     @model_validator(mode="after")
     def _by_one_rule(self) -> Self:
