@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+from math import inf
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,5 +45,5 @@ def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = 
     made = server(
         application(view, token, port), CONNECTIONS, log_level="critical", lifespan="on", timeout_graceful_shutdown=1
     )
-    place = f"/play?id={view.seats.begin(seat)}" if seat else ""
+    place = f"/play?id={view.seats.begin('arena play', seat, inf)}" if seat else ""
     return made, listening, f"http://{HOST}:{port}/#token={token}{place}"
