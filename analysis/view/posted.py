@@ -1,4 +1,4 @@
-"""What the page may post: each a model that refuses anything else, before anybody works with it."""
+"""Models of what the page posts; they refuse every other shape before anybody works with it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ForkPost(Posted):
 
 
 class ControlPost(Posted):
-    """What a run is to do."""
+    """Command to a run."""
 
     do: Literal["stop", "resume"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import socket
-from math import inf
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 

@@ -29,7 +29,7 @@ class Connection(H11Protocol):
     _since = 0.0
     """When the phase began, by the loop's clock."""
     _deadline: asyncio.TimerHandle | None = None
-    _reading: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     """Deadline of a client that does not read its answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -62,17 +62,17 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         """Give the client some time to read."""
         super().pause_writing()
-        self._reading = self._reading or self.loop.call_later(READ_SECONDS, self._abort)
+        self._unread = self._unread or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
         """Go on: the client has read."""
         super().resume_writing()
-        self._reading = _cancelled(self._reading)
+        self._cancel_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._enter("idle")
-        self._reading = _cancelled(self._reading)
+        self._cancel_unread()
         super().connection_lost(exc)
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
@@ -80,9 +80,16 @@ class Connection(H11Protocol):
         if phase == self._phase:
             return
         self._phase, self._since = phase, self.loop.time()
-        self._deadline = _cancelled(self._deadline)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         if phase in ("head", "body"):
             self._deadline = self.loop.call_later(seconds, self._abort if phase == "head" else self._refuse_body)
+
+    def _cancel_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _refuse_body(self) -> None:
         """Answer that the body took too long, where nothing else is answered yet."""
@@ -100,11 +107,6 @@ class Connection(H11Protocol):
         """Close at once, whatever the client has not read."""
         self.connections.discard(self)
         self.transport.abort()
-
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
 
 
 def server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uvicorn.Server:

@@ -371,8 +371,9 @@ def test_without_what_the_command_gives_the_page_does_with_less() -> None:
     assert "error" in asks.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
 
 
-ODD = (
-    None, True, 0, 1, -1, 1.0, 0.5, 1e308, 2**63, 10**400, "", "x", "\0", "\ud800", [], [[]], ["x"], {}, {"a": 1}, "x" * 6000,
+ODD: tuple[Any, ...] = (
+    None, True, 0, 1, -1, 1.0, 0.5, 1e308, 2**63, 10**400, "", "x", "\0", "\ud800", [], [[]], ["x"], {}, {"a": 1},
+    "x" * 6000,
 )  # fmt: skip
 POSTS: dict[str, dict[str, Any]] = {
     "/api/runs/bargain/notes": {"match": "9999-0000", "turn": 99, "text": "x"},

@@ -254,7 +254,8 @@ def test_who_never_ends_a_request_is_shown_the_door(monkeypatch: pytest.MonkeyPa
 HALF = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 UNREAD = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 1000
 HALVES = {
-    "nothing": b"", "half a head": HALF, "half a body": HALF + b"content-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+    "nothing": b"", "half a head": HALF,
+    "half a body": HALF + b"content-type: application/json\r\ncontent-length: 9\r\n\r\n{",
     "a body that nobody asked for": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 999\r\n\r\n{",
     "no next request": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "half a next one": UNREAD[:70],
 }  # fmt: skip
@@ -334,7 +335,7 @@ def test_an_engine_that_fails_is_told_in_the_apis_form(stream: bool, running: Ru
     running.engine.generate = failing  # type: ignore[method-assign]
     try:
         with pytest.raises(openai.APIError, match="RuntimeError: no more") as error:
-            list(client.chat.completions.create(model="shared", messages=ASK, stream=stream))  # type: ignore[call-overload]
+            list(client.chat.completions.create(model="shared", messages=ASK, stream=stream))
         body: Any = error.value.body
         assert body["type"] == "server_error"
     finally:
