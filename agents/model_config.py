@@ -87,27 +87,28 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
 
 
 NO_LIMIT = 1 << 20
-"""Positions of a model whose settings do not say."""
+"""Positions or vocabulary of a model whose settings do not say."""
 
 
 def positions_in(folder: Path) -> int:
     """Return the positions of the folder's model: the most tokens of a context and its reply."""
-    said = _text_settings(folder)
-    found = said.get("max_position_embeddings") or said.get("n_positions")
-    return found if isinstance(found, int) and found > 0 else NO_LIMIT
+    said = _text_config(folder)
+    return _positive(said.get("max_position_embeddings") or said.get("n_positions"))
 
 
 def vocabulary_in(folder: Path) -> int:
-    """Return the number of token ids that the folder's model knows; two thousand million where it does not say."""
-    found = _text_settings(folder).get("vocab_size")
-    return found if isinstance(found, int) and found > 0 else 1 << 31
+    """Return the number of token ids that the folder's model knows, NO_LIMIT if it does not say."""
+    return _positive(_text_config(folder).get("vocab_size"))
 
 
-def _text_settings(folder: Path) -> dict[str, Any]:
-    """The settings of the folder's model, or of the language model within it."""
+def _text_config(folder: Path) -> dict[str, Any]:
     said = read_json(folder, "config.json")
     inner = said.get("text_config")
     return said | (inner if isinstance(inner, dict) else {})
+
+
+def _positive(found: Any) -> int:
+    return found if isinstance(found, int) and found > 0 else NO_LIMIT
 
 
 def first_line(error: BaseException) -> str:

@@ -34,6 +34,8 @@ from games.contracts import View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
+LEAST_TEMPERATURE = 0.01
+"""Lowest temperature of sampling, but for 0 (greedy): logits divided by much less overflow."""
 SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
@@ -94,7 +96,7 @@ class Sampling(Part):
     """Settings of how replies are sampled."""
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=OR_NULL)] = 1.0
-    """Unset or null: 1, or an endpoint's own default."""
+    """0 (greedy), or 0.01 to 10. Unset or null: 1, or an endpoint's own default."""
     top_p: Annotated[float, Field(gt=0, le=1, json_schema_extra=OR_NULL)] = 1.0
     """Unset or null: 1, or an endpoint's own default."""
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
@@ -116,6 +118,13 @@ class Sampling(Part):
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or key not in ("temperature", "top_p")}
+
+    @field_validator("temperature")
+    @classmethod
+    def _is_computable(cls, temperature: float) -> float:
+        if 0 < temperature < LEAST_TEMPERATURE:
+            raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {LEAST_TEMPERATURE:g} to 10")
+        return temperature
 
     @model_validator(mode="after")
     def _by_one_rule(self) -> Self:

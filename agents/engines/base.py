@@ -1,5 +1,6 @@
 """The interface of engines: sample replies, score streams, publish new weights."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -7,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from agents.published import Weights
+from agents.role import LEAST_TEMPERATURE
 from agents.stream import Stream
 
 
@@ -27,6 +29,23 @@ class Request:
     """Entropy of this reply's own random generator: the same seed draws the same numbers in any batch."""
     entropy: bool = False
     """Whether the completion is to tell entropies, whatever the engine does otherwise."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
+        if not self.ids or self.max_tokens < 1:
+            raise ValueError("a request has a context, and asks for a token at least")
+        if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < math.inf:
+            raise ValueError(f"temperature {self.temperature} is not 0, or a number from {LEAST_TEMPERATURE} on")
+        if not 0 < self.top_p <= 1 or not 0 <= self.top_k < 2**31:
+            raise ValueError(f"top_p {self.top_p} or top_k {self.top_k} is out of range")
+        if min(self.seed, default=0) < 0:
+            raise ValueError(f"seed {self.seed} is negative")
+
+    def check_vocabulary(self, size: int) -> None:
+        """Raise ValueError if the context has a token id that a vocabulary of this size lacks."""
+        if min(self.ids) < 0 or max(self.ids) >= size:
+            wrong = next(id for id in self.ids if not 0 <= id < size)
+            raise ValueError(f"token id {wrong} is not in the model's vocabulary of {size}")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ class Served:
             return self.lanes.model
         return self.weights if self.halved is None else self.halved
 
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids that the model can read."""
+        return int(self.model.get_input_embeddings().weight.shape[0])
+
 
 _NOTHING = KV((), torch.empty(0))
 

@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 OPENINGS = 64
 """Openings that are kept of a policy: new contexts are compared with all of them."""
-_Asked = tuple[Request, asyncio.Future[Completion]]
+_Asked = tuple[Request, asyncio.Future[Completion | Exception]]
 
 
 class InProcessEngine:
@@ -186,15 +186,20 @@ class InProcessEngine:
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, together with whatever else is waiting."""
-        loop = asyncio.get_running_loop()
-        futures = []
         for request in requests:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
-            futures.append(loop.create_future())
-            self._waiting.append((request, futures[-1]))
+            request.check_vocabulary(self._served[request.policy].vocabulary)
+        loop = asyncio.get_running_loop()
+        asked: list[_Asked] = [(request, loop.create_future()) for request in requests]
+        self._waiting += asked
         self._watch()
-        return [await future for future in futures]
+        completions = []
+        for answer in [await future for _, future in asked]:
+            if isinstance(answer, Exception):
+                raise answer
+            completions.append(answer)
+        return completions
 
     async def _do(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
         """Run work in the computing thread; requests that wait to be decoded wait for its end."""
@@ -238,19 +243,22 @@ class InProcessEngine:
         """Decode them all; results go out afterwards, so that timing does not decide who asks for more."""
         answers = await self._do(lambda: [self._tried([request for request, _ in chunk]) for chunk in chunks])
         for chunk, answer in zip(chunks, answers, strict=True):
-            for i, (_, future) in enumerate(chunk):
-                if future.done():
-                    continue
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer[i])
+            for (_, future), one in zip(chunk, answer, strict=True):
+                if not future.done():
+                    future.set_result(one)
 
-    def _tried(self, requests: Sequence[Request]) -> list[Completion] | Exception:
+    def _tried(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """Decode a batch; of one that fails each half apart, so that an error reaches the requests alone that raise it.
+
+        Requests of a policy are neighbours: another policy's weights spoil none of its replies for good.
+        """
         try:
-            return self._decode(requests)
+            return [*self._decode(requests)]
         except Exception as error:  # noqa: BLE001 handed on: the waiting tasks would wait forever
-            return error
+            if len(requests) == 1:
+                return [error]
+        half = len(requests) // 2  # outside of the handler: its traceback holds the batch's buffers
+        return self._tried(requests[:half]) + self._tried(requests[half:])
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.engines.stderr import stderr_to
 from agents.errors import EngineError
-from agents.model_config import first_line, positions_in
+from agents.model_config import first_line, positions_in, vocabulary_in
 from agents.policy import OnBase
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
@@ -47,6 +47,8 @@ class _Server:
 
     folder: Path
     """Whose weights it began with."""
+    vocabulary: int
+    """Number of token ids that the model can read."""
     rank: int = 0
     """Rank of the largest adapter that it has room for; 0 is none."""
     llm: Any = None
@@ -207,7 +209,7 @@ class VLLMEngine:
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.spec, self.bf16, rank, scratch, self.gpus)  # it waits for its processes
-        return _Server(folder, rank, llm)
+        return _Server(folder, vocabulary_in(folder), rank, llm)
 
     async def _forget(self, server: _Server) -> None:
         """Unload adapters that are served no more."""
@@ -281,12 +283,13 @@ class VLLMEngine:
             logprobs=0,
             detokenize=False,
         )
+        server = self._servers[served.server]
+        request.check_vocabulary(server.vocabulary)  # a GPU would end the server, with all that it writes
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         output: Any = None
-        llm = self._servers[served.server].llm
         served.writing += 1
         try:
-            async for so_far in llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
+            async for so_far in server.llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
                 output = so_far
         finally:
             served.writing -= 1

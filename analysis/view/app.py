@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -30,7 +31,19 @@ from analysis.view.library import Library
 from analysis.view.match import family, row_of
 from analysis.view.match import match as one_match
 from analysis.view.plain import LONGEST, WHOLE
-from analysis.view.seats import Seats
+from analysis.view.posted import (
+    ActPost,
+    ControlPost,
+    EndPost,
+    ForkPost,
+    NewMatchPost,
+    NotePost,
+    NoteRemoval,
+    PlayOnPost,
+    SqlPost,
+    read,
+)
+from analysis.view.seats import LEFT, Seats
 from analysis.view.tokens import tokens
 from analysis.view.whole import Whole, league, rung
 from arena.errors import ConfigError, StoreError, debugging
@@ -39,6 +52,8 @@ from arena.store.older import iteration_of
 Ask = Callable[..., Any]
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Kinds of the page's own files, by their ending; others are not served."""
+SWEPT = 5.0
+"""Seconds between two looks for matches that nobody plays any more."""
 
 
 class Viewer:
@@ -134,42 +149,47 @@ class Viewer:
     def note(self, posted: Mapping[str, Any], run: str) -> Any:
         """Keep a note, or take one back."""
         index = self.library.run(run)
-        if isinstance(posted.get("remove"), str):
-            notes.remove(index, posted["remove"])
+        if "remove" in posted:
+            notes.remove(index, read(NoteRemoval, posted).remove)
             return {}
-        id, turn, text = posted.get("match"), posted.get("turn"), posted.get("text")
-        if not isinstance(id, str) or not isinstance(text, str) or isinstance(turn, bool):
-            raise ConfigError("a note has a match, a turn or null, and a text")
-        row = row_of(index, id)
-        if turn is not None and not (isinstance(turn, int) and 0 <= turn < len(row["turns"])):
-            raise ConfigError(f"{id} has turns 0 to {len(row['turns']) - 1}")
-        return notes.add(index, id, turn, text)
+        note = read(NotePost, posted)
+        row = row_of(index, note.match)
+        if note.turn is not None and note.turn >= len(row["turns"]):
+            raise ConfigError(f"{note.match} has turns 0 to {len(row['turns']) - 1}")
+        return notes.add(index, note.match, note.turn, note.text)
 
     def sql(self, posted: Mapping[str, Any]) -> Any:
         """Answer a SELECT over some runs."""
-        names, query = posted.get("runs"), posted.get("query")
-        if not isinstance(names, list) or not isinstance(query, str) or not all(isinstance(n, str) for n in names):
-            raise ConfigError("a query has runs and a text")
-        return runs.asked([self.library.run(name) for name in names], query)
+        asked = read(SqlPost, posted)
+        return runs.asked([self.library.run(name) for name in asked.runs], asked.query)
 
     def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
         """Begin forks of a match."""
         index = self.library.run(run)
-        return self.jobs.fork(index, row_of(index, match), posted)
+        return self.jobs.fork(index, row_of(index, match), read(ForkPost, posted))
 
     def control(self, posted: Mapping[str, Any], run: str) -> Any:
         """Stop a run, or resume it."""
-        acts = {"stop": self.jobs.stop, "resume": self.jobs.resume}
-        if posted.get("do") not in acts:
-            raise ConfigError("stop, or resume")
-        return acts[posted["do"]](self.library.run(run))
+        act = self.jobs.stop if read(ControlPost, posted).do == "stop" else self.jobs.resume
+        return act(self.library.run(run))
 
     def play(self, posted: Mapping[str, Any]) -> Any:
         """Begin a match in which a person sits, or take a seat of a logged one."""
-        if isinstance(posted.get("run"), str) and isinstance(posted.get("match"), str):
-            index = self.library.run(posted["run"])
-            return {"id": self.seats.from_match(index, row_of(index, posted["match"]), posted)}
-        return {"id": self.seats.new(posted, self.library.runs())}
+        if "match" not in posted:
+            return {"id": self.seats.new(read(NewMatchPost, posted), self.library.runs())}
+        asked = read(PlayOnPost, posted)
+        index = self.library.run(asked.run)
+        return {"id": self.seats.from_match(index, row_of(index, asked.match), asked)}
+
+    def played(self, query: Mapping[str, str]) -> Any:
+        """The matches that people play."""
+        return self.seats.running()
+
+    def end(self, posted: Mapping[str, Any], id: str) -> Any:
+        """End a person's match, or let it end soon: its page is left, and may be about to come back."""
+        seat = self.seats.seat(id)
+        seat.expire(LEFT) if read(EndPost, posted).soon else seat.end()
+        return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
         """Lines of a person's match from a number on."""
@@ -178,10 +198,8 @@ class Viewer:
 
     def act(self, posted: Mapping[str, Any], id: str) -> Any:
         """A person's act."""
-        act, talk = posted.get("act"), posted.get("talk", "")
-        if not isinstance(act, str) or not isinstance(talk, str) or len(act) + len(talk) > 5000:
-            raise ConfigError("an act and talk, as short texts")
-        self.seats.seat(id).answer(act, talk)
+        asked = read(ActPost, posted)
+        self.seats.seat(id).answer(asked.act, asked.talk)
         return {}
 
     def job(self, query: Mapping[str, str], id: str) -> Any:
@@ -208,10 +226,12 @@ def application(view: Viewer, token: str, port: int) -> Guard:
         )},
         one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
         "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
+        "/api/play": view.played,
     }  # fmt: skip
     posted: dict[str, Ask] = {
         "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{one}/fork": view.fork,
         "/api/runs/{run}/control": view.control, "/api/play": view.play, "/api/play/{id}": view.act,
+        "/api/play/{id}/end": view.end,
     }  # fmt: skip
     routes = [
         *(Route(path, _reading(ask), methods=["GET"]) for path, ask in asked.items()),
@@ -222,12 +242,21 @@ def application(view: Viewer, token: str, port: int) -> Guard:
 
     @asynccontextmanager
     async def alive(app: Starlette) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(_sweep(view.seats))
         yield
+        sweeping.cancel()
         view.jobs.close()
         view.seats.close()
         view.judges.close()
 
     return Guard(Starlette(routes=routes, lifespan=alive), token, port)
+
+
+async def _sweep(seats: Seats) -> None:
+    """End abandoned matches, for as long as the server lives."""
+    while True:
+        await asyncio.sleep(SWEPT)
+        await run_in_threadpool(seats.sweep)
 
 
 def _reading(ask: Ask) -> Ask:
@@ -243,6 +272,8 @@ def _writing(ask: Ask) -> Ask:
             body = await request.json()
         except (ValueError, RecursionError):
             body = None
+        except ClientDisconnect:
+            return complaint("the body did not come", 408)
         if not isinstance(body, dict):
             return complaint("a JSON object is expected")
         return await _answered(ask, body, request.path_params)

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from analysis.view.index import Index
+from analysis.view.posted import ForkPost
 from analysis.view.runs import holder
 from arena.errors import ConfigError
 from arena.plain import printable
 from arena.store.locks import in_use
 
-RUNNING, KEPT, LARGEST, FORKS = 3, 20, 10**6, 1000
-"""Children at a time, answers that are kept, bytes of one, forks of a match."""
+RUNNING, KEPT, LARGEST = 3, 20, 10**6
+"""Children at a time, answers that are kept, bytes of one."""
 WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
 """Who may be named in the page: policies and models by name, no file and no folder."""
 
@@ -66,22 +67,16 @@ class Jobs:
             raise ConfigError("there is no such job: begin it again")
         return self._jobs[id].state()
 
-    def fork(self, index: Index, row: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Begin `arena fork` of a match at a turn (from 0), with `who` at a `seat`, or another `act`, `n` times."""
-        turn, n, act = asked.get("turn"), asked.get("n", 20), asked.get("act") or ""
-        seat, who = asked.get("seat") or "", asked.get("who") or ""
-        if type(turn) is not int or not 0 <= turn < len(row["turns"]):
+    def fork(self, index: Index, row: Mapping[str, Any], asked: ForkPost) -> dict[str, Any]:
+        """Begin `arena fork` of a match."""
+        if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
-        if type(n) is not int or not 1 <= n <= FORKS:
-            raise ConfigError(f"1 to {FORKS} forks")
-        if not isinstance(act, str) or len(act) > 4000 or "\0" in act:
-            raise ConfigError("an act is a text of at most 4,000 characters")
-        if who and (seat not in row["seats"] or not isinstance(who, str) or not WHO.fullmatch(who)):
+        if asked.who and (asked.seat not in row["seats"] or not WHO.fullmatch(asked.who)):
             raise ConfigError("name a seat of the match and a policy, such as random; files are for arena fork")
-        others = [f"--seat={seat}={who}"] if who else []
-        acts = [f"--act={act}"] if act.strip() else []
-        path = str(index.reader.path)
-        return self._begin(["fork", f"--turn={turn + 1}", f"-n{n}", "--json", *others, *acts, "--", path, row["id"]])
+        others = [f"--seat={asked.seat}={asked.who}"] if asked.who else []
+        acts = [f"--act={asked.act}"] if asked.act.strip() else []
+        at = [f"--turn={asked.turn + 1}", f"-n{asked.n}", "--json"]
+        return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
         """Ask the process that writes in the run to end, as Ctrl-C would; ConfigError where none does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,9 @@ def serve(
 def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = ()) -> tuple[Any, socket.socket, str]:
     """A server that is still to run, where it listens, and the page's link."""
     try:
-        import uvicorn
-
         from analysis.view.app import Viewer, application
         from analysis.view.library import Library
+        from arena.serve.connections import server
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
     view, token = Viewer(Library(paths), given), secrets.token_urlsafe(32)
@@ -42,9 +42,8 @@ def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = 
     except OSError as error:
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
     port = listening.getsockname()[1]
-    config = uvicorn.Config(
-        application(view, token, port), log_level="critical", access_log=False, lifespan="on",
-        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    place = f"/play?id={view.seats.begin(seat)}" if seat else ""
-    return uvicorn.Server(config), listening, f"http://{HOST}:{port}/#token={token}{place}"
+    made = server(
+        application(view, token, port), CONNECTIONS, log_level="critical", lifespan="on", timeout_graceful_shutdown=1
+    )
+    place = f"/play?id={view.seats.begin('arena play', seat, inf)}" if seat else ""
+    return made, listening, f"http://{HOST}:{port}/#token={token}{place}"

@@ -72,6 +72,8 @@ def serve(
     hosts = ["*"] if not is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
     note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
     try:
-        wait(server(service.app(hosts)).serve(sockets=[listening]), by_signal=False)
+        wait(
+            server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listening]), by_signal=False
+        )
     finally:
         wait(loader.close())

@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -31,10 +32,9 @@ from starlette.routing import Route
 import games
 from agents.engines.base import Engine, Request
 from agents.policy import Policy
-from agents.role import Role, Sampling, load_role
+from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
 from arena.config.experiment import Experiment
 from arena.play.settings import TableSpec
-from arena.serve.connections import BODY_SECONDS
 from games.contracts import Deal, View
 
 BODY_BYTES = 4 << 20
@@ -240,13 +240,17 @@ class Service:
         for index in range(len(replies)):
             yield event(index, {"role": "assistant", "content": ""})
         told = [0] * len(replies)
-        async for index in self._written(request, requests, replies, asked):
-            reply = replies[index]
-            if len(reply.text) > told[index]:
-                yield event(index, {"content": reply.text[told[index] :]})
-                told[index] = len(reply.text)
-            if reply.finish:
-                yield event(index, {}, reply.finish, **_read_by(role, reply.text))
+        try:
+            async for index in self._written(request, requests, replies, asked):
+                reply = replies[index]
+                if len(reply.text) > told[index]:
+                    yield event(index, {"content": reply.text[told[index] :]})
+                    told[index] = len(reply.text)
+                if reply.finish:
+                    yield event(index, {}, reply.finish, **_read_by(role, reply.text))
+        except Exception as error:  # noqa: BLE001 the answer has begun: its status cannot tell
+            yield f"data: {json.dumps(_error(error))}\n\n"
+            return
         if (request.stream_options or {}).get("include_usage"):
             yield f"data: {json.dumps(head | {'choices': [], 'usage': _usage(requests, replies)})}\n\n"
         yield "data: [DONE]\n\n"
@@ -287,6 +291,8 @@ class Service:
         if request.model not in self.names():
             raise self._unknown(request.model)
         held = self.served[own]
+        if len(request.messages) > held.positions:
+            raise _too_long(f"{len(request.messages)} in number", held.positions)
         if (length := sum(len(message.text) for message in request.messages)) > held.positions * held.longest:
             raise _too_long(f"{length} characters", held.positions)
         role: Role | None = None
@@ -307,6 +313,8 @@ class Service:
         if room < 1:
             raise _too_long(f"{len(ids)} tokens", held.positions)
         given = request.temperature
+        if given is not None and given < LEAST_TEMPERATURE:
+            given = 0.0  # as good as greedy, and an engine can compute it
         self._count += 1
         common: dict[str, Any] = {
             "policy": held.policy.name,
@@ -340,11 +348,7 @@ class Service:
             raise Refused(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
         if asked.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused("the body is JSON: say so, with the header content-type: application/json", 415)
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                return await _body(asked)
-        except TimeoutError:
-            raise Refused(f"the body was not there within {BODY_SECONDS:g} s", 408) from None
+        return await _body(asked)
 
     def _unknown(self, name: str) -> Refused:
         known = ", ".join(self.names())
@@ -356,8 +360,12 @@ class Service:
 
 def _failed(asked: Asked, error: Exception) -> Response:
     """Return an error response of the API's form: what went wrong here."""
+    return JSONResponse(_error(error), 500)
+
+
+def _error(error: Exception) -> dict[str, Any]:
     message = {"message": f"{type(error).__name__}: {error}", "type": "server_error", "param": None, "code": None}
-    return JSONResponse({"error": message}, 500)
+    return {"error": message}
 
 
 def _too_long(length: str, positions: int) -> Refused:
@@ -384,13 +392,8 @@ async def _body(asked: Asked) -> ChatRequest:
 
 def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str, str]], str]:
     """System text if there is one, (see, say) pairs, and what the reply answers; neighbours of one role are joined."""
-    joined: list[tuple[str, str]] = []
-    for message in messages:
-        role = "system" if message.role == "developer" else message.role
-        if joined and joined[-1][0] == role:
-            joined[-1] = (role, f"{joined[-1][1]}\n\n{message.text}")
-        else:
-            joined.append((role, message.text))
+    neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
+    joined = [(role, "\n\n".join(message.text for message in group)) for role, group in neighbours]
     system = joined.pop(0)[1] if joined[0][0] == "system" else None
     if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
         raise Refused(

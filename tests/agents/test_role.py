@@ -171,6 +171,10 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
             "role: x\nsampling:\n  temperature: -1",
             ":3: sampling.temperature: should be greater than or equal to 0",
         ),
+        (
+            "role: x\nsampling:\n  temperature: 1e-300",
+            ":3: sampling.temperature: 1e-300 is too low: give 0 (greedy), or 0.01 to 10",
+        ),
         ("role: x\nsampling:\n  stop: ['']", ":3: sampling.stop[0]: String should have at least 1 character"),
         ("role: x\nmemory: {kind: window}", ":2: memory: window needs a size: add `turns: 4`"),
         ("role: x\nreply: {format: tagged}", ":2: reply: format tagged needs the name of its action field"),

@@ -30,19 +30,20 @@ export function takeToken() {
   history.replaceState(null, "", location.pathname + (found[2] ? `#${found[2]}` : "#/"));
 }
 
-export async function ask(path, body) {
+/** `lasting`: sent even where the page goes away meanwhile. */
+export async function ask(path, body, lasting = false) {
   if (FROZEN) return fromFile(path);
   const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) || ""}` };
   const posted = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(path, { headers, ...posted });
+    answer = await fetch(path, { headers, keepalive: lasting, ...posted });
   } catch {
     throw new Error("the server does not answer: is arena view still running?");
   }
   const told = await answer.json().catch(() => ({ error: `status ${answer.status}` }));
-  if (!answer.ok) throw new Error(told.error || `status ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(told.error || `status ${answer.status}`), { refused: true });
   return told;
 }
 

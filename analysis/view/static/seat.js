@@ -3,6 +3,21 @@ import { api, ask, Complaint, count, focused, go, html, number, Said, short, sig
 
 const MOST = 60; // acts that are shown as buttons
 
+/** Matches that are played, here or in another window: each can be gone on with, or ended. */
+function Played({ begun, ended }) {
+  const [all, setAll] = useState([]), [asked, setAsked] = useState(0);
+  useEffect(() => {
+    let live = true;
+    const look = () => ask("/api/play").then((told) => live && setAll(told), () => {});
+    look();
+    const timer = setInterval(look, 2000);
+    return () => { live = false; clearInterval(timer); };
+  }, [asked]);
+  const end = (one) => ask(`/api/play/${one.id}/end`, {}).then(ended, () => {}).then(() => setAsked(asked + 1));
+  if (!all.length) return null;
+  return html`<section class="sheetlike" id="played"><h2>Played at this moment</h2><ul class="hits">${all.map((one) => html`<li>${short(one.title, 60)} <button onClick=${() => begun(one.id)}>go on</button> <button class="ends" onClick=${() => end(one)}>end</button></li>`)}</ul></section>`;
+}
+
 function Begin({ query, begun }) {
   const [game, setGame] = useState(query.game || "kuhn_poker"), [place, setPlace] = useState(0), [who, setWho] = useState("random"), [error, setError] = useState("");
   const begin = async (event) => {
@@ -10,13 +25,14 @@ function Begin({ query, begun }) {
     const from = query.match ? { run: query.run, match: query.match, turn: Number(query.turn), seat: query.seat } : { game, place, who };
     try { begun((await ask("/api/play", from)).id); } catch (problem) { setError(problem.message); }
   };
+  const rest = html`<${Played} begun=${begun} ended=${() => setError("")} />`;
   if (query.match) return html`<section class="sheetlike"><p>Play ${query.match} of ${short(query.run, 40)} on from turn ${Number(query.turn) + 1} as <b>${short(query.seat, 30)}</b>, against those who sat there.
-    What was said before stays. Once, the match is also played on by all who sat there, to compare.</p><button class="strong" id="begin" ref=${focused} onClick=${begin}>Sit down</button> <${Complaint} line=${error} /></section>`;
+    What was said before stays. Once, the match is also played on by all who sat there, to compare.</p><button class="strong" id="begin" ref=${focused} onClick=${begin}>Sit down</button> <${Complaint} line=${error} /></section>${rest}`;
   return html`<form class="sheetlike filters" onSubmit=${begin}>
     <label class="field"><span>Game of two seats</span><input id="game" value=${game} onInput=${(e) => setGame(e.target.value)} /></label>
     <label class="field"><span>Your place</span><select value=${String(place)} onChange=${(e) => setPlace(Number(e.target.value))}><option value="0">first</option><option value="1">second</option></select></label>
     <label class="field"><span>Against (a policy, or a run here)</span><input id="who" value=${who} onInput=${(e) => setWho(e.target.value)} /></label>
-    <button class="strong" id="begin">Sit down</button><${Complaint} line=${error} /></form>`;
+    <button class="strong" id="begin">Sit down</button><${Complaint} line=${error} /></form>${rest}`;
 }
 
 const Facts = ({ facts }) => html`<dl class="facts">${facts.filter(([, value]) => !["none", "[]", "{}", '""', ""].includes(value)).map(([name, value]) => html`<div><dt class="quiet">${short(name, 40)}</dt>
@@ -46,13 +62,14 @@ function Asked({ asked, wrong, send }) {
 }
 
 export function Seat({ route }) {
-  const { query } = route, [id, setId] = useState(query.id || ""), [lines, setLines] = useState([]), [open, setOpen] = useState(true), [error, setError] = useState("");
+  const { query } = route, id = query.id || "", [lines, setLines] = useState([]), [open, setOpen] = useState(true), [error, setError] = useState("");
   const known = useRef(0);
   useEffect(() => {
     if (!id) return undefined;
     let timer = 0, live = true;
     known.current = 0;
     setLines([]);
+    setOpen(true);
     const look = async () => {
       try {
         const told = await ask(`/api/play/${id}?from=${known.current}`);
@@ -62,18 +79,27 @@ export function Seat({ route }) {
         setOpen(told.open);
         setError(told.error || "");
         if (told.open) timer = setTimeout(look, 350);
-      } catch (problem) { setError(problem.message); }
+      } catch (problem) {
+        if (!live) return;
+        setError(problem.message);
+        setOpen(!problem.refused);
+        if (!problem.refused) timer = setTimeout(look, 2000); // the server may be busy, and ends the match where nobody asks
+      }
     };
+    const left = () => { ask(`/api/play/${id}/end`, { soon: true }, true).catch(() => {}); };
     look();
-    return () => { live = false; clearTimeout(timer); };
+    addEventListener("pagehide", left);
+    return () => { live = false; clearTimeout(timer); removeEventListener("pagehide", left); };
   }, [id]);
   const last = [...lines].reverse().find((line) => line.ask || line.took || line.end), wrong = lines.length && lines[lines.length - 1].wrong;
   const first = lines.find((line) => line.ask), end = lines.find((line) => line.end);
   const send = (act, talk) => ask(`/api/play/${id}`, { act, talk }).catch((problem) => setError(problem.message));
-  const again = query.match ? () => go(["run", query.run, "match", query.match], { turn: query.turn }) : () => { setId(""); setLines([]); };
-  return html`<div class="head"><h1>${first ? `You are ${short(first.ask.seat, 30)}` : "Play"}</h1></div>
+  const begin = (given) => { setError(""); setLines([]); go(["play"], { ...query, id: given }); };
+  const again = query.match ? () => go(["run", query.run, "match", query.match], { turn: query.turn }) : () => begin("");
+  const leave = () => ask(`/api/play/${id}/end`, {}).then(again, (problem) => setError(problem.message));
+  return html`<div class="head"><h1>${first ? `You are ${short(first.ask.seat, 30)}` : "Play"}</h1>${id && open && html`<span class="end"><button id="leave" onClick=${leave}>end this match</button></span>`}</div>
     <${Complaint} line=${error} />
-    ${!id && html`<${Begin} query=${query} begun=${setId} />`}
+    ${!id && html`<${Begin} query=${query} begun=${begin} />`}
     ${first && html`<details class="sheetlike" open=${lines.length < 2}><summary>The rules</summary><p><${Said} text=${first.ask.rules} /></p></details>`}
     <div class="talk" aria-live="polite">${lines.map((line) => (line.ask ? line.ask.messages.map(([sender, text]) => html`<p class="k2"><b class="seat"><bdi>${short(sender, 30)}</bdi></b> <${Said} text=${text} /></p>`)
       : line.took ? html`<p class="k1 own"><b class="seat">you</b> <${Said} text=${line.talk ? `${line.took} | ${line.talk}` : line.took} kind="code" /></p>` : null))}</div>

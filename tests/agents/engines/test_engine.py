@@ -14,7 +14,7 @@ import torch
 
 from agents.costs import costs
 from agents.engines import decoding
-from agents.engines.base import Completion
+from agents.engines.base import Completion, Request
 from agents.engines.in_process import OPENINGS, InProcessEngine
 from agents.engines.kv import BatchKV
 from agents.engines.sampling import drawn, truncate
@@ -395,3 +395,76 @@ def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
 
     with pytest.raises(KeyError):
         asyncio.run(ask())
+
+
+class Fragile(torch.nn.Module):
+    """An embedding that raises for any batch with a certain token."""
+
+    def __init__(self, inner: Any, token: int) -> None:
+        super().__init__()
+        self.inner, self.token, self.calls = inner, token, 0
+
+    @property
+    def weight(self) -> torch.Tensor:
+        return self.inner.weight
+
+    def forward(self, ids: torch.Tensor) -> Any:
+        self.calls += 1
+        if bool((ids == self.token).any()):
+            raise RuntimeError("the token that must not be")
+        return self.inner(ids)
+
+
+def answers(engine: InProcessEngine, requests: list[Request]) -> list[Completion | BaseException]:
+    """What each of these gets that are asked at once by different clients."""
+
+    async def every() -> list[Any]:
+        each = (engine.generate([one]) for one in requests)
+        return await asyncio.gather(*each, return_exceptions=True)
+
+    return [one if isinstance(one, BaseException) else one[0] for one in asyncio.run(every())]
+
+
+def test_an_error_of_one_request_reaches_no_other() -> None:
+    """Those decoded beside it say what they say without it."""
+    asked = [request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
+    alone = generate(serving(tiny()), asked)
+    model = tiny()
+    model.set_input_embeddings(Fragile(model.get_input_embeddings(), 20))
+    told = answers(serving(model), [*asked[:4], request([1, 20], 0, "bad"), *asked[4:]])
+    assert isinstance(told.pop(4), RuntimeError)
+    for one, other in zip(told, alone, strict=True):
+        assert isinstance(one, Completion) and one.ids == other.ids
+
+
+@pytest.mark.parametrize("ids", [(1, 24), (-1, 2), (2**40,)])
+def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
+    ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU an index out of range ends the process's work for good."""
+    engine, seen = serving(tiny()), passes(monkeypatch)
+    told = answers(engine, [request([1, 2]), request(ids, key="bad"), request([1, 3], key="other")])
+    assert [isinstance(one, Completion) for one in told] == [True, False, True]
+    assert "vocabulary of 24" in str(told[1]) and (2, 1) in seen, "the others share a batch"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"temperature": 1e-300}, {"temperature": 1e-3}, {"temperature": -1.0}, {"temperature": float("nan")},
+        {"temperature": float("inf")}, {"top_p": 0.0}, {"top_p": float("nan")}, {"top_k": -1}, {"top_k": 2**40},
+        {"max_tokens": 0}, {"seed": -1}, {"ids": ()},
+    ],
+)  # fmt: skip
+def test_a_request_that_cannot_be_sampled_is_not_made(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        request(**{"ids": (1, 2)} | changes)
+
+
+@pytest.mark.parametrize("changes", [{"temperature": 0.01}, {"top_p": 1e-300}, {"top_k": 2**31 - 1}])
+def test_the_outermost_settings_are_sampled(changes: dict[str, Any]) -> None:
+    model = tiny()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(1e4)
+    (got,) = generate(serving(model), [request([1, 2, 3], **changes)])
+    assert len(got.ids) == 6 and np.isfinite(got.logprobs).all()

@@ -1,5 +1,6 @@
 """Adapters in one engine: each policy says what its own says, whoever shares the batch, and the base is there once."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from agents.adapter import adapted, save_adapter
+from agents.adapter import adapted, low_rank_layers, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.lanes import Lanes
+from agents.errors import WeightsError
 from agents.half import half
 from agents.precision import Precision
 from agents.published import FolderWeights, on_base
@@ -148,3 +150,21 @@ def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     wait(engine.publish("p", 1, FolderWeights(folder)))
     asked = request([1, 2, 3])
     agrees(base, asked, generate(engine, [asked])[0])
+
+
+def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
+    """Side by side 0 times NaN is NaN: the policies that share its batch are decoded again without it."""
+    engine, base = InProcessEngine(), base_of()
+    models = four(base, engine)
+    with torch.no_grad():
+        next(low_rank_layers(models["b"]))[1].b.fill_(torch.nan)
+    asked = mixed()
+
+    async def every() -> list[Any]:
+        return await asyncio.gather(*(engine.generate([one]) for one in asked), return_exceptions=True)
+
+    for one, got in zip(asked, asyncio.run(every()), strict=True):
+        if one.policy == "b":
+            assert isinstance(got, WeightsError) and "policy 'b'" in str(got)
+        else:
+            agrees(models[one.policy], one, got[0])

@@ -25,7 +25,7 @@ from tests.factories.commands import arena
 from tests.factories.hostile import at_most
 from tests.factories.made_run import make_run, match
 from tests.factories.report import answers
-from tests.factories.view import Client
+from tests.factories.view import PORT, Client
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 ONE = "/api/runs/negotiation"
@@ -396,6 +396,33 @@ def test_without_what_the_command_gives_the_page_does_with_less() -> None:
     assert "error" in asks.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
 
 
+ODD: tuple[Any, ...] = (
+    None, True, 0, 1, -1, 1.0, 0.5, 1e308, 2**63, 10**400, "", "x", "\0", "\ud800", [], [[]], ["x"], {}, {"a": 1},
+    "x" * 6000,
+)  # fmt: skip
+POSTS: dict[str, dict[str, Any]] = {
+    "/api/runs/bargain/notes": {"match": "9999-0000", "turn": 99, "text": "x"},
+    "/api/sql": {"runs": ["nobody"], "query": "select 1"},
+    "/api/runs/bargain/matches/0001-0000/fork": {"turn": 99, "n": 1, "act": "WALK", "seat": "opener", "who": "random"},
+    "/api/runs/bargain/control": {"do": "rm"},
+    "/api/play": {"game": "../x", "place": 0, "who": "random"},
+    "/api/play/x": {"act": "a", "talk": ""},
+    "/api/play/x/end": {"soon": True},
+}
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
+    """Each of these has one thing wrong beside what is odd."""
+    asks, base = Client(EXAMPLE / "bargain", given=Given(dealt)), POSTS[path]
+    headers = asks.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
+    for field in [*base, "remove", "match", "run", "turn", "seat"]:
+        for value in ODD:
+            answer = asks.client.post(path, content=json.dumps(base | {field: value}), headers=headers)
+            assert 400 <= answer.status_code < 500, (field, value, answer.text[:200])
+            assert answer.json()["error"].isprintable()
+
+
 def test_numbers_that_json_has_not_are_null() -> None:
     from analysis.view.answers import Json
 
@@ -422,7 +449,8 @@ def test_a_person_plays_a_match_in_lines(tmp_path: Path) -> None:
             break
         if "ask" in last and not wrong:
             assert last["ask"]["seat"] == "first" and "BET" in last["ask"]["legal"]
-            asks.post(path, {"act": "\ud800 nonsense </script>", "talk": ""})
+            asks.post(path, {"act": "\ud800", "talk": ""}, 400)
+            asks.post(path, {"act": "nonsense </script>", "talk": ""})
             wrong = True
         elif "wrong" in last:
             asks.post(path, {"act": "pass", "talk": "hm | hm"})

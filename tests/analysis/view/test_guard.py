@@ -1,12 +1,15 @@
 """Whom the page's server answers: this machine's own page with its token, and nobody else."""
 
+import socket
+import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import analysis
-from tests.factories.view import PORT, Client
+from tests.factories.view import PORT, Client, served
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 HOME = f"http://127.0.0.1:{PORT}"
@@ -107,3 +110,15 @@ def test_large_and_endless_posts_are_refused(asks: Client) -> None:
     assert asks.client.post("/api/sql", content=b" " * (10**6 + 1), headers=headers).status_code == 413
     endless = (b" " for _ in range(10))  # chunked: nobody says how much comes
     assert asks.client.post("/api/sql", content=endless, headers=headers).status_code == 413
+
+
+def test_requests_that_nobody_finishes_keep_nobody_out(tmp_path: Path) -> None:
+    with served(tmp_path) as link:
+        home = link.partition("/#")[0]
+        place = ("127.0.0.1", int(home.rpartition(":")[2]))
+        with ExitStack() as held:
+            for number in range(200):
+                half = held.enter_context(socket.create_connection(place))
+                half.sendall(b"POST /api/sql HTTP/1.1\r\nhost: x\r\n" if number % 2 else b"")
+            with urllib.request.urlopen(f"{home}/app.js", timeout=20) as answer:
+                assert answer.status == 200

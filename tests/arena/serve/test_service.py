@@ -37,7 +37,7 @@ RECIPE = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.i
 class Running:
     """A service in a thread of its own, with an event loop of its own."""
 
-    def __init__(self, key: str | None = None) -> None:
+    def __init__(self, key: str | None = None, **settings: Any) -> None:
         folder = resolve("nano")
         self.engine = InProcessEngine()
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
@@ -45,8 +45,10 @@ class Running:
         held = Served(policy, 256, policy.frame.longest_token, roles_of(RECIPE, "shared"))
         service = Service(self.engine, {"shared": held}, key)
         listening = socket.create_server(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        self.server = server(service.app(["127.0.0.1"]))
+        self.place = listening.getsockname()
+        self.server = server(service.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve(sockets=[listening])))
         self.thread.start()
 
@@ -160,6 +162,7 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "too long": ({"messages": [{"role": "user", "content": "x" * 900}]}, 400, "tokens, and the model's context is 256"),
     "far too long": ({"messages": [{"role": "user", "content": "x" * 10**6}]}, 400, "1000000 characters, and"),
     "a sampler's rule": ({"extra_body": {"min_p": 0.1}}, 400, "'min_p' is not supported"),
+    "many messages": ({"messages": ASK * 257}, 400, "the messages are 257 in number"),
     "a number beyond all": ({"extra_body": {"top_k": 10**40}}, 400, "top_k"),
     "tokens beyond all": ({"max_tokens": 10**40}, 400, "max_tokens"),
     "a long stop": ({"stop": "x" * 240_000}, 400, "stop"),
@@ -240,10 +243,10 @@ def test_others_are_answered_while_a_long_text_is_read(
 
 def test_who_never_ends_a_request_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.3)
     running = Running()
     try:
-        place = ("127.0.0.1", int(running.url.rpartition(":")[2].partition("/")[0]))
+        place = running.place
         with socket.create_connection(place) as silent, socket.create_connection(place) as half:
             half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n")
             for held in (silent, half):
@@ -260,6 +263,50 @@ def test_who_never_ends_a_request_is_shown_the_door(monkeypatch: pytest.MonkeyPa
         running.stop()
 
 
+HALF = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+UNREAD = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 1000
+HALVES = {
+    "nothing": b"", "half a head": HALF,
+    "half a body": HALF + b"content-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+    "a body that nobody asked for": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 999\r\n\r\n{",
+    "no next request": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "half a next one": UNREAD[:70],
+}  # fmt: skip
+"""What connections send that keep a place and ask for nothing."""
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_connections_without_a_whole_request_keep_nobody_out(half: str) -> None:
+    """However many: those that have waited longest make room."""
+    running, held = Running(connections=8), []
+    try:
+        for _ in range(3):
+            for _ in range(20):
+                held.append(socket.create_connection(running.place))
+                held[-1].sendall(HALVES[half])
+            answer = httpx2.get(f"{running.url}/models", timeout=10)
+            assert answer.status_code == 200, answer.text
+    finally:
+        for one in held:
+            one.close()
+        running.stop()
+
+
+def test_who_does_not_read_its_answers_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
+    running = Running()
+    try:
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(running.place)
+            deaf.settimeout(10)
+            with pytest.raises(ConnectionError):
+                deaf.sendall(UNREAD)
+                while deaf.send(UNREAD):
+                    pass
+    finally:
+        running.stop()
+
+
 def _lines(headers: dict[str, str]) -> list[str]:
     return [f"{name}: {value}" for name, value in headers.items()]
 
@@ -272,6 +319,39 @@ def test_without_the_key_nothing() -> None:
         assert len(openai.OpenAI(base_url=running.url, api_key="secret").models.list().data) == 3
     finally:
         running.stop()
+
+
+@pytest.mark.parametrize("wish", [{"temperature": 1e-300}, {"temperature": 1e-9, "n": 4}, {"top_p": 1e-300}])
+def test_no_wish_of_one_client_fails_anothers_request(wish: dict[str, Any], running: Running) -> None:
+    """And who wishes for next to no chance gets the most likely reply."""
+
+    async def every() -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
+            ask = client.chat.completions.create
+            wishes: list[dict[str, Any]] = [{"seed": seed} for seed in range(6)] + [wish, {"temperature": 0}]
+            each = (ask(model="shared", messages=ASK, max_tokens=4, **one) for one in wishes)
+            return await asyncio.gather(*each)
+
+    *_, wished, greedy = asyncio.run(every())
+    if "temperature" in wish:
+        assert {choice.message.content for choice in wished.choices} == {greedy.choices[0].message.content}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_engine_that_fails_is_told_in_the_apis_form(stream: bool, running: Running, client: openai.OpenAI) -> None:
+    generate = running.engine.generate
+
+    async def failing(requests: Any) -> Any:
+        raise RuntimeError("no more")
+
+    running.engine.generate = failing  # type: ignore[method-assign]
+    try:
+        with pytest.raises(openai.APIError, match="RuntimeError: no more") as error:
+            list(client.chat.completions.create(model="shared", messages=ASK, stream=stream))
+        body: Any = error.value.body
+        assert body["type"] == "server_error"
+    finally:
+        running.engine.generate = generate  # type: ignore[method-assign]
 
 
 def test_a_client_that_has_gone_is_not_written_for(running: Running, client: openai.OpenAI) -> None:
