@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fault_judge import Verdict, judge
 
+from tests.arena.scale.fault_judge import Verdict, judge
 from tests.factories.commands import ITERATIONS
 from tests.factories.traces import flip_a_byte
 

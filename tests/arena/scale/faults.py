@@ -1,14 +1,14 @@
 """Does a run lose, double or mis-score a match when its parts die? 200 faults, each at a random moment.
 
-    python benchmarks/faults.py                          # two ranks, two engines, two tasks; an hour or more
-    python benchmarks/faults.py --scale "" --faults 20   # one process
+    python -m tests.arena.scale.faults                          # two ranks, two engines, two tasks; an hour or more
+    python -m tests.arena.scale.faults --scale "" --faults 20   # one process
 
 Needs Linux, root (or a user who may make namespaces) and iproute2. It starts itself again in a network and a mount
 namespace of its own: with its own loopback, /tmp and /dev/shm, and a small disk for the runs. There it runs `arena run
 selfplay` with two games, negotiation and a Kuhn poker with slow steps, lets fault after fault befall it, types `arena
 resume` when it stops, and judges what is in its folder at the end (fault_judge.py). The kinds and how many of each
 there are (fault_kinds.py) are fixed beforehand; their order, moments and victims come from the seed. Writes
-results/faults.json, after every run.
+faults.json (`--out`) after every run.
 """
 
 import argparse
@@ -26,17 +26,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-import fault_kinds
 import yaml
-from fault_judge import Finding, Verdict, judge
-from fault_kinds import ALONE, MIX, Place, inject, processes, title
 
 from arena.doctor import environment
 from arena.play.settings import apportion
 from arena.process import command_line
+from tests.arena.scale import fault_kinds
+from tests.arena.scale.fault_judge import Finding, Verdict, judge
+from tests.arena.scale.fault_kinds import ALONE, MIX, Place, inject, processes, title
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "faults.json"
 INSIDE = "ARENA_FAULTS_INSIDE"
 """Set in the namespaces."""
 SCRATCH = Path("/tmp/faults")
@@ -316,7 +315,7 @@ def torment(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> di
     rng = random.Random(asked.seed)
     waiting = Waiting(drawn(asked, rng), time.monotonic() + 60 * asked.minutes)
     ordeals, kept = [_again(one) for one in before], dict[str, Any]()
-    command = " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]])
+    command = " ".join(["python", "-m", "tests.arena.scale.faults", *sys.argv[1:]])
     prepare(asked.weights)
     while waiting.next() and (not kept or ordeals[-1].faults):  # without any there is no victim for what is left
         ordeals.append(Ordeal(command, 1000 * asked.seed + len(ordeals), asked.iterations))
@@ -343,14 +342,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], help="a setting of the runs; repeatable")
     parser.add_argument("--weights", type=Path, help="of the policy, not in /tmp; default nano, after an imitation")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=Path("faults.json"))
     parser.add_argument("--add", action="store_true", help="keep the runs that the file has, and add more")
     parser.add_argument("--keep", help="a folder for copies of runs in which something was found")
     asked = parser.parse_args()
     asked.faults = asked.faults or (0 if asked.only else sum(MIX.values()))
     if INSIDE not in os.environ:
         os.environ[INSIDE] = fault_kinds.namespace()
-        os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
+        os.execvp(
+            "unshare", ["unshare", "--net", "--mount", sys.executable, "-m", "tests.arena.scale.faults", *sys.argv[1:]]
+        )
     if os.environ[INSIDE] == fault_kinds.namespace():
         raise SystemExit("no namespace could be made here")
     before = json.loads(asked.out.read_text())["runs"] if asked.add and asked.out.exists() else []

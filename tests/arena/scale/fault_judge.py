@@ -1,6 +1,6 @@
 """Was a match of a run lost, counted twice or scored wrongly? Everything in its folder, computed again.
 
-    python benchmarks/fault_judge.py RUN
+    python -m tests.arena.scale.fault_judge RUN
 
 Planned matches come from the seed, payoffs and rewards from playing each match's acts on a fresh game, credit from the
 log, log-probabilities from the checkpoints. Prints what was counted and found; ends with 1 where something is wrong.
