@@ -71,12 +71,10 @@ bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/r
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/orchestrator.py
-	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/credit.py cost
 	$(BIN)/python benchmarks/credit.py packed
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/view.py
-	$(BIN)/python benchmarks/heartbeat.py
 	$(BIN)/python benchmarks/worlds.py
 
 gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, within 10 minutes (without one: on the CPU, small)
@@ -109,31 +107,12 @@ test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vL
 against-vllm: $(VENV)/installed $(VLLM)/installed ## play beside raw vLLM (its CPU build)
 	$(BIN)/python benchmarks/against_vllm.py --vllm-python $(VLLM)/bin/python
 
-threads: $(VENV)/installed ## how OpenMP's threads should wait, quiet and beside a busy process
-	$(BIN)/python benchmarks/threads.py
-
-learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (hours)
-	for study in nano long adapters hanabi proposer_solver; do $(BIN)/python benchmarks/learning.py $$study || exit 1; done
-
-CLAIMS := gigpo agent_normalisation turn_level role_baseline igpo gated self_correction truncated
-
-claims: $(VENV)/installed ## the studies of published claims on small worlds (under an hour)
-	for study in $(CLAIMS); do $(BIN)/python benchmarks/claims/study.py $$study || exit 1; done
-	$(BIN)/python benchmarks/claims/study.py table
-
 studies: $(VENV)/installed ## the studies of docs/claims.md again, in runs/ (hours; goes on where it was stopped)
-	studies="$$($(BIN)/python -m tests.test_claims commands)" && \
+	studies="$$($(BIN)/python docs/claims_pages.py commands)" && \
 	printf '%s\n' "$$studies" | while read -r study; do $(BIN)/$$study </dev/null || exit 1; done
 
 suite: $(VENV)/installed ## how long `make studies` takes on this machine, by rehearsals (over an hour)
 	$(BIN)/python benchmarks/suite.py
-
-proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
-	$(BIN)/python benchmarks/proposer.py
-
-clinic: $(VENV)/installed ## the clinic's learning studies: a doctor, and patient and doctor together (over an hour)
-	$(BIN)/python benchmarks/clinic.py doctor
-	$(BIN)/python benchmarks/clinic.py both --patients 200
 
 rendered: $(VENV)/installed ## what SmolLM2 makes of what a patient is to say, and what of that is heard (half an hour)
 	$(BIN)/python benchmarks/rendered.py clinic
@@ -154,21 +133,16 @@ notebooks: $(VENV)/installed ## run all notebooks and keep what they show (two m
 	$(BIN)/python -m tests.analysis.make_notebooks
 
 pictures: $(VENV)/installed ## draw every picture and write the generated pages, from the kept numbers (two minutes)
-	for study in nano long adapters hanabi proposer_solver clinic before; do \
-		$(BIN)/python benchmarks/learning.py $$study --redraw || exit 1; done
-	for study in kuhn collapse mars; do $(BIN)/python benchmarks/strength.py $$study --redraw || exit 1; done
-	for study in doctor both; do $(BIN)/python benchmarks/clinic.py $$study --redraw || exit 1; done
-	for study in listening population diversity; do $(BIN)/python benchmarks/recommender.py $$study --redraw || exit 1; done
-	for study in $(CLAIMS); do $(BIN)/python benchmarks/claims/study.py $$study --redraw || exit 1; done
-	for script in desk proposer finding forks matrix simulated_scale verdicts; do $(BIN)/python benchmarks/$$script.py --redraw || exit 1; done
-	$(BIN)/python -m tests.test_claims pictures
+	for script in matrix simulated_scale verdicts; do $(BIN)/python benchmarks/$$script.py --redraw || exit 1; done
+	$(BIN)/python benchmarks/landing.py
+	$(BIN)/python docs/claims_pages.py
 	$(BIN)/python docs/diagram.py
 
-results: bench claims learn studies proposer clinic rendered matrix notebooks pictures ## measure everything again (days)
+results: bench studies rendered matrix notebooks pictures ## measure everything again (days)
 
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies suite \
-	proposer clinic rendered matrix notebooks pictures results lock
+.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm studies suite \
+	rendered matrix notebooks pictures results lock

@@ -1,6 +1,6 @@
 """README's picture, from kept results: what a model earns by learning, and how near to perfect play it comes.
 
-    python benchmarks/landing.py     # after benchmarks/panel.py or benchmarks/strength.py; writes docs/learning.svg
+    python benchmarks/landing.py     # after benchmarks/panel.py; writes docs/learning.svg
 
 Left: payoff against each bargainer of the panel (panel-negotiation.json), before and after, beside the best response.
 Right: distance to the equilibrium of Kuhn poker (strength-kuhn.json), seed by seed. Means are over seeds. The picture

@@ -11,6 +11,7 @@ trees can make it, whatever their attention costs. Writes results/shared_tokens.
 """
 
 import argparse
+import asyncio
 import json
 import os
 from itertools import pairwise
@@ -21,16 +22,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from history import played
 
 from agents.chat import ChatFrame
 from agents.costs import costs
+from agents.engines.base import Completion, Request
 from agents.packing import Costs, agreement, passes
+from agents.players.model import ChatPlayer, spoken
 from agents.policy import load_module
+from agents.reply import ReplySpec
+from agents.role import Role
 from agents.scoring import StreamScorer, batch_of
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import environment
+from games.contracts import Message, View
 
 BUDGETS = (2048, 16384)
 TIMED = ("groups", "branches", "strip, 20 turns")
@@ -39,6 +44,35 @@ RESULTS = Path(__file__).parent / "results" / "shared_tokens.json"
 WORDS = 40_000
 CHEAP = 10
 """How many times cheaper attention is taken to be where trees are to save tokens at any price."""
+SHOWN, THOUGHT, SAID = 24, 64, 12
+"""Tokens per turn in stripped streams: shown to the seat, thought, spoken."""
+VOCABULARY = [" one", " two", " red", " blue", " sun", " sea", " old", " new"]
+"""Words of one SmolLM2 token each."""
+
+
+def draw_text(rng: np.random.Generator, tokens: int) -> str:
+    """Draw a text of `tokens` one-token words."""
+    return "".join(VOCABULARY[i] for i in rng.integers(len(VOCABULARY), size=tokens)).strip()
+
+
+def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[Stream]:
+    """Return the streams of one seat that thinks and speaks for `turns` turns under the given `history` setting."""
+    reply = ReplySpec(format="tagged", action="act", private="think")
+    role = Role(role="thinker", system="Be wise.", reply=reply, history=history)  # type: ignore[arg-type]
+    writer = np.random.default_rng((seed, 0))
+
+    async def write(view: View, request: Request, summary: bool = False) -> Completion:
+        return spoken(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
+
+    player, rng = ChatPlayer(role, frame, "p", "m/a", (seed,), write), np.random.default_rng((seed, 1))
+
+    async def play() -> None:
+        for turn in range(turns):
+            shown = Message.of("b", draw_text(rng, SHOWN))
+            await player.act(View("a", turn, (shown,), "", {}, {}, None))
+
+    asyncio.run(play())
+    return player.streams
 
 
 def turns_after(stream: Stream, rng: np.random.Generator, first: int, count: int, choices: int = WORDS) -> None:
@@ -80,7 +114,7 @@ def branches() -> list[Stream]:
 def cases() -> dict[str, list[Stream]]:
     """The streams of each case."""
     frame = ChatFrame(load_tokenizer(resolve(DEFAULT)))
-    stripped = {f"strip, {turns} turns": played(frame, "strip", turns, 0)[0] for turns in (5, 20, 100)}
+    stripped = {f"strip, {turns} turns": play_turns(frame, "strip", turns, 0) for turns in (5, 20, 100)}
     return {"groups": groups(), "branches": branches(), **stripped}
 
 

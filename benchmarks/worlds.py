@@ -5,8 +5,8 @@
 
 Of every kept study: at the seats of its policies sits `random`, then `oracle` where the game has one; all other seats,
 games and options are those of its record, an evaluation's where its figure is one. Of OpenSpiel's games what a best
-response to random play earns is computed. What imitation and the best run reach is in the records themselves
-(`docs/claims/worlds.md` has all of it). Writes results/worlds.json.
+response to random play earns is computed. Writes
+results/worlds.json.
 """
 
 import argparse

@@ -83,16 +83,3 @@ def test_contributing_names_every_target_that_takes_longer_than_a_page() -> None
     renewed = re.search(r"^results: (.*?) ##", MAKEFILE, re.M)
     assert renewed is not None
     assert not [target for target in renewed[1].split() if f"`make {target}`" not in text]
-
-
-def test_pictures_draws_every_picture_that_is_kept() -> None:
-    """But those of panels, which their script draws from the runs' folders."""
-    recipe = MAKEFILE.partition("\npictures:")[2].partition("\n\n")[0]
-    recipe += " " + MAKEFILE.partition("\nCLAIMS := ")[2].partition("\n")[0]
-    kept = {path.stem for path in (ROOT / "benchmarks/results").glob("*.png")}
-    drawn = {stem for stem in kept if stem.startswith(("study-", "matrix-")) and "tests.test_claims pictures" in recipe}
-    scripts = ("learning", "strength", "clinic", "recommender", "claims")
-    words = set(re.findall(r"\w+", recipe))
-    drawn |= {stem for stem in kept if stem.partition("-")[0] in scripts and stem.partition("-")[2] in words}
-    drawn |= {stem for stem in kept if stem in words}
-    assert kept - drawn == {"panel-negotiation", "panel-negotiation-long"}

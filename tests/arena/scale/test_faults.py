@@ -33,7 +33,7 @@ def tormented(folder: Path, kinds: str, *options: object) -> dict[str, Any]:
     """What a run went through, and what was found at its end; nothing of that may be wrong."""
     out, count = folder / "faults.json", len(kinds.split(","))
     asked = ["--only", kinds, "--iterations", 6, "--seed", 1, "--out", out, *options]
-    command = [sys.executable, "benchmarks/faults.py", *map(str, asked)]
+    command = [sys.executable, "-m", "tests.arena.scale.faults", *map(str, asked)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

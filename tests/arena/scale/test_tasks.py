@@ -76,7 +76,7 @@ def dies() -> None:
 def test_a_first_task_whose_worker_is_killed_is_tried_again(
     calls: RayCalls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by benchmarks/faults.py: it ended the command with a traceback."""
+    """Found by the fault campaign: it ended the command with a traceback."""
     monkeypatch.setattr(tasks, "_nothing", partial(dies_once, tmp_path / "dead"))
     calls.check(240.0)
     assert (tmp_path / "dead").exists()

@@ -1,0 +1,259 @@
+"""Write docs/claims.md and docs/claims/ from the kept study results.
+
+python docs/claims_pages.py             # write the pages from benchmarks/results/study-*.json
+python docs/claims_pages.py commands    # print the commands that run every study again
+"""
+
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer
+from arena.evaluate.study.family import Row, family
+from arena.evaluate.study.results import Results, read
+from arena.evaluate.study.summary import ArmSummary
+from arena.statistics import Interval
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS.parent / "benchmarks" / "results"
+FILES = sorted(RESULTS.glob("study-*.json"))
+MAX_MINUTES = 40
+"""Longest time that a study should take on two cores."""
+ORDER = ("holds", "contradicted", "did not act", "world cannot tell", "not shown")
+TABLE = "| claim | study | effect | could see | verdict |\n|---|---|---|---|---|\n"
+CLAIMS = """\
+# Published claims, tested in small games
+
+Run a study again with `arena study STUDY`, all of them with `make studies` ({hours}).
+
+{counts}
+
+In each study a small model learns with the mechanism and with its controls, over several seeds. *Effect*: first and
+last value of the mechanism's arm (means over seeds), the control that it beats by least, and the seed-paired difference
+with its interval (95 % unless the rule says 99). *Could see*: the smallest difference that these seeds detect with
+power .8 after the correction. *Verdict*: corrected by Holm's method over all {rows} studies at .05; in *italics*, the
+verdict of the study alone.{changed} The study's name leads to all arms, held-out figures and p-values.
+
+## Mechanisms against a baseline that also learns
+
+{mechanisms}
+The same mechanisms with larger models, and whether small models learn at all: [more studies](claims/more.md).
+
+## Notes
+
+- All studies are one family. *Contradicted* pays for each comparison of a study.
+- {gauged} of {rows} studies state gauges of what the mechanism does.{exceptions}
+- Written by `python docs/claims_pages.py`. Error rates of the procedure: [studies](studies.md).
+"""
+MORE = """\
+# More studies: larger models, and plain learning
+
+Columns as in [claims](../claims.md), which corrects all studies as one family.
+
+## Mechanisms with larger models
+
+{larger}
+## Does anything get learned?
+
+Compared with advantages of zero (`zero`) and with advantages dealt to random turns (`shuffled`).
+
+{learning}"""
+CHANGED = """ **†** ({rows}): the recipe now states
+another rule, on fresh seeds. Run it again."""
+FAMILY = """\
+# Studies: {family}
+
+All arms of each study, with first → last values and 95 % intervals over seeds. *Random* and *oracle* are scripted
+players in the learners' seats (`python benchmarks/worlds.py`). Claims and verdicts: [claims](../claims.md).
+"""
+
+
+def build_pages() -> Iterator[tuple[Path, str]]:
+    """Yield each page's path and text."""
+    rows = family([read(file) for file in FILES])
+    yield from claims_pages(rows)
+    worlds = json.loads((RESULTS / "worlds.json").read_text("utf-8"))["worlds"]
+    families = defaultdict(list)
+    for row in rows:
+        families[row.results.spec.family].append(study_section(row, worlds.get(row.results.name, {})))
+    for name, sections in families.items():
+        yield DOCS / family_page(name), FAMILY.format(family=name) + "".join(sections)
+
+
+def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
+    """Yield docs/claims.md and docs/claims/more.md."""
+    changed = [row for row in rows if has_changed_rule(row.results)]
+    titles = short_citations(row.results.spec.replicates for row in rows)
+    tables = {
+        name: TABLE + "".join(f"| {' | '.join(map(escape_cell, claim_cells(row, titles)))} |\n" for row in part)
+        for name, part in split_by_kind(rows).items()
+    }
+    page = CLAIMS.format(
+        hours=describe_hours(rehearsed_minutes(row) for row in rows),
+        counts=describe_counts(rows),
+        rows=len(rows),
+        changed=CHANGED.format(rows=join_names(changed)) if changed else "",
+        gauged=sum(bool(row.results.spec.gauges) for row in rows),
+        exceptions=describe_exceptions(rows),
+        mechanisms=tables["mechanisms"],
+    )
+    yield DOCS / "claims.md", page
+    # Links on the second page start in its own folder.
+    more = {name: table.replace("](claims/", "](") for name, table in tables.items()}
+    yield DOCS / "claims" / "more.md", MORE.format(larger=more["larger"], learning=more["learning"])
+
+
+def split_by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Split the studies into mechanisms, the same mechanisms with larger models, and plain learning."""
+    mechanisms = [row for row in rows if row.results.spec.baselines]
+    larger = [row for row in mechanisms if not row.results.name.endswith("-nano")]
+    return {
+        "mechanisms": [row for row in mechanisms if row not in larger],
+        "larger": larger,
+        "learning": [row for row in rows if row not in mechanisms],
+    }
+
+
+def claim_cells(row: Row, titles: dict[str, str]) -> tuple[str, ...]:
+    """Return a study's cells: claim, name, effect, smallest visible difference, verdict."""
+    study = row.results
+    own, control = ({arm.arm: arm for arm in study.arms}[name] for name in (study.spec.arm, row.arm))
+    values = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {row.arm} {control.last.estimate:.2f}"
+    name = f"[{study.name}]({family_page(study.spec.family)}#{study.name})"
+    effect = f"{study.spec.figure} {values}: {format_interval(row.effect, '+')}"
+    return f"{study.spec.claim} ({titles[study.spec.replicates]})", name, effect, f"{row.visible:.2f}", verdict_of(row)
+
+
+def study_section(row: Row, world: dict[str, Any]) -> str:
+    """Return a study's section of its family page: p-values, and a row for each arm."""
+    study = row.results
+    figures = {study.spec.figure: study.arms, **study.beside}
+    values: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for figure, arms in figures.items():
+        for arm in arms:
+            values[arm.arm][figure] = format_arm(arm)
+    for player in ("random", "oracle"):
+        if "mean" in world.get(player, {}):
+            values[f"*{player}*"][study.spec.figure] = format_interval(Interval(**world[player]["mean"]))
+    lines = [
+        f"\n## {study.name}\n",
+        f"{verdict_of(row)}: {study.seeds} seeds, p {row.decision.p:.4f}, Holm {row.holm:.4f}, "
+        f"{rehearsed_minutes(row):.0f} minutes. Published: {study.spec.published}.\n",
+        "| " + " | ".join(["arm", *map(escape_cell, figures)]) + " |",
+        "|---" * (1 + len(figures)) + "|",
+    ]
+    for name, found in values.items():
+        lines.append("| " + " | ".join([name, *(found.get(figure, "–") for figure in figures)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def describe_counts(rows: Sequence[Row]) -> str:
+    """Return one paragraph with the number of each verdict, by kind of claim and without the correction."""
+    kinds = {
+        "compare a mechanism with a baseline": [row for row in rows if row.results.spec.baselines],
+        "say that something is learned": split_by_kind(rows)["learning"],
+    }
+    counted = [f"{len(part)} claims {kind}: {count(row.verdict for row in part)}." for kind, part in kinds.items()]
+    return f"**{' '.join(counted)}** Without the correction: {count(row.results.verdict.verdict for row in rows)}."
+
+
+def describe_exceptions(rows: Sequence[Row]) -> str:
+    """Return a line for each weakness, with the studies that have it."""
+    exceptions = {
+        "Run before looks were recorded": [row for row in rows if not row.results.looks],
+        "Fewer than ten seeds": [row for row in rows if row.results.seeds < 10],
+        "Judged on seed 0 as well, on which recipes were tried": [
+            row for row in rows if row.results.spec.first_seed == 0
+        ],
+    }
+    return "".join(f"\n  {name}: {join_names(part)}." for name, part in exceptions.items() if part)
+
+
+def describe_hours(minutes: Iterable[float]) -> str:
+    """Return how many hours all studies take together, and those within the limit."""
+    took = list(minutes)
+    short = [value for value in took if value <= MAX_MINUTES]
+    return (
+        f"{sum(took) / 60:.1f} hours on two cores, of which {sum(short) / 60:.1f} for the {len(short)} studies of at "
+        f"most {MAX_MINUTES} minutes"
+    )
+
+
+def rehearsed_minutes(row: Row) -> float:
+    """Return the minutes that a study takes on two cores, by its rehearsal (`make suite`)."""
+    kept = json.loads((RESULTS / "suite.json").read_text("utf-8"))["studies"]
+    return float(kept[row.results.name]["whole"]) / 60
+
+
+def has_changed_rule(study: Results) -> bool:
+    """Return True if the recipe states another rule than the one that judged the kept runs.
+
+    A rule without stated seeds equals one that states the seeds of the kept runs, if none of them served tuning.
+    """
+    stated = compose([recipe_layer(study.name)]).study
+    if stated is None or study.changed_after:
+        return True
+    own, judged = study.spec, range(study.spec.first_seed, study.spec.first_seed + study.seeds)
+    if own.seeds is None and not {*stated.tuned_on, *own.tuned_on} & {*judged}:
+        own = own.model_copy(update={"seeds": study.seeds, "tuned_on": stated.tuned_on})
+    return stated.rule != own.rule
+
+
+def short_citations(papers: Iterable[str]) -> dict[str, str]:
+    """Map each paper to its mechanism's name, or to the full citation if two papers share the name."""
+    names = {paper: "ours" if paper.startswith("none") else re.sub(r" \(.*", "", paper) for paper in papers}
+    shared = Counter(names.values())
+    return {paper: name if shared[name] == 1 or name == "ours" else paper for paper, name in names.items()}
+
+
+def verdict_of(row: Row) -> str:
+    """Return the corrected verdict, the uncorrected one if it differs, and a mark if the rule has changed."""
+    alone = row.results.verdict.verdict
+    other = f" *{alone}*" if alone != row.verdict else ""
+    return f"**{row.verdict}**{other}{' †' if has_changed_rule(row.results) else ''}"
+
+
+def count(verdicts: Iterable[str]) -> str:
+    """Return each verdict with its number."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{verdict} {counts[verdict]}" for verdict in ORDER if counts[verdict])
+
+
+def join_names(rows: Iterable[Row]) -> str:
+    """Return the studies' names, separated by commas."""
+    return ", ".join(f"`{row.results.name}`" for row in rows)
+
+
+def family_page(name: str) -> str:
+    """Return the path of a family's page below docs/."""
+    return f"claims/{name.replace(' ', '_')}.md"
+
+
+def format_arm(arm: ArmSummary) -> str:
+    """Return an arm's first and last value."""
+    return f"{arm.first.estimate:.2f} → {format_interval(arm.last)}"
+
+
+def format_interval(interval: Interval, sign: str = "") -> str:
+    """Return a mean with its interval, or the mean alone if one seed gives no interval."""
+    mean, low, high = (value + 0.0 for value in interval)  # + 0.0 turns -0.0 into 0.0
+    return f"{mean:{sign}.2f} [{low:.2f}, {high:.2f}]" if low == low else f"{mean:{sign}.2f}"
+
+
+def escape_cell(text: str) -> str:
+    """Escape a text for a Markdown table."""
+    return text.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["commands"]:
+        print(*(f"arena study {read(file).name}" for file in FILES), sep="\n")
+    else:
+        for page, text in build_pages():
+            page.parent.mkdir(exist_ok=True)
+            page.write_text(text, "utf-8")

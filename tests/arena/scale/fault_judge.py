@@ -1,0 +1,284 @@
+"""Was a match of a run lost, counted twice or scored wrongly? Everything in its folder, computed again.
+
+    python -m tests.arena.scale.fault_judge RUN
+
+Planned matches come from the seed, payoffs and rewards from playing each match's acts on a fresh game, credit from the
+log, log-probabilities from the checkpoints. Prints what was counted and found; ends with 1 where something is wrong.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+
+import games
+from agents.policy import load_module, tokenizer_and_frame
+from agents.stream import Stream
+from arena.cli.loop import wait
+from arena.config import own_files
+from arena.config.experiment import Experiment
+from arena.config.kept import experiment_of
+from arena.config.seating import set_tables
+from arena.credit.compare import column_names, compare
+from arena.errors import StoreError
+from arena.play.plans import iteration_plans
+from arena.records import MatchRecord, Turn, place_of, trained
+from arena.store import checkpoints
+from arena.store.reader import RunReader, log_path
+from arena.store.run import RunFolder
+from arena.store.state import read_state
+from games.contracts import Deal
+
+NEAR = 1e-3
+"""Of a log-probability in fp32, computed in other batches; other weights are off by more."""
+Kind = Literal["lost", "doubled", "wrong", "folder"]
+
+
+class Finding(NamedTuple):
+    """Something that should not be, of which kind."""
+
+    kind: Kind
+    what: str
+
+
+@dataclass
+class Verdict:
+    """Numbers of what was examined, and what is wrong."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    found: list[Finding] = field(default_factory=list)
+
+    def add(self, kind: Kind, what: str) -> None:
+        """Keep a finding."""
+        self.found.append(Finding(kind, what))
+
+
+def judge(run: Path) -> Verdict:
+    """The verdict on a run that has ended."""
+    verdict, reader = Verdict(), RunReader(run)
+    experiment = own_files.with_own_roles(run, experiment_of(run, trust=True), trust=True)
+    if not _folder(run, experiment, verdict):
+        return verdict
+    tables = set_tables(experiment)
+    for k in range(1, experiment.iterations + 1):
+        plans = iteration_plans(experiment.play, experiment.seed, k, tables, {}, None)
+        records = [MatchRecord.from_json(row) for row in reader.log.read(k)]
+        _complete(k, {plan.id: plan for plan in plans}, records, verdict)
+        for record in (record for record in records if record.status == "finished"):
+            _replay(record, verdict)
+            _tokens(record, verdict)
+        _sampled_by(run, experiment, k, records, verdict)
+        _credited(k, reader, records, verdict)
+    _credit(run, experiment, reader, verdict)
+    return verdict
+
+
+def _folder(run: Path, experiment: Experiment, verdict: Verdict) -> bool:
+    """Every iteration is sealed and has one row of metrics, every checkpoint is whole; False if nothing can be read."""
+    log, before = run / "log", len(verdict.found)
+    if stray := sorted(path.name for path in log.glob("*.jsonl")):
+        verdict.add("folder", f"open logs of a run that has ended: {stray}")
+    for k in range(1, experiment.iterations + 1):
+        path = log_path(log, k, "parquet")
+        if not path.exists():
+            verdict.add("lost", f"iteration {k} has no log")
+            continue
+        ids = Counter(pq.read_table(path, columns=["id"])["id"].to_pylist())
+        verdict.found += [
+            Finding("doubled", f"match {id} is in {path.name} {n} times") for id, n in ids.items() if n > 1
+        ]
+    readable = len(verdict.found) == before
+    rows = RunReader(run).metrics()
+    if [row["iteration"] for row in rows] != list(range(1, experiment.iterations + 1)):
+        verdict.add("folder", f"metrics.jsonl has rows of iterations {[row['iteration'] for row in rows]}")
+    for k in checkpoints.iterations(run):
+        try:
+            checkpoints.at_iteration(run, k)
+        except StoreError as error:
+            verdict.add("folder", str(error))
+    torn: list[str] = []
+    newest = RunFolder.open(run).newest_valid(torn.append)
+    verdict.found += [Finding("folder", why) for why in torn]
+    if newest is None or newest.iteration != experiment.iterations:
+        verdict.add("folder", f"the newest valid checkpoint is of iteration {newest and newest.iteration}")
+    return readable
+
+
+def _complete(k: int, plans: dict[str, Any], records: Sequence[MatchRecord], verdict: Verdict) -> None:
+    """Each planned match is finished once, by its last attempt, from the deal and in the seats that were planned."""
+    attempts: dict[str, list[MatchRecord]] = {id: [] for id in plans}
+    for record in records:
+        planned = str(record.identity.planned)
+        if planned not in plans:
+            verdict.add("doubled", f"match {record.id} was never planned")
+            continue
+        attempts[planned].append(record)
+        plan = plans[planned]
+        if (record.game, record.options, record.seed) != (plan.game, plan.options, plan.seed):
+            verdict.add("wrong", f"match {record.id} is of another deal than planned")
+        if {s: (x.role, x.policy) for s, x in record.seats.items()} != {
+            s: (x.role, x.policy) for s, x in plan.seats.items()
+        }:
+            verdict.add("wrong", f"match {record.id} has others in its seats than planned")
+        if record.status == "failed" and (not record.reason or record.payoffs):
+            verdict.add("wrong", f"match {record.id} failed without a reason, or was paid")
+    for id, tried in attempts.items():
+        tried.sort(key=lambda record: record.attempt)
+        ends = [record.status for record in tried]
+        verdict.counts.update(planned=1, finished=ends.count("finished"), failed_attempts=ends.count("failed"))
+        if "finished" not in ends:
+            why = tried[-1].reason if tried else "not in the log"
+            verdict.add("lost", f"match {id} was not finished in {len(ends)} attempts: {why}")
+        elif ends.count("finished") > 1 or ends[-1] != "finished":
+            verdict.add("doubled", f"match {id} was played on after it had finished: {ends}")
+        if [record.attempt for record in tried] != list(range(len(tried))):
+            verdict.add("lost", f"match {id} has attempts {[record.attempt for record in tried]}")
+    versions = {turn.version for record in records for turn in record.turns if record.seats[turn.seat].trained}
+    if len(versions) > 1:
+        verdict.add("wrong", f"iteration {k} was played by versions {sorted(versions)}")
+
+
+def _replay(record: MatchRecord, verdict: Verdict) -> None:
+    """The record's acts on a fresh game of its deal: what was seen, read, earned, paid and reported is the same."""
+    game = games.deal(Deal(record.game, record.options, record.seed))
+    earned: list[dict[str, float]] = []
+    latest: dict[str, dict[str, float]] = {seat: {} for seat in record.seats}
+    seen: list[tuple[Any, ...]] = []
+    for turn in record.turns:
+        if not game.agents or game.terminations[game.agent_selection] or game.agent_selection != turn.seat:
+            verdict.add("wrong", f"match {record.id}: turn {turn.index} of {turn.seat} could not be played again")
+            return
+        messages = game.messages(turn.seat)
+        game.step(turn.action)
+        seen.append((turn.seat, messages, bool(game.infos[turn.seat].get("valid"))))
+        if any(was.seat == turn.seat for was in record.turns[: turn.index]):
+            latest[turn.seat] = {}
+        earned.append(latest[turn.seat])
+        for seat in record.seats:
+            for name, value in game.infos[seat]["rewards"].items():
+                latest[seat][name] = latest[seat].get(name, 0.0) + value
+    verdict.counts.update(replayed=1, turns=len(record.turns))
+    if not all(game.terminations.values()):
+        verdict.add("wrong", f"match {record.id} is finished in the log, and its game is not")
+        return
+    again = {"payoffs": dict(game.payoffs()), "report": dict(game.report()), "rewards": earned, "turns": seen}
+    logged = {
+        "payoffs": record.payoffs, "report": record.report, "rewards": [turn.rewards for turn in record.turns],
+        "turns": [(turn.seat, turn.messages, turn.valid) for turn in record.turns],
+    }  # fmt: skip
+    for what, value in again.items():
+        if logged[what] != value:
+            verdict.add("wrong", f"match {record.id}: {what} are {logged[what]!r:.200}, played again {value!r:.200}")
+
+
+def _sampled(record: MatchRecord) -> Iterator[tuple[Turn, Stream, int, int]]:
+    """The turns of models, each with the stream in which it was sampled, from where to where."""
+    for turn in record.turns:
+        if record.seats[turn.seat].kind == "model":
+            yield turn, *place_of(record.streams[turn.seat], turn.index)
+
+
+def _tokens(record: MatchRecord, verdict: Verdict) -> None:
+    """Each turn of a model owns as many sampled tokens as it says, and no token is of no turn."""
+    own = 0
+    for turn, stream, begin, end in _sampled(record):
+        own += end - begin
+        if end - begin != turn.tokens or not all(stream.mask[begin:end]):
+            verdict.add("wrong", f"match {record.id}: turn {turn.index} has {end - begin} tokens, not {turn.tokens}")
+    sampled = sum(stream.sampled for streams in record.streams.values() for stream in streams)
+    verdict.counts.update(tokens=sampled)
+    if sampled != own:
+        verdict.add("wrong", f"match {record.id} has {sampled} sampled tokens, its turns {own}")
+
+
+def _weights(run: Path, experiment: Experiment, k: int, policy: str) -> tuple[Path | None, int | None]:
+    """The folder of the weights that play iteration `k`, and their version; None where nothing keeps them."""
+    if k - 1 in checkpoints.iterations(run):
+        kept = checkpoints.at_iteration(run, k - 1)
+        return kept.policy(policy), int(read_state(kept)["policies"][policy]["version"])
+    model = Path(experiment.policies[policy].model)
+    return model if k == 1 and model.is_dir() else None, None
+
+
+def _sampled_by(run: Path, experiment: Experiment, k: int, records: Sequence[MatchRecord], verdict: Verdict) -> None:
+    """Each sampled token has the text and the log-probability that the weights of its version give it."""
+    for policy in (name for name in experiment.policies if experiment.trained(name)):
+        folder, version = _weights(run, experiment, k, policy)
+        if folder is None:
+            continue
+        model, (_, frame) = load_module(folder, frozen=True), tokenizer_and_frame(folder)
+        for record in (record for record in records if record.status == "finished"):
+            own = [place for place in _sampled(record) if record.seats[place[0].seat].policy == policy]
+            scored = {id(stream): _logprobs(model, stream) for _, stream, _, _ in own}
+            for turn, stream, begin, end in own:
+                where, logged = f"match {record.id}: turn {turn.index}", np.array(stream.logprobs[begin:end])
+                gap = np.abs(logged - scored[id(stream)][begin:end]).max(initial=0.0)
+                if gap > NEAR:
+                    verdict.add("wrong", f"{where} is {gap:.3g} off the log-probabilities of version {turn.version}")
+                if frame.decode(stream.ids[begin:end]) != turn.raw:
+                    verdict.add("wrong", f"{where} has other tokens than its text")
+                if version not in (None, turn.version):
+                    verdict.add("wrong", f"{where} was written by version {turn.version}, not {version}")
+                verdict.counts.update(scored=end - begin)
+
+
+@torch.inference_mode()
+def _logprobs(model: Any, stream: Stream) -> np.ndarray:
+    """[T] the log-probability of every token after those before it, at temperature 1; 0 for the first."""
+    ids = torch.tensor([stream.ids])
+    logits = model(input_ids=ids).logits[0, :-1].float()
+    return np.concatenate([[0.0], torch.log_softmax(logits, -1).gather(-1, ids[0, 1:, None])[:, 0].numpy()])
+
+
+def _credited(k: int, reader: RunReader, records: Sequence[MatchRecord], verdict: Verdict) -> None:
+    """Credit has each turn of a trained policy once, and the row of metrics counts what the log has."""
+    due = Counter((t.match, turn.index) for t in trained(records) for turn in t.turns)
+    given = Counter((row.match, row.turn) for row in reader.credit(k))
+    if due - given:
+        verdict.add("lost", f"iteration {k}: {(due - given).total()} turns have no credit")
+    if given - due:
+        verdict.add("doubled", f"iteration {k}: credit has {(given - due).total()} turns too many")
+    row = next((row for row in reader.metrics() if row["iteration"] == k), {})
+    ends = Counter(record.status for record in records)
+    counted = {"matches": ends["finished"], "failed": ends["failed"]}
+    counted["turns"] = sum(len(r.turns) for r in records if r.status == "finished")
+    for name, value in counted.items():
+        if row.get(name) != value:
+            verdict.add("wrong", f"iteration {k}: metrics count {row.get(name)} {name}, the log has {value}")
+
+
+def _credit(run: Path, experiment: Experiment, reader: RunReader, verdict: Verdict) -> None:
+    """Rewards and advantages, computed again from the log, are those that were learned from."""
+    rule = experiment.credit
+    again = wait(compare(run, rule, [rule.estimator], seed=experiment.seed, length=experiment.iterations)).turns
+    name = column_names([rule.estimator])[0]
+    table = {
+        (row.match, row.turn): (row.reward, row.advantage) for k in reader.iterations() for row in reader.credit(k)
+    }
+    for match, turn, reward, advantage in again[["match", "turn", "reward", name]].itertuples(index=False):
+        logged = table.get((match, turn))
+        if logged and not np.allclose(logged, (reward, advantage), atol=1e-6):
+            verdict.add(
+                "wrong", f"match {match}: credit of turn {turn} is {logged}, computed again {reward, advantage}"
+            )
+        verdict.counts.update(credited=1)
+
+
+def main() -> None:
+    """Judge the run that the command line names."""
+    verdict = judge(Path(sys.argv[1]))
+    print(json.dumps({**verdict.counts, "found": Counter(finding.kind for finding in verdict.found)}))
+    for finding in verdict.found[:20]:
+        print(*finding, sep=": ")
+    raise SystemExit(bool(verdict.found))
+
+
+if __name__ == "__main__":
+    main()
