@@ -155,7 +155,9 @@ def test_a_proposal_and_a_refusal_are_read_however_they_are_put():
     def read(listed):
         for text in listed.replace("|\n", "|").split("|"):
             said = text.strip().format(it="order 12345")
-            yield said, read_speech(f"SAY {said}", game.world, game.policy)
+            speech = read_speech(f"SAY {said}", game.world, game.policy)
+            assert speech
+            yield said, speech
 
     assert [
         said for said, speech in read(PROPOSES) if "cancel_order" not in getattr(speech.proposal, "tools", ())
@@ -169,4 +171,4 @@ def test_who_asks_to_confirm_data_asks_for_them():
     game.reset(seed=1)
     for text, name in (("Please confirm your email.", "identity"), ("Can you confirm the order number?", "number")):
         speech = read_speech(f"SAY {text}", game.world, game.policy)
-        assert getattr(speech, name) and speech.proposal is None
+        assert speech and getattr(speech, name) and speech.proposal is None
