@@ -82,11 +82,13 @@ def load(text: str, source: str) -> Any:
 
 def dump(value: Any, source: str) -> str:
     """Return a YAML text from which `load` reads the same value. Raises YamlError if there is none."""
-    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    if load(text, source) != value:
-        raise YamlError(
-            _place(source, None, (), "YAML cannot hold these values: keep to text, numbers, lists and mappings")
-        )
+    try:
+        text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError:  # an object of some library
+        text = ""
+    if not text or load(text, source) != value:
+        what = "YAML cannot hold these values: keep to texts, numbers, lists and mappings"
+        raise YamlError(_place(source, None, (), what))
     return text
 
 

@@ -58,7 +58,7 @@ class ModelInfo:
 
 def home() -> Path:
     """The folder for everything fetched or made once: $ARENA_HOME, else ~/.cache/arena."""
-    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser()
+    return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena"))
 
 
 def available() -> list[ModelInfo]:

@@ -21,7 +21,7 @@ def recipe_of(game: str) -> Layer:
     name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
     try:
         made = games.make(game)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{game}: {error}") from None
     roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
     seats = "\n".join(f"  {json.dumps(seat)}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
