@@ -80,6 +80,18 @@ def load(text: str, source: str) -> Any:
         raise YamlError(_place(source, fault.line, where, fault.what)) from None
 
 
+def dump(value: Any, source: str) -> str:
+    """Return a YAML text from which `load` reads the same value. Raises YamlError if there is none."""
+    try:
+        text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError:  # an object of some library
+        text = ""
+    if not text or load(text, source) != value:
+        what = "YAML cannot hold these values: keep to texts, numbers, lists and mappings"
+        raise YamlError(_place(source, None, (), what))
+    return text
+
+
 def line_of(text: str, path: Where) -> int:
     """The line, from 1, of the field at a path of keys and indices, or of what stands nearest above it."""
     return _locate(text, path)[0]
@@ -141,6 +153,22 @@ class _Loader(yaml.SafeLoader):
             raise _Fault(line, where[:3], f"nested deeper than {MAX_DEPTH} levels")
         if self.values > MAX_VALUES:
             raise _Fault(line, where, f"more than {MAX_VALUES} values")
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's writer, quoting what `load` or a reader of YAML 1.1 would take for another value."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a value out each time: `load` refuses aliases."""
+        return True
+
+    def represent_text(self, text: str) -> yaml.Node:
+        """Return the node of a text. Outside double quotes PyYAML writes unusual line ends as they are."""
+        is_safe = text.replace("\n", "").isprintable() and isinstance(_plain(text), str)
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_safe else '"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 @lru_cache(maxsize=1)  # what is wrong with a text is looked up in it as soon as it was read
@@ -210,6 +238,14 @@ def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
     text, line = str(node.value), _line(node)
     if getattr(node, "style", None):
         return _text(text, line, where)
+    value = _plain(text)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _Fault(line, where, f"{one_line(text, 40)} is not a finite number: give one, or quote it")
+    return value
+
+
+def _plain(text: str) -> str | int | float | bool | None:
+    """Return the value of a scalar without quotes, by the core schema."""
     if text in SPELT:
         return SPELT[text]
     if len(text) > 400:  # no number that anybody meant, and slow to read as one
@@ -217,12 +253,8 @@ def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
     if INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if FLOAT.fullmatch(text):
-        number = float(text)
-        if math.isfinite(number):
-            return number
-    elif not NOT_FINITE.fullmatch(text):
-        return text
-    raise _Fault(line, where, f"{one_line(text, 40)} is not a finite number: give one, or quote it")
+        return float(text)
+    return math.nan if NOT_FINITE.fullmatch(text) else text
 
 
 def _text(text: str, line: int, where: Where) -> str:
@@ -289,6 +321,8 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     shown = isinstance(value, str | int | float | None) and error["type"] not in ("value_error", "part_error")
     hint = nearest(value, re.findall("'(.*?)'", message)) if isinstance(value, str) else ""
+    if error["type"] == "string_type" and isinstance(value, int | float):  # such as 08, or true
+        hint = ": put it in quotes"
     return f"{message}, not {one_line(repr(value), 60)}{hint}" if shown else message
 
 

@@ -60,7 +60,7 @@ class ModelInfo:
 
 def home() -> Path:
     """The folder for everything fetched or made once: $ARENA_HOME, else ~/.cache/arena."""
-    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser().absolute()
+    return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")).absolute()
 
 
 def available() -> list[ModelInfo]:

@@ -1,5 +1,6 @@
-"""Entry point of the `arena` command: first makes sure that names of files are UTF-8, `agents` and `games` ours."""
+"""Entry point of the `arena` command: first checks whether anything can run rightly in this Python."""
 
+import io
 import sys
 
 from arena.doctor import shadowed
@@ -7,7 +8,8 @@ from arena.doctor import shadowed
 
 def main() -> None:
     """Run the command line; one clear sentence and exit code 2 where nothing could run rightly."""
-    if complaint := shadowed() or _not_utf8():
+    _escape_unwritable()
+    if complaint := shadowed() or _not_utf8() or _without_docstrings():
         print(f"arena: {complaint}", file=sys.stderr)
         raise SystemExit(2)
     try:
@@ -26,6 +28,20 @@ def _not_utf8() -> str:
     if used.lower() in ("utf-8", "utf8"):
         return ""
     return f"this Python reads and prints names as {used}, not UTF-8: set PYTHONUTF8=1, or LC_ALL=C.UTF-8"
+
+
+def _without_docstrings() -> str:
+    """Return why nothing can run without docstrings; "" where Python keeps them."""
+    if sys.flags.optimize < 2:
+        return ""
+    return "python -OO and PYTHONOPTIMIZE=2 strip docstrings, which Arena and transformers read: use -O at most"
+
+
+def _escape_unwritable() -> None:
+    """Print characters that the output's encoding lacks, as under PYTHONIOENCODING=ascii, as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import argparse
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -48,8 +48,8 @@ class Race(TextGame):
 
     name = "race"
     seats = SEATS
-    metadata = {"name": "race_v0", "render_modes": ["ansi"]}
-    reward_parts = {"win": "1 to the winner, -1 to the other"}
+    metadata: ClassVar[dict[str, Any]] = {"name": "race_v0", "render_modes": ["ansi"]}
+    reward_parts: ClassVar[dict[str, str]] = {"win": "1 to the winner, -1 to the other"}
     perfect_information = True
     stakes = 1.0
     target = 12

@@ -55,7 +55,7 @@ def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
 
 def _home() -> Path:
     """Arena's folder for what is made once; `agents.weights.home`, which simulators may not import, says the same."""
-    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser()
+    return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena"))
 
 
 def _keep(file: Path, vectors: Vectors) -> None:

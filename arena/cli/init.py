@@ -46,10 +46,14 @@ def init(
 
     Example: arena init role haggler
     """
+    from agents import strict_yaml
+
     if kind not in STARTS:
         raise ConfigError(f"unknown start '{kind}'{nearest(kind, STARTS)} (one of: {', '.join(STARTS)})")
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name) or keyword.iskeyword(name):
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
         raise ConfigError(f"{name}: a name is of small letters, digits and _, and begins with a letter")
+    if keyword.iskeyword(name) or name in strict_yaml.SPELT:
+        raise ConfigError(f"{name}: this word has a meaning in Python or YAML: choose another name")
     starts, commands = STARTS[kind]
     title = "".join(part.title() for part in name.split("_"))
     places = {to / place.format(name=name): start for place, start in starts.items()}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import TextIO
 
 from agents.errors import (
     ChatError,
@@ -23,6 +25,7 @@ from agents.errors import (
 from arena.cli.app import app
 from arena.cli.console import note
 from arena.errors import (
+    DEBUG,
     BugError,
     ConfigError,
     DivergedError,
@@ -34,6 +37,7 @@ from arena.errors import (
     StoreError,
     debugging,
 )
+from games.adapters import loading
 
 BAD_INPUT = (
     ConfigError,
@@ -49,6 +53,8 @@ BAD_INPUT = (
 STOPPED = (PlayError, BugError, GateError, DivergedError, OutOfMemory, RanksLost, EnginesLost)
 """Errors that end a run on its way; exit code 1."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors of a full disk, and of a terminal that is gone."""
 LONGEST = 1000
 """Characters of a complaint, whatever name or value it repeats."""
 
@@ -56,32 +62,77 @@ LONGEST = 1000
 def run_cli() -> int:
     """Run the command line and turn every expected failure into one line and an exit code."""
     try:
-        with _tracing(), _terminable() as terminated:
-            app(standalone_mode=True)
+        with _tracing(), _terminable() as signals:
+            _run_command()
     except STOPPED as error:
         return _complain(f"the run stopped: {error}", 1)
     except BAD_INPUT as error:
         return _complain(str(error), 2)
     except (Interrupted, KeyboardInterrupt) as stop:
-        return _stopped(str(stop) or "interrupted", terminated)
+        return _stopped(str(stop) or "interrupted", signals)
     except SystemExit as end:
-        if end.code != 128 + signal.SIGINT:
-            raise
-        return _stopped("interrupted", terminated)  # of a KeyboardInterrupt typer says nothing
-    except ModuleNotFoundError as error:
-        from arena.fits.installed import complaint
-
-        if debugging() or not (line := complaint(error.name or "")):
+        if end.code == 128 + signal.SIGINT:
+            return _stopped("interrupted", signals)  # of a KeyboardInterrupt typer says nothing
+        if not (line := loading.fault_of_others(end)):
             raise
         return _complain(line, 2)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         return 0
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+    except Exception as error:
+        if debugging() or not (told := _outside(error)):
             raise
-        return _complain(f"{str(error.filename)[:80]}…: no file can have so long a name", 2)
+        return _complain(*told)
     return 0
+
+
+def _run_command() -> None:
+    """Run the command and flush its output. Raises SystemExit at its end, or OSError if the output has no place."""
+    try:
+        app(standalone_mode=True)
+    except SystemExit:
+        if sys.stdout:  # None where it is closed
+            sys.stdout.flush()
+        raise
+
+
+def _outside(error: Exception) -> tuple[str, int] | None:
+    """Return a complaint and exit code for an error whose cause lies outside of Arena's code; None for any other."""
+    if isinstance(error, ModuleNotFoundError):
+        from arena.fits.installed import complaint
+
+        if line := complaint(error.name or ""):
+            return line, 2
+    if _is_out_of_files(error):
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many files are open: ulimit -n allows this process {limit}: raise it, as by ulimit -n 4096", 1
+    if isinstance(error, OSError) and error.errno in FULL:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            try:
+                stream.flush()
+            except OSError:
+                _discard(stream)
+        return f"{error.filename or 'the output'} cannot be written: {error.strerror}", 1
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{str(error.filename)[:80]}…: no file can have so long a name", 2
+    line = loading.fault_of_others(error)
+    return (f"{line} ({DEBUG}=1 shows the traceback)", 2) if line else None
+
+
+def _is_out_of_files(error: BaseException | None) -> bool:
+    """Return True if the process has as many files open as it may; the error that says so may have led to another."""
+    for _ in range(20):  # of somebody's own making, such a chain may be a ring
+        if error is None:
+            break
+        if getattr(error, "errno", None) == errno.EMFILE or "too many open files" in loading.error_line(error).lower():
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what a stream still holds, and what is printed from now on, nowhere: Python flushes it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
@@ -114,12 +165,12 @@ def _tracing() -> Iterator[None]:
 
 
 @contextmanager
-def _terminable() -> Iterator[list[int]]:
-    """SIGTERM does what Ctrl-C does; the list is no longer empty once it came."""
-    came: list[int] = []
+def _terminable() -> Iterator[list[signal.Signals]]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does; the list holds those that came. One that is ignored stays so."""
+    came: list[signal.Signals] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        came.append(signal.Signals(number))
         if callable(signal.getsignal(signal.SIGINT)):
             signal.raise_signal(signal.SIGINT)  # what waits just now has to be interrupted
         else:
@@ -128,16 +179,18 @@ def _terminable() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
-    before = signal.signal(signal.SIGTERM, end)
+    ends = (signal.SIGTERM, signal.SIGHUP)  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, end) for number in ends if signal.getsignal(number) != signal.SIG_IGN}
     try:
         yield came
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _stopped(words: str, terminated: Sequence[int]) -> int:
-    if terminated:
-        return _complain(words.replace("interrupted", "ended by SIGTERM", 1), 128 + signal.SIGTERM)
+def _stopped(words: str, signals: Sequence[signal.Signals]) -> int:
+    if signals:
+        return _complain(words.replace("interrupted", f"ended by {signals[0].name}", 1), 128 + signals[0])
     return _complain(words, 128 + signal.SIGINT)
 
 
@@ -145,5 +198,8 @@ def _complain(line: str, code: int) -> int:
     from arena.plain import printable
 
     shown = printable(line)
-    note(shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…")
+    try:
+        note(shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…")
+    except OSError:  # a full disk or a closed terminal: the exit code alone tells
+        _discard(sys.stderr)
     return code

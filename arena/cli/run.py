@@ -163,7 +163,7 @@ def _experiment(asked: Asked) -> Experiment:
         layers += arm_layers(below, asked.arm, below.seed if asked.seed is None else asked.seed)
     roles = json.dumps(str(asked.roles)) if asked.roles else None
     flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}
-    flags["game.name"] = asked.game if asked.recipe and asked.game else None
+    flags["game.name"] = json.dumps(asked.game) if asked.recipe and asked.game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
     layers += scale_layers(asked.scale) if asked.scale else []
     layers += [set_layer(assignment) for assignment in asked.settings]

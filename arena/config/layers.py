@@ -19,6 +19,7 @@ from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
 from arena.parts.renamed import old_keys
 from arena.play.settings import SeatSpec
+from arena.store.files import CONFIG
 
 
 def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
@@ -189,7 +190,8 @@ def _policy_name(role: str) -> str:
 
 
 def to_yaml(experiment: Experiment) -> str:
-    """The exact experiment, as `compose` reads it back."""
-    import yaml
-
-    return yaml.safe_dump(experiment.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True)
+    """Return the exact experiment as YAML. Raises ConfigError if `compose` could not read it back."""
+    try:
+        return strict_yaml.dump(experiment.model_dump(mode="json", by_alias=True), CONFIG)
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from None

@@ -1,5 +1,6 @@
 """Recipes, from which an experiment starts: a game's own, or one that fits every game."""
 
+import json
 import re
 
 import games
@@ -20,19 +21,21 @@ def recipe_of(game: str) -> Layer:
     name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
     try:
         made = games.make(game)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{game}: {error}") from None
     roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
-    seats = "\n".join(f"  {seat}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
+    seats = "\n".join(f"  {json.dumps(seat)}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
     split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` deals the others
-    return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, split=split, model=DEFAULT, seats=seats))
+    return text_layer(
+        f"recipe for {game}", _ANY.format(name=name, game=json.dumps(game), split=split, model=DEFAULT, seats=seats)
+    )
 
 
 _ANY = """\
-name: {name}
+name: "{name}"
 iterations: 10
 precision: auto
-game: {{name: "{game}", options: {{illegal: end{split}}}}}
+game: {{name: {game}, options: {{illegal: end{split}}}}}
 policies:
   shared: {{model: {model}}}
 seats:

@@ -8,6 +8,7 @@ settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one
 Annotations are read of settings alone, so a part may take tensors of a library that is not loaded yet.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -110,8 +111,7 @@ class Chosen:
     @property
     def needs(self) -> frozenset[str]:
         """Measures that it or a part inside it needs beforehand, such as `entropy`."""
-        inner = (part.needs for part in self.parts)
-        return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*inner)
+        return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*(inner.needs for inner in self.parts))
 
     @property
     def rewards(self) -> set[str]:
@@ -237,15 +237,18 @@ def _choose(kind: Kind, value: Any) -> Chosen:
 def settings_model(kind: Kind, name: str) -> type[BaseModel]:
     """The settings of a part as a strict model."""
     function = part(kind, name)
+    settings = _settings(function)
+    for setting, parameter in settings.items():
+        if parameter.annotation is Parameter.empty:
+            raise ValueError(f"{kind.name} {name}: annotate its setting {setting}, as in {setting}: float")
+    given = {setting: p.default for setting, p in settings.items() if p.default is not Parameter.empty}
     try:
+        json.dumps(_plain(given), allow_nan=False)  # a run's config.yaml holds every default
         hints = _hints(function)
-    except NameError as error:
-        raise ValueError(f"{kind.name} {name}: its annotations cannot be read: {error}") from None
-    fields: dict[str, Any] = {
-        setting: (hints[setting], ... if parameter.default is Parameter.empty else parameter.default)
-        for setting, parameter in _settings(function).items()
-    }
-    return create_model(f"{name} settings", __base__=_Settings, **fields)
+        fields: Any = {setting: (hints[setting], given.get(setting, ...)) for setting in settings}
+        return create_model(f"{name} settings", __base__=_Settings, **fields)
+    except Exception as error:  # noqa: BLE001 in somebody's file annotations and defaults may be anything
+        raise ValueError(f"{kind.name} {name}: its settings cannot be read: {error}") from None
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -284,9 +287,7 @@ def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _setting_text(name: str, parameter: Parameter) -> str:
-    if parameter.default is Parameter.empty:
-        return f"{name} (required)"
-    return f"{name}={_plain(parameter.default)}"
+    return f"{name} (required)" if parameter.default is Parameter.empty else f"{name}={_plain(parameter.default)}"
 
 
 def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from games.base import TextGame
 
 GROUP = "arena.games"
+OWN_FILE = "arena_file_"
+"""First part of the module name of somebody's own file."""
 # prefix: the class that plays any game of that library, its option with the name, and what finds the name
 LIBRARIES = {
     "openspiel": ("games.adapters.openspiel:AnyOpenSpiel", "game", "games.families.openspiel:load"),
@@ -166,14 +169,14 @@ def _module(path: Path) -> ModuleType:
 
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
-    name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     loader = _AsItStands(name, str(path))
     spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
     spec.has_location = True
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 a user's file may fail in any way
+    except (Exception, SystemExit) as error:  # noqa: BLE001 a user's file may fail in any way
         del sys.modules[name]
         raise ValueError(f"{path} cannot be imported: {error_line(error, path)}") from None
     return module
@@ -200,7 +203,7 @@ def own_players() -> frozenset[str]:
     return frozenset(_PLAYERS)
 
 
-def error_line(error: Exception, path: Path | None = None) -> str:
+def error_line(error: BaseException, path: Path | None = None) -> str:
     """An error in one line, with the file's line where it is known."""
     line, trace = getattr(error, "lineno", None), error.__traceback__
     while trace is not None:
@@ -208,4 +211,26 @@ def error_line(error: Exception, path: Path | None = None) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     where = f"line {line}: " if line else ""
-    return " ".join(f"{where}{type(error).__name__}: {error}".split())[:300]
+    return " ".join(f"{where}{type(error).__name__}: {_message(error)}".split())[:300]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 somebody's exception may fail at telling what it is, too
+        return "(no text: it raises another exception)"
+
+
+def fault_of_others(error: BaseException) -> str:
+    """Return one line on an exception from a file, package or environment of others; "" for one from Arena's code."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in frames]
+    packages = {entry.module.partition(".")[0] for entry in installed().values()} - {"simulators"}
+    own = [at for at, module in zip(frames, modules, strict=True)
+           if module.startswith(OWN_FILE) or module.partition(".")[0] in packages]  # fmt: skip
+    if not own and any(module.startswith("games.adapters.") for module in modules[:-1]):
+        own = frames[-1:] if modules[-1].partition(".")[0] not in ("games", "agents", "arena") else []
+    if not own:
+        return ""
+    frame, line = own[-1]
+    return f"{frame.f_code.co_filename}, line {line}: {error_line(error)}"

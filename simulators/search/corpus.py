@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ MOST_ANSWERS, LONGEST_ROW = 100, 10**6
 
 def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
     """Texts by title, and questions, of this file; ValueError names the file and the row, and says what is wrong."""
-    file = Path(path).expanduser()
+    file = Path(expanduser(path))
     try:
         lines = read_plain(file, LARGEST).removeprefix(BOM_UTF8).split(b"\n")
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError

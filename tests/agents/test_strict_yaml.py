@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import string
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.names import nearest
-from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, explain, gravest, line_of, load, read
+from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, gravest, line_of, load, read
 
 FUZZ = settings(max_examples=700, deadline=None)
 
@@ -182,7 +183,10 @@ def test_validation_errors_are_one_line_with_file_line_and_field(text: str, told
 def test_settings_without_a_text_have_no_line() -> None:
     with pytest.raises(ValidationError) as caught:
         Root.model_validate({"name": 3})
-    assert explain(caught.value, "", "--set name=3") == "--set name=3: name: should be a valid string, not 3"
+    assert (
+        explain(caught.value, "", "--set name=3")
+        == "--set name=3: name: should be a valid string, not 3: put it in quotes"
+    )
     assert gravest(caught.value)["loc"] == ("name",)
 
 
@@ -256,6 +260,47 @@ def test_json_is_read_as_it_was_written(tree: Any) -> None:
         assert load(text, "f.yaml") == tree
     except YamlError as error:  # what may not stand in a text here, and keys too long for one line
         assert "NUL" in str(error) or "surrogate" in str(error) or "found no `:`" in str(error)
+
+
+LOOKALIKES = [
+    "0908", "08", "1e3", "3e8", "0o17", "0x1F", "1_000", "0b1", ".5", "1.", "+3", "1:30", "2024-01-01", ".inf", ".nan",
+    "on", "off", "yes", "no", "y", "null", "~", "true", "True", "", "=", "<<", "-", "---", "...", "- a", "? a", "a: b",
+    "a #b", "#", "!a", "&a", "*a", "%a", "@a", "`a", "{", "[", "'", '"', "|", ">", " a", "a ", "a\n", "\na", "a\n\n b",
+    "\t", "a\tb", "a\r\nb", "\x85", "a\u2028b", "\ufeffa", "\x7f", "\xa0", "é", "😀", "a" * 130, "x " * 200,
+]  # fmt: skip
+"""Texts that YAML could take for something else."""
+TEXTS = st.sampled_from(LOOKALIKES) | st.from_regex(r"[-+]?[0-9._]+([eE:x][-+0-9a-f]*)?", fullmatch=True) | st.text()
+WRITABLE = st.recursive(
+    PLAIN | TEXTS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
+)
+
+
+@pytest.mark.parametrize("text", LOOKALIKES)
+def test_a_text_is_written_so_that_it_is_read_as_that_text(text: str) -> None:
+    value = {"a": text, text: [text, {"b": text}]}
+    assert load(dump(value, "it"), "it") == value == yaml.safe_load(dump(value, "it"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(WRITABLE)
+def test_a_value_is_written_so_that_it_is_read_back_or_refused(value: Any) -> None:
+    try:
+        assert load(dump(value, "it"), "it") == value
+    except YamlError as error:
+        assert re.search("NUL|surrogate|cannot hold", str(error))
+
+
+def test_a_value_is_written_out_as_often_as_it_occurs() -> None:
+    shared = ["1"]
+    assert load(dump([shared, shared], "it"), "it") == [shared, shared]
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": "\0"}, {"a": "\ud800"}, {"a": [float("nan")]}, {"a": 10**500}, {1: 2}, {"a": (1,)}]
+)
+def test_what_could_not_be_read_back_is_not_written(value: Any) -> None:
+    with pytest.raises(YamlError):
+        dump(value, "it")
 
 
 @pytest.mark.slow

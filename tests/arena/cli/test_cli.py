@@ -250,7 +250,12 @@ def test_matches_that_keep_failing_stop_the_run_in_one_line(tmp_path: Path) -> N
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+    ("number", "code", "word"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+    ],
 )
 def test_whoever_ends_a_run_is_told_how_to_go_on(
     tmp_path: Path, unbroken: Path, number: signal.Signals, code: int, word: str

@@ -80,7 +80,9 @@ def test_what_is_begun_learns_in_a_minute(kind: str, figure: str, least: float) 
     [
         (["rol", "x"], "unknown start 'rol' — did you mean 'role'?"),
         (["role", "My Role"], "a name is of small letters"),
-        (["game", "class"], "a name is of small letters"),
+        (["game", "class"], "choose another name"),
+        (["role", "null"], "choose another name"),
+        (["experiment", "true"], "choose another name"),
         (["role", "x", "--to", "nowhere"], "there is no such folder"),
     ],
 )

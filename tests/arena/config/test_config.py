@@ -1,5 +1,6 @@
 """The experiment: layers over a recipe, and one clear line for whatever is wrong."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -10,6 +11,7 @@ import games
 from agents import strict_yaml
 from agents.role import written_for
 from arena.config.experiment import Experiment
+from arena.config.kept import as_plain
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.recipe import recipe_of
@@ -50,6 +52,44 @@ def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
     found = compose([recipe_layer(name)])
     for spec, table in zip(found.all_tables(), set_tables(found), strict=True):
         assert set(table.roles) == set(spec.seats) == set(table.make_game().possible_agents)
+
+
+WHOLE = as_plain(compose([recipe_layer("clinic_both-nano")]))
+
+
+def with_text(data: Any, path: Sequence[str | int], text: str) -> Any:
+    """The same with this text at a path; "" there stands for the key above it."""
+    if not path:
+        return text
+    step, *rest = path
+    if rest == [""] and isinstance(data, dict):
+        return {text if key == step else key: value for key, value in data.items()}
+    at = data.items() if isinstance(data, dict) else enumerate(data)
+    changed = {key: with_text(value, rest, text) if key == step else value for key, value in at}
+    return changed if isinstance(data, dict) else list(changed.values())
+
+
+def text_places(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The paths of all texts, and of all keys, each with "" at its end."""
+    if isinstance(data, str):
+        yield path
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if isinstance(key, str):
+            yield (*path, key, "")
+        yield from text_places(value, (*path, key))
+
+
+@pytest.mark.parametrize("text", ["0908", "1e3", "0o17", "null", "on", "1:30", "2024-01-01", "a: b #c", "a\x85b\n"])
+def test_every_text_of_a_setting_is_read_back_as_it_was(text: str) -> None:
+    taken = 0
+    for path in text_places(WHOLE):
+        try:
+            given = compose([Layer("it", "", with_text(WHOLE, path, text))])
+        except ConfigError:  # no value of this setting
+            continue
+        assert compose([text_layer("config.yaml", to_yaml(given))]) == given, path
+        taken += 1
+    assert taken > 3
 
 
 @pytest.mark.slow_after(12)
@@ -383,6 +423,15 @@ def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> 
     found = compose([recipe_of(game)])
     (table,) = set_tables(found)
     assert table.game.name == game and {role.role for role in table.roles.values()} == {"player"}
+
+
+@pytest.mark.parametrize("file", ["0908.py", "a: b #'c\".py", "é\\x.py"])
+def test_a_recipe_holds_the_names_of_any_file_and_seats(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_text(
+        "from games.tic_tac_toe import TicTacToe\nclass Own(TicTacToe):\n    seats = ('1', 'null')\n"
+    )
+    found = compose([recipe_of(f"{tmp_path / file}:Own")])
+    assert found.game and found.game.name == f"{tmp_path / file}:Own" and list(found.seats or ()) == ["1", "null"]
 
 
 @pytest.mark.parametrize(

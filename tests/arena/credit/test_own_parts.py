@@ -59,7 +59,16 @@ def test_it_holds_from_anywhere_and_with_settings(place: Path, tmp_path_factory:
         ("{lone_winner.py:lone_winner: {gama: 1.0}}", "", "did you mean 'gamma'"),
         ("{lone_winner.py:lone_winner: {gamma: much}}", "", "gamma"),
         ("own.py:f", "def f(batch, rewards)\n", "line 1: SyntaxError"),
-        ("own.py:f", "def f(batch, rewards, *, by: 'Nothing' = 1):\n    pass\n", "annotations cannot be read"),
+        (
+            "own.py:f",
+            "def f(batch, rewards, *, by: 'Nothing' = 1):\n    pass\n",
+            "settings cannot be read: name 'Nothing'",
+        ),
+        ("own.py:f", "def f(batch, rewards, *, by: '1 +' = 1):\n    pass\n", "settings cannot be read"),
+        ("own.py:f", "def f(batch, rewards, *, by: 'int.no' = 1):\n    pass\n", "settings cannot be read"),
+        ("own.py:f", "def f(batch, rewards, *, by: object = object()):\n    pass\n", "settings cannot be read"),
+        ("own.py:f", "def f(batch, rewards, *, model_config: int = 1):\n    pass\n", "settings cannot be read"),
+        ("own.py:f", "def f(batch, rewards, *, a: int = 1, by=1):\n    pass\n", "annotate its setting by, as in"),
         ("own.py:f", "import nowhere\n", "line 1: ModuleNotFoundError"),
     ],
 )
