@@ -8,8 +8,7 @@ from jinja2 import TemplateError
 from agents.chat import ChatFrame, written
 from agents.nano import nano_tokenizer
 from agents.training_template import frame_template, marked_template
-from tests.agents.players.test_history import STRIPPING
-from tests.factories.families import CHATML, FAMILIES
+from tests.factories.families import CHATML, FAMILIES, STRIPPING
 
 SYSTEM = {"role": "system", "content": "Be brief. It's \\ \U0001f600"}
 PLAIN = [

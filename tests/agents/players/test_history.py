@@ -18,18 +18,10 @@ from agents.role import Role
 from agents.stream import Stream
 from arena.cli.loop import wait
 from games.contracts import Message, View
-from tests.factories.families import FAMILIES
+from tests.factories.families import FAMILIES, STRIPPING
 from tests.factories.models import tiny
 from tests.factories.requests import forced, passes, request
 
-STRIPPING = (
-    "{% for message in messages %}{% set content = message['content'] %}"
-    "{% if message['role'] == 'assistant' and '</think>' in content %}"
-    "{% set content = content.split('</think>')[-1].lstrip('\n') %}{% endif %}{{ '<|im_start|>' + message['role'] + "
-    "'\n' + content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
-    "{% endif %}"
-)
-"""Takes thoughts of earlier replies away, as the templates of Qwen3 and DeepSeek-R1 do."""
 REPLIES = {
     "tagged": ReplySpec(format="tagged", action="act", private="think"),
     "whole": ReplySpec(format="whole", private="think"),

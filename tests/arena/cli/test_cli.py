@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from agents.chat_template import CLOCK
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
@@ -175,6 +176,7 @@ def test_a_run_for_scripts_is_json_lines_and_a_summary(unbroken: Path) -> None:
     assert told[1] == ""
     for file in ("config.yaml", "environment.json", "metrics.jsonl"):
         assert (unbroken / file).stat().st_size
+    assert json.loads((unbroken / "environment.json").read_text())["chat_clock"] == CLOCK.isoformat()
     assert (unbroken.parent / "latest").resolve() == unbroken.resolve()
 
 
