@@ -47,7 +47,7 @@ async def check_contexts(
 
 
 class _Trial:
-    """A seat of a trial match: acts at random, each reply padded to the most tokens that it may have."""
+    """A seat of a trial match: random acts and long talk, each reply padded to the most tokens that it may have."""
 
     def __init__(self, table: Table, seat: str, policy: Policy, context: int) -> None:
         self.game, self.seat, self.policy, self.context = table.game.name, seat, policy, context
@@ -65,10 +65,16 @@ class _Trial:
         if len(request.ids) + request.max_tokens > self.context:
             self._overflow(len(request.ids), request.max_tokens)
         self.replies += 1
-        frame = self.policy.frame
-        words = frame.encode("" if summary else self.role.write(self.random.act(view)))[: request.max_tokens]
-        ids = (*words, *[frame.stop_id] * (request.max_tokens - len(words)))  # which no text shows
+        words = () if summary else self._words(view, request.max_tokens)
+        ids = (*words, *[self.policy.frame.stop_id] * (request.max_tokens - len(words)))  # which no text shows
         return Completion(ids, (0.0,) * len(ids), "stop", 0)
+
+    def _words(self, view: View, most: int) -> Sequence[int]:
+        """Return an act, with talk that the others have to read, too; where acts are not listed it is long itself."""
+        frame, talk = self.policy.frame, " ".join(["so"] * (most // 4))
+        act = self.random.act(view) or talk
+        words = frame.encode(self.role.write(f"{act} | {talk}"))
+        return words if len(words) <= most else frame.encode(self.role.write(act))[:most]
 
     def _overflow(self, used: int, reply: int) -> None:
         numbers = f"{used:,} tokens and a reply of up to {reply:,}, of {self.context:,} that '{self.policy.name}' holds"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sysconfig
 import traceback
@@ -217,7 +216,7 @@ def _definition(game: type, methods: Sequence[str]) -> str:
     """Return file and line of the method that is nearest to the game's own class; "" if it has no source."""
     for owner in game.__mro__:
         for name in methods:
-            code = getattr(inspect.unwrap(vars(owner).get(name, None)), "__code__", None)
+            code = getattr(vars(owner).get(name), "__code__", None)
             if code is not None:
                 return f"{code.co_filename.removeprefix(f'{_ROOT}/')}, line {code.co_firstlineno}"
     return ""

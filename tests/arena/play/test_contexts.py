@@ -13,11 +13,10 @@ from agents.policy import Policy
 from agents.role import Role, load_role
 from agents.weights import resolve
 from arena.errors import ConfigError
-from arena.evaluate.fork import Parting
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
 from arena.play.contexts import check_contexts
-from arena.play.joining import Joining
+from arena.play.joining import Joining, Parting
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec, SeatSpec, TableSpec
@@ -25,6 +24,7 @@ from arena.play.tables import Table
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
+from tests.factories.matches import Beats
 
 NANO = load_role("nano_player")
 
@@ -81,7 +81,9 @@ def test_a_match_ends_where_its_context_and_the_next_reply_exceed_the_models_pos
 
 def test_a_window_and_summaries_stay_within_the_positions() -> None:
     policy = replace(POLICIES["p"], positions=600)
-    for memory in ({"kind": "window", "turns": 2}, {"kind": "summary", "context": 4096, "tokens": 16, "summaries": 99}):
+    summaries: dict[str, Any] = {"kind": "summary", "context": 4096, "tokens": 16, "summaries": 99}
+    memories: list[dict[str, Any]] = [{"kind": "window", "turns": 2}, summaries]
+    for memory in memories:
         engine = Rambler()
         record = walk(engine, policy, role(**memory))
         assert record.report["ended"] != "context", memory
@@ -120,6 +122,20 @@ def test_preflight_warns_where_replies_may_fill_the_context() -> None:
     assert note.startswith("maze: the context of walker may be full after ") and "of 2,048" in note
     assert len(notes(role(60), 1000)) == 1 and notes(role(60, kind="window", turns=2), 1000) == []
     assert notes(role(4)) == []
+
+
+def test_preflight_counts_what_the_others_may_say() -> None:
+    """Four replies of 100 tokens each find room, but not with what the other seat may answer."""
+    table = Table(GameSpec(name="beats"), {"a": role(100), "b": role(100)}, {"a": "p", "b": "p"})
+
+    class Long(Table):
+        def make_game(self) -> Any:
+            return Beats(length=8)
+
+    table = Long(table.game, table.roles, table.holders)
+    policy = replace(POLICIES["p"], positions=650)
+    told = asyncio.run(check_contexts([table], {"p": policy}.get, 10**9, 100))
+    assert [note.split(" may be full")[0] for note in told] == ["beats: the context of a"]
 
 
 def test_preflight_refuses_a_reply_that_can_never_fit() -> None:
