@@ -11,8 +11,8 @@ role drift     a role talks like another one did at first (naive Bayes of its wo
 one-sidedness  among learners one seat wins nearly all matches, as it did not at first
 truncation     many of a role's replies are cut at their limit of tokens, since when does not matter
 reward hack    learners' reward rises while the outcome that the game verifies falls
-one act        nearly all acts of a role are the same, as they were not in the most varied earlier part
-few acts       the entropy of a role's acts falls to a quarter of that or less
+one act        nearly all valid acts of a role are the same, as they were not in the most varied earlier part
+few acts       the entropy of a role's valid acts falls to a quarter of that or less
 idleness       reward rises, the verified outcome falls by half, and more acts are empty, repeated or the commonest one
 
 `one act` and `few acts` compare with the first iteration, too, and need no more than two iterations. They stay silent
@@ -75,7 +75,7 @@ def alarms(log: Frames) -> list[Alarm]:
 
 def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Finished matches with the third of their run that they are in, their seats, and their turns."""
-    matches = log.matches[log.matches["status"] == "finished"].copy()
+    matches = log.complete.copy()
     parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
     ranks = pd.concat(parts) if parts else pd.Series(dtype="float64")
     most = ranks.groupby(matches["run"]).transform("max") if parts else ranks
@@ -100,7 +100,7 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
         yield from _truncated(
             run, f"replies of {role}", _by_match(replies, (replies["finish"] == "length").astype("float64"))
         )
-    for role, acts in acted.groupby("role") if not gained else ():
+    for role, acts in acted[acted["valid"]].groupby("role") if not gained else ():
         yield from _narrowed(run, str(role), acts)
     if len(judged):
         yield from _fallen(run, outcome, judged)
@@ -190,7 +190,10 @@ def _commonest(acts: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _narrowed(run: str, role: str, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Alarms over a role that does nearly always the same, or chooses among far fewer acts than it did."""
+    """Alarms over a role that does nearly always the same, or chooses among far fewer acts than it did.
+
+    `acts` are valid ones: fewer kinds of gibberish are no loss.
+    """
     sizes = acts.groupby("iteration")["action"].transform("size").astype("float64")
     counts = acts.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
     opening = acts.loc[acts["iteration"] == acts["iteration"].min(), "match"].unique()

@@ -135,14 +135,15 @@ def _stem(runs: tuple[str, ...]) -> str:
 
 
 def figures_of(log: Frames) -> pd.DataFrame:
-    """A row per finished match: `valid per match`, `learners payoff` (mean), `payoff SEAT`, the report's numbers.
+    """A row per finished match of a complete deal: `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the
+    numbers of its report.
 
     A number that the report calls as one of the other columns is called keeps its whole name: `report.game`.
 
     >>> figures_of(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid per match': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
     """
-    matches = log.matches[log.matches["status"] == "finished"]
+    matches = log.complete
     reported = [name for name in matches.columns if name.startswith("report.")]
     taken = {*_KEYS, *reported, VALID, "learners payoff", *(f"payoff {seat}" for seat in log.seats["seat"].unique())}
     told = {name: name if name[7:] in taken else name[7:] for name in reported if numeric(matches[name])}

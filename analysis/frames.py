@@ -21,6 +21,7 @@ from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.parts.renamed import translated
 from arena.plain import printable
+from arena.rows import incomplete_deals
 from arena.store.lines import LogError
 from arena.store.reader import RunReader
 
@@ -97,6 +98,19 @@ class Frames:
     def matches(self) -> pd.DataFrame:
         """A row per match, failed ones included, with the game's own figures as `report.…`."""
         return self.frame("matches")
+
+    @cached_property
+    def complete(self) -> pd.DataFrame:
+        """The rows of `matches` that figures are about: finished, and of deals of which no match was given up."""
+        matches, lost = self.matches, set[tuple[str, int, str, int]]()
+        for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
+            deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
+            lost |= incomplete_deals(zip(deals, own["match"], own["status"], strict=True))
+        finished = matches[matches["status"] == "finished"]
+        if not lost:
+            return finished
+        deals = zip(finished["run"], finished["iteration"], finished["game"], finished["seed"], strict=True)
+        return finished[[deal not in lost for deal in deals]]
 
     @cached_property
     def seats(self) -> pd.DataFrame:

@@ -233,13 +233,14 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
     >>> len(intervals(log, "valid_rate"))
     3
     """
-    by, finished = ["run", "iteration"], log.matches[log.matches["status"] == "finished"]
+    by, finished = ["run", "iteration"], log.complete
     if metric == "valid_rate":
         turns = log.turns.merge(finished[["run", "match"]], on=["run", "match"])
         counts = turns.groupby(by)["valid"].agg(["sum", "size"])
         return {place: rate_ci(int(valid), int(size)) for place, valid, size in counts.itertuples()}
     if metric == "mean_payoff":
-        by_match = log.seats.dropna(subset=["payoff"]).groupby([*by, "match"])["payoff"].mean()
+        paid = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
+        by_match = paid.groupby([*by, "match"])["payoff"].mean()
         return _means(by_match.reset_index(), "payoff", by)
     if metric.startswith("report.") and metric in _numeric(finished):
         return _means(finished.dropna(subset=[metric]), metric, by)

@@ -117,6 +117,7 @@ def intervals(log: Frames, key: str) -> dict[int, Interval]:
     """A metric's intervals by iteration, where the match log has what it is the mean of."""
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
+        paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
         rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
         return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
     if key.startswith("reward."):
@@ -126,7 +127,7 @@ def intervals(log: Frames, key: str) -> dict[int, Interval]:
 
 def _of_rewards(log: Frames, role: str) -> dict[int, Interval]:
     """Intervals of a role's total reward in a match, of those who learn, in matches played from their deal."""
-    whole = log.matches[(log.matches["status"] == "finished") & (log.matches["parent"] == "")]
+    whole = log.complete[log.complete["parent"] == ""]
     held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
     turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
     totals = turns.groupby(["iteration", "match", "seat"])["reward"].sum().astype("float64")

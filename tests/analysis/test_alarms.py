@@ -116,22 +116,19 @@ def test_short_and_empty_runs_have_none(tmp_path: Path) -> None:
 # -- acts ----------------------------------------------------------------------------------------------------
 
 
-def acting(path: Path, iterations: int, acts: Any, deal: Any = lambda k: 0.5, paid: Any = lambda k: 0.0) -> list[str]:
-    """The alarms of a run in which `acts(k, rng)` draws each act; `deal` is a probability, `paid` a turn's reward."""
+def acting(path: Path, iterations: int, acts: Any, deal: Any = lambda k: 0.5) -> list[str]:
+    """The alarms of a run in which `acts(k, rng)` draws each act, illegal with a `?`; `deal` is a probability."""
     folder = RunFolder.create(path, "a: 1\n", {})
     for k in range(iterations):
         for number in range(60):
-            rng, played = np.random.default_rng((k, number)), match(k, number)
-            turns = [
-                played.turns[i % 2]._replace(
-                    index=i, public="", valid=True, action=acts(k, rng), rewards={"r": float(rng.normal(paid(k), 0.5))}
-                )
-                for i in range(6)
-            ]
-            gain = float(rng.normal(0, 3))
-            report: dict[str, float | bool | str] = {"deal": number < 60 * deal(k) - 0.5}
+            rng, played, turns = np.random.default_rng((k, number)), match(k, number), []
+            for i in range(6):
+                act = acts(k, rng)
+                taken = played.turns[i % 2]._replace(index=i, public="", valid=act[0] != "?", action=act, rewards={})
+                turns.append(taken)
+            gain, report = float(rng.normal(0, 3)), {"deal": bool(rng.random() < deal(k))}
             even = {"opener": gain, "responder": -gain}
-            folder.log.append(replace(played, turns=tuple(turns), payoffs=even, report=report, streams={}))
+            folder.log.append(replace(played, turns=tuple(turns), payoffs=even, report=report, streams={}))  # type: ignore[arg-type]
     folder.log.close()
     return [f"{alarm.name}, {alarm.who}" for alarm in alarms(analysis.load(path))]
 
@@ -167,15 +164,28 @@ def test_settling_on_what_reaches_more_does_not_ring(tmp_path: Path) -> None:
     assert acting(tmp_path / "run", 6, settled, lambda k: min(0.9, 0.2 + 0.3 * k)) == []
 
 
-def test_more_reward_for_idle_acts_and_fewer_solved_rings_where_little_is_solved(tmp_path: Path) -> None:
-    """Half of little is no fall by .1, which `reward hack` asks for."""
+@pytest.mark.parametrize(("acts", "rings"), [(["LOOK"] * 4, True), (["GO 1", "GO 1"] * 2, True), (None, False)])
+def test_more_reward_for_idle_acts_and_fewer_solved_rings(acts: list[str] | None, rings: bool) -> None:
+    """Where 8 % were solved no fall can be .1, which `reward hack` asks for."""
+    rows = []
+    for number in range(1800):
+        rng, third = np.random.default_rng(number), number // 600
+        own = [f"GO {rng.integers(40)}" for _ in range(4)] if acts is None or third < 2 else acts
+        rewards = rng.normal(float(third == 2), 0.5, 4).tolist()
+        solved = float(rng.random() < (0.01 if third == 2 else 0.08))
+        head = {"match": f"{number}", "iteration": third, "third": third, "seat": "one", "role": "walker"}
+        rows += [{**head, "action": a, "reward": r, "value": solved} for a, r in zip(own, rewards, strict=True)]
+    turns = pd.DataFrame(rows)
+    rewarded = alarms_of._by_match(turns, turns["reward"])
+    judged = turns[["match", "third", "value"]].drop_duplicates("match")
+    assert not [*alarms_of._hacked("run", "solved", judged, rewarded)]
+    assert [alarm.name for alarm in alarms_of._idle("run", judged, rewarded, turns)] == ["idleness"] * rings
 
-    def idle(k: int, rng: np.random.Generator) -> str:
-        return "LOOK" if rng.random() < (0.9 if k >= 6 else 0.2) else f"GO {rng.integers(40)}"
 
-    idles = {"deal": lambda k: 0.0 if k >= 6 else 0.09, "paid": lambda k: 1.0 if k >= 6 else 0.0}
-    rang = acting(tmp_path / "run", 9, idle, **idles)
-    assert [one for one in rang if one.startswith("idleness")] == [f"idleness, {role}" for role in BOTH]
-    assert "reward hack, report.deal" not in rang
-    busy = acting(tmp_path / "busy", 9, lambda k, rng: f"GO {rng.integers(40)}", **idles)
-    assert [one for one in busy if one.startswith("idleness")] == []
+def test_gibberish_that_gives_way_to_acts_does_not_ring(tmp_path: Path) -> None:
+    """Fewer kinds of illegal acts are no loss."""
+
+    def learning(k: int, rng: np.random.Generator) -> str:
+        return str(rng.choice(["BET", "PASS"])) if k > 1 or rng.random() < 0.2 else f"? {rng.integers(10**6)}"
+
+    assert acting(tmp_path / "run", 6, learning) == []

@@ -123,15 +123,15 @@ def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
     assert again.turns[2].messages == record.turns[2].messages
 
 
-def test_a_branch_of_a_branchs_retry_draws_afresh() -> None:
+def test_a_replay_of_a_branch_draws_the_same_again() -> None:
     on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     branch = Branch(record, 0)
     tries = [
         untimed(play(on, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
-        for attempt in range(6)
+        for attempt in range(3)
     ]
-    assert len({str(row["turns"]) for row in tries}) > 1
+    assert len({str(row["turns"]) for row in tries}) == 1
 
 
 def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:

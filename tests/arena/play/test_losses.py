@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from analysis.comparison import figures_of
+from analysis.frames import load
 from arena.cli.loop import wait
 from arena.credit.compare import compare
 from arena.errors import PlayError
@@ -130,6 +132,10 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
     assert len(credited) == first["matches"] and not lost & {seeds[match] for match in credited}
     by_seed = [seeds[match] for match in credited]
     assert {by_seed.count(seed) for seed in by_seed} == {2}, "no group is short"
+
+    log = load(place / "run")
+    counted = log.complete
+    assert len(counted) == len(figures_of(log)) == first["matches"] and not lost & {*counted["seed"]}
 
     given = experiment()
     found = wait(compare(place / "run", given.credit, [given.credit.estimator], length=1)).turns

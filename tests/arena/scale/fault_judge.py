@@ -30,6 +30,7 @@ from arena.credit.compare import column_names, compare
 from arena.errors import StoreError
 from arena.play.plans import iteration_plans
 from arena.records import MatchRecord, Turn, place_of, trained
+from arena.rows import incomplete_deals
 from arena.store import checkpoints
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
@@ -239,7 +240,9 @@ def _logprobs(model: Any, stream: Stream) -> np.ndarray:
 
 def _credited(k: int, reader: RunReader, records: Sequence[MatchRecord], verdict: Verdict) -> None:
     """Credit has each turn of a trained policy once, and the row of metrics counts what the log has."""
-    due = Counter((t.match, turn.index) for t in trained(records) for turn in t.turns)
+    lost = incomplete_deals(((r.game, r.seed), r.id, r.status) for r in records)
+    whole = [record for record in records if (record.game, record.seed) not in lost]
+    due = Counter((t.match, turn.index) for t in trained(whole) for turn in t.turns)
     given = Counter((row.match, row.turn) for row in reader.credit(k))
     if due - given:
         verdict.add("lost", f"iteration {k}: {(due - given).total()} turns have no credit")
@@ -247,8 +250,9 @@ def _credited(k: int, reader: RunReader, records: Sequence[MatchRecord], verdict
         verdict.add("doubled", f"iteration {k}: credit has {(given - due).total()} turns too many")
     row = next((row for row in reader.metrics() if row["iteration"] == k), {})
     ends = Counter(record.status for record in records)
-    counted = {"matches": ends["finished"], "failed": ends["failed"]}
-    counted["turns"] = sum(len(r.turns) for r in records if r.status == "finished")
+    finished = [record for record in whole if record.status == "finished"]
+    counted = {"matches": len(finished), "failed": ends["failed"], "left_out": ends["finished"] - len(finished)}
+    counted["turns"] = sum(len(record.turns) for record in finished)
     for name, value in counted.items():
         if row.get(name) != value:
             verdict.add("wrong", f"iteration {k}: metrics count {row.get(name)} {name}, the log has {value}")
