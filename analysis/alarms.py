@@ -30,7 +30,7 @@ import pandas as pd
 from analysis.frames import Frames, numeric
 from arena.plain import printable
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci
-from games.contracts import UNREAD
+from arena.store.schema import UNREAD
 
 LEVEL = 0.9999
 LEAST: Mapping[str, float] = {
