@@ -23,7 +23,9 @@ def pieces(run: Path, policy: str, ids: Sequence[int]) -> list[str]:
         held = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
         if name in held and (path := _file(held[name])):
             tokenizer = _read(path)
-            return [tokenizer.decode([max(0, id)], skip_special_tokens=False) for id in ids] if tokenizer else []
+            if tokenizer is None:
+                return []
+            return [tokenizer.decode([id], skip_special_tokens=False) if id >= 0 else "" for id in ids]
     return []
 
 

@@ -644,10 +644,12 @@ def test_a_damaged_environment_is_told(tmp_path: Path) -> None:
         RunReader(run.path).environment()
 
 
-def test_the_reader_loads_neither_torch_nor_the_players() -> None:
+def test_the_reader_loads_neither_torch_nor_players_nor_rules() -> None:
+    """Of `games` it has what opens files."""
     code = """
         import arena.store.reader, sys
-        assert not {m.split(".")[0] for m in sys.modules} & {"torch", "transformers", "agents", "games"}
+        assert not {m.split(".")[0] for m in sys.modules} & {"torch", "transformers", "agents", "pettingzoo"}
+        assert "games.base" not in sys.modules
     """
     assert run_python(code).returncode == 0
 
