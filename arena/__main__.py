@@ -8,7 +8,7 @@ from arena.doctor import shadowed
 
 def main() -> None:
     """Run the command line; one clear sentence and exit code 2 where nothing could run rightly."""
-    _escape_unwritable()
+    _escape_unencodable()
     if complaint := shadowed() or _not_utf8() or _without_docstrings():
         print(f"arena: {complaint}", file=sys.stderr)
         raise SystemExit(2)
@@ -37,9 +37,9 @@ def _without_docstrings() -> str:
     return "python -OO and PYTHONOPTIMIZE=2 strip docstrings, which Arena and transformers read: use -O at most"
 
 
-def _escape_unwritable() -> None:
-    """Print characters that the output's encoding lacks, as under PYTHONIOENCODING=ascii, as escapes."""
-    for stream in (sys.stdout, sys.stderr):
+def _escape_unencodable() -> None:
+    """Escape characters and bytes that the streams' encoding lacks, as under PYTHONIOENCODING=ascii."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
 

@@ -16,11 +16,12 @@ from tests.factories.commands import arena, refused
 ROOT = Path(__file__).parents[3]
 
 
-def process(*words: str, python: tuple[str, ...] = (), **settings: Any) -> subprocess.CompletedProcess[bytes]:
+def process(*words: str, python: tuple[str, ...] = (), **settings: Any) -> Any:
     """A command in a process of its own, to its end."""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | settings
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | settings
     env = {**os.environ, "PYTHONPATH": str(ROOT)} | streams.pop("env", {})
-    return subprocess.run([sys.executable, "-P", *python, "-m", "arena", *words], env=env, check=False, **streams)
+    command = [sys.executable, "-P", *python, "-m", "arena", *words]
+    return subprocess.run(command, env=env, check=False, text=False, **streams)
 
 
 def test_characters_that_the_output_cannot_encode_are_escaped() -> None:
@@ -54,25 +55,23 @@ def test_a_python_without_docstrings_is_refused() -> None:
 
 def test_too_few_open_files_are_one_line_that_names_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept: list[int] = []
 
     def scarce(*_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (30, hard))
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (30, hard))
-            for _ in range(40):
+            while True:
                 kept.append(os.open(os.devnull, os.O_RDONLY))
         except OSError:
             raise RuntimeError("a library's own words") from None
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (30, hard))
 
-    kept: list[int] = []
     monkeypatch.setattr("arena.cli.catalogue.entries", scarce)
     try:
         told = arena("list", "games")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for number in kept:
-            os.close(number)
+        for descriptor in kept:
+            os.close(descriptor)
     assert told.code == 1 and "ulimit -n allows this process 30" in told.line
 
 
