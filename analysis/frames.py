@@ -21,8 +21,8 @@ from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.parts.renamed import translated
 from arena.plain import printable
-from arena.rows import incomplete_deals
 from arena.store.lines import LogError
+from arena.store.losses import incomplete_deals
 from arena.store.reader import RunReader
 
 Names = Collection[str] | None

@@ -165,14 +165,11 @@ async def build(
     pool.check(policies.trainers)
     win_rates = WinRates(league.get("win_rates"))
     ratings = Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1)
-    spec = experiment.league
-    matchmaker = Matchmaker(spec.opponents, pool, win_rates) if spec else None
+    matchmaker = Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
 
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
-    limits = Limits(**experiment.play.limits.model_dump())
-    ruled = partial(Control.of, experiment.play, experiment.iterations)
-    lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()), ruled)
+    lineup = _lineup(experiment, tables, policies, engine)
     demonstrations = Demonstrations(
         experiment.learn.demonstrations, lineup, policies.trainers, experiment.play.attempts, run.failures, watcher.note
     )
@@ -208,6 +205,13 @@ def _source(
     except StoreError as error:
         watcher.note(f"{error}: the imitation begins again")
         return None, None
+
+
+def _lineup(experiment: Experiment, tables: Sequence[Table], policies: Policies, engine: Engine) -> Lineup:
+    """Return the lineup of a run's tables, with the limits and control of its matches."""
+    limits = Limits(**experiment.play.limits.model_dump())
+    control = partial(Control.of, experiment.play, experiment.iterations)
+    return Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()), control)
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:

@@ -15,7 +15,19 @@ from tests.factories.commands import arena
 from tests.pages import PAGES, ROOT, blocks, commands, names, parse, write_files
 
 TARGETS = re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text("utf-8"), re.M)
-ELSEWHERE = {"source", "pip", "pre-commit", "tensorboard", "ruff", "mypy", "lint-imports", "cp", "mkdir", "curl"}
+ELSEWHERE = {
+    "source",
+    "export",
+    "pip",
+    "pre-commit",
+    "tensorboard",
+    "ruff",
+    "mypy",
+    "lint-imports",
+    "cp",
+    "mkdir",
+    "curl",
+}
 """Programs that are not ours."""
 QUICK: set[tuple[str, ...]] = {("list",), ("show", "game"), ("init",), ("check", "role"), ("check", "experiment")}
 """Commands that read no run and end in a moment."""

@@ -75,11 +75,3 @@ def test_every_target_that_a_page_of_the_top_names_is_there(page: str) -> None:
     named = re.findall(r"`make ([a-z-]+)`", text)
     named += re.findall(r"^\$ make ([a-z-]+)", "\n".join(block.text for block in blocks(path)), re.M)
     assert set(named) <= set(TARGETS), set(named) - set(TARGETS)
-
-
-def test_contributing_names_every_target_that_takes_longer_than_a_page() -> None:
-    """Those that renew results or test; the others are shown by `make help`."""
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    renewed = re.search(r"^results: (.*?) ##", MAKEFILE, re.M)
-    assert renewed is not None
-    assert not [target for target in renewed[1].split() if f"`make {target}`" not in text]

@@ -16,7 +16,7 @@ from arena.cli.console import note
 from arena.cli.progress import Pace, left
 from arena.plain import printable
 from arena.records import MatchRecord, Turn
-from arena.rows import losses
+from arena.store.losses import losses
 
 if TYPE_CHECKING:
     from arena.play.match import MatchPlan

@@ -8,8 +8,9 @@ from typing import Any
 
 from arena.cli.live import number
 from arena.league.pool import version_of
-from arena.rows import complete, zero_sum
+from arena.rows import zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
+from arena.store.losses import complete
 from arena.store.reader import RunReader
 from games.contracts import UNREAD
 

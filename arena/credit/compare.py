@@ -26,7 +26,7 @@ from arena.parts.chance import generator
 from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, trained
-from arena.rows import complete
+from arena.store.losses import complete
 from arena.store.reader import RunReader
 from games.contracts import MatchId
 

@@ -31,9 +31,9 @@ from arena.play.patches import patches
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, trajectories
-from arena.rows import losses
 from arena.store.contents import check_newest
 from arena.store.failures import FailureLog
+from arena.store.losses import losses
 from arena.store.reader import RunReader
 from games.contracts import Game, MatchId
 
@@ -52,6 +52,48 @@ class _Demonstrator(ModelContender):
         writer = demonstrator(script, role, policy.frame)
         key, most = f"{plan.id}/{seat}", self.positions(policy)
         return ChatPlayer(role, policy.frame, policy.name, key, place, writer, "demonstration", most)
+
+
+class _DemonstrationSeating:
+    """Draws a scripted policy for each free seat of a demonstration match."""
+
+    def __init__(
+        self,
+        lineup: Lineup,
+        learner: str,
+        scripted: Sequence[str],
+        against: Sequence[str],
+        rng: np.random.Generator,
+    ) -> None:
+        self.lineup, self.learner, self.scripted, self.against, self.rng = lineup, learner, scripted, against, rng
+        self._able: dict[tuple[int, str, bool], list[str]] = {}
+
+    def contenders(self, plan: MatchPlan) -> dict[str, Contender]:
+        """Draw the contenders of a match: demonstrators at imitated seats, scripted policies at other free seats."""
+        table, contenders = self.lineup.table(plan), dict[str, Contender]()
+        own = [seat for seat, seating in plan.seats.items() if seating.policy == self.learner]
+        imitated = [self._draw(own)] if self.against else list(plan.seats)
+        for seat, seating in plan.seats.items():
+            contender: Contender = self.lineup.contender(seating.policy, seat, table)
+            if not isinstance(contender, ScriptedContender):
+                script = self._draw_script(table, seat, seat in imitated)
+                if isinstance(contender, ModelContender) and seat in imitated:
+                    contender = _Demonstrator(contender.name, contender.engine, contender.cast, script)
+                else:
+                    contender = ScriptedContender(talking(script, table.make_game()), seating.role)
+            contenders[seat] = contender
+        return contenders
+
+    def _draw_script(self, table: Table, seat: str, imitated: bool) -> str:
+        place = (id(table), seat, imitated)
+        if place not in self._able:
+            game, names = table.make_game(), self.scripted if imitated else self.against
+            able = [name for name in names if can_play(name, game, seat)]
+            self._able[place] = able or list(names)  # if none can, making it raises the error that says why
+        return self._draw(self._able[place])
+
+    def _draw(self, names: Sequence[str]) -> str:
+        return names[int(self.rng.integers(len(names)))]
 
 
 @dataclass(frozen=True)
@@ -127,40 +169,12 @@ class Demonstrations:
         ended: Callable[[], None],
     ) -> list[MatchRecord]:
         """Play matches between scripted policies, drawn at random for each free seat from those that can sit there."""
-
-        def drawn(names: Sequence[str]) -> str:
-            return names[int(rng.integers(len(names)))]
-
-        able: dict[tuple[int, str, bool], list[str]] = {}
-
-        def drawn_for(table: Table, seat: str, imitated: bool) -> str:
-            place = (id(table), seat, imitated)
-            if place not in able:
-                game, names = table.make_game(), scripted if imitated else against
-                found = [name for name in names if can_play(name, game, seat)]
-                able[place] = found or list(names)  # where none can, its error says why
-            return drawn(able[place])
-
-        def seated(plan: MatchPlan) -> dict[str, Contender]:
-            table, contenders = self.lineup.table(plan), dict[str, Contender]()
-            own = [seat for seat, seating in plan.seats.items() if seating.policy == learner]
-            imitated = [drawn(own)] if against else list(plan.seats)
-            for seat, seating in plan.seats.items():
-                contender: Contender = self.lineup.contender(seating.policy, seat, table)
-                if not isinstance(contender, ScriptedContender):
-                    script = drawn_for(table, seat, seat in imitated)
-                    if isinstance(contender, ModelContender) and seat in imitated:
-                        contender = _Demonstrator(contender.name, contender.engine, contender.cast, script)
-                    else:
-                        contender = ScriptedContender(talking(script, table.make_game()), seating.role)
-                contenders[seat] = contender
-            return contenders
-
+        seating = _DemonstrationSeating(self.lineup, learner, scripted, against, rng)
         at_table, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
         async def play(plan: MatchPlan) -> MatchRecord:
             if plan.identity.planned not in at_table:  # a replay has the same players
-                at_table[plan.identity.planned] = seated(plan)
+                at_table[plan.identity.planned] = seating.contenders(plan)
             return await play_one(plan, at_table[plan.identity.planned], self.lineup.seed, self.lineup.limits)
 
         def done(record: MatchRecord) -> None:

@@ -13,7 +13,7 @@ from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating, images
-from arena.rows import complete
+from arena.store.losses import complete
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder

@@ -344,7 +344,7 @@ def test_any_text_is_a_panel_or_one_line(text: str) -> None:
         ("nothing.yaml", "nothing.yaml: cannot be read: No such file or directory"),
         (".", ".: cannot be read: Is a directory"),
         ("\0", "unknown panel '\\x00'"),
-        ("/dev/null", "/dev/null cannot be read"),
+        ("/dev/null", "/dev/null: cannot be read"),
         ("", "unknown panel ''"),
     ],
 )

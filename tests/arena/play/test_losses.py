@@ -17,13 +17,13 @@ from arena.play.contenders import chance
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import Failure, MatchRecord
-from arena.rows import incomplete_deals, losses
 from arena.store.failures import read_failures
+from arena.store.losses import incomplete_deals, losses
 from arena.store.reader import RunReader
 from games.contracts import MatchId
-from tests.arena.play.test_orchestrator import SEATS, negotiate, plans
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, Told, arena
 from tests.factories.labs import experiment, start
+from tests.factories.negotiations import SEATS, negotiate, plans
 
 LINES = [part.replace(str(ITERATIONS), "1") for part in TINY[:7] if part != "--json"] + TINY[7:]
 RACE = '''

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from agents.errors import EngineDied, EnginesLost
@@ -15,34 +14,10 @@ from agents.players.scripted import SCRIPTED
 from arena.errors import PlayError
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
-from arena.records import MatchRecord, Seating
-from games.contracts import Act, MatchId, View
+from arena.records import MatchRecord
+from games.contracts import Act, View
 from games.negotiation import Negotiation
-
-SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
-
-
-class Dawdler(ScriptedPlayer):
-    """A scripted policy that lets the others go first now and then."""
-
-    def __init__(self, script: Any, seed: int) -> None:
-        super().__init__(script)
-        self.rng = np.random.default_rng(seed)
-
-    async def act(self, view: View) -> Act:
-        for _ in range(self.rng.integers(0, 5)):
-            await asyncio.sleep(0)
-        return await super().act(view)
-
-
-def plans(count: int) -> list[MatchPlan]:
-    return [MatchPlan(MatchId(1, i), "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
-
-
-async def negotiate(plan: MatchPlan) -> MatchRecord:
-    seed = plan.seed + 7 * plan.identity.attempt
-    players = {seat: Dawdler(SCRIPTED["random"](seed + i), plan.seed) for i, seat in enumerate(SEATS)}
-    return await play_match(plan, Negotiation(max_turns=6), players, Limits())
+from tests.factories.negotiations import SEATS, negotiate, plans
 
 
 def untimed(record: MatchRecord) -> dict[str, Any]:

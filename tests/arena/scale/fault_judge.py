@@ -30,8 +30,8 @@ from arena.credit.compare import column_names, compare
 from arena.errors import StoreError
 from arena.play.plans import iteration_plans
 from arena.records import MatchRecord, Turn, place_of, trained
-from arena.rows import incomplete_deals
 from arena.store import checkpoints
+from arena.store.losses import incomplete_deals
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from arena.store.state import read_state

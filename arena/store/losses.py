@@ -1,0 +1,55 @@
+"""Lost matches: incomplete deals, which credit and statistics leave out, and a line on failed attempts."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+Deal = TypeVar("Deal", bound=Hashable)
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
+    """Return the deals with a match that was given up, from deal, printed match id and status of every attempt.
+
+    A match was given up if it failed and no attempt at it finished. Credit and statistics leave its whole deal out.
+    """
+    failed, finished = dict[str, Deal](), set[str]()
+    for deal, match, status in ends:
+        planned = _ATTEMPT.sub("", match)
+        finished.add(planned) if status == "finished" else failed.setdefault(planned, deal)
+    return {deal for planned, deal in failed.items() if planned not in finished}
+
+
+_ATTEMPT = re.compile(r"-r\d+$")
+
+
+def complete(rows: Sequence[Row]) -> list[Row]:
+    """Return the finished matches among the rows of one iteration, without those of incomplete deals."""
+    lost = incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
+    return [row for row in rows if row["status"] == "finished" and (row["game"], row["seed"]) not in lost]
+
+
+def losses(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a line on the failed attempts of these rows of metrics and their commonest cause; "" without any.
+
+    `failed` are attempts, `given_up` matches, `left_out` finished matches that share a deal with one given up.
+    """
+    total, causes = Counter[str](), Counter[str]()
+    for row in rows:
+        counts = {name: n for name in _ATTEMPTS if type(n := row.get(name)) is int and 0 < n < 2**53}
+        total.update(counts)
+        if isinstance(cause := row.get("failure"), str):
+            causes[cause] += counts.get("failed", 0)
+    if not total["failed"]:
+        return ""
+    share = (
+        f"{100 * total['failed'] / (total['matches'] + total['left_out'] + total['failed']):.2g} % of attempts failed"
+    )
+    lost = f"{total['given_up']} matches given up, " if total["given_up"] else ""
+    lost += f"{total['left_out']} more of their deals left out, " if total["left_out"] else ""
+    why = "".join(f": {cause}" for cause, _ in causes.most_common(1))
+    return f"{lost}{share}{why}; see --failures"
+
+
+_ATTEMPTS = ("matches", "failed", "given_up", "left_out")
