@@ -5,18 +5,19 @@ the difference leaves out 0 at `LEVEL` (difference_ci) and is large enough to ma
 because many figures are looked at; the least effect is there because training moves honest figures, too. An alarm says
 where to look (`arena show`), not what is true.
 
-collapse       a role's valid acts, or the outcome, fall from what they had been in the best earlier third
+collapse       a role's valid acts, or the outcome, fall from what they had been in the best earlier part
 repetition     a role says the same sentence in many of its turns, as it did not at first
 role drift     a role talks like another one did at first (naive Bayes of its words)
 one-sidedness  among learners one seat wins nearly all matches, as it did not at first
 truncation     many of a role's replies are cut at their limit of tokens, since when does not matter
 reward hack    learners' reward rises while the outcome that the game verifies falls
-one act        nearly all valid acts of a role are the same, as they were not in the most varied earlier part
+one act        nearly all acts of a role are the same, as they were not in the most varied earlier part
 few acts       the entropy of a role's valid acts falls to a quarter of that or less
 idleness       reward rises, the verified outcome falls by half, and more acts are empty, repeated or the commonest one
 
-`one act` and `few acts` compare with the first iteration, too, and need no more than two iterations. They stay silent
-where learners gained by it: the verified outcome, or where there is none their payoff (not in zero-sum games), rose.
+`collapse`, `one act` and `few acts` compare with the first iteration, too, and need no more than two iterations. The
+last two stay silent where learners gained by it: the verified outcome, or where there is none their payoff (not in
+zero-sum games), rose.
 """
 
 from __future__ import annotations
@@ -94,16 +95,17 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
     talk = own[own["public"].map(lambda said: len(said.split()) >= WORDS).astype(bool)]
     acted = own[~own["source"].isin(UNREAD)].sort_values("turn", kind="stable")
     gained = _gained(judged if len(judged) else _payoffs(seats))
+    opening = matches.loc[matches["iteration"] == matches["iteration"].min(), "match"]
     for role, acts in own.groupby("role"):
-        yield from _fallen(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")))
+        yield from _fallen(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")), opening)
     for role, replies in own[own["finish"] != "script"].groupby("role"):
         yield from _truncated(
             run, f"replies of {role}", _by_match(replies, (replies["finish"] == "length").astype("float64"))
         )
-    for role, acts in acted[acted["valid"]].groupby("role") if not gained else ():
-        yield from _narrowed(run, str(role), acts)
+    for role, acts in acted.groupby("role") if not gained else ():
+        yield from _narrowed(run, str(role), acts, opening)
     if len(judged):
-        yield from _fallen(run, outcome, judged)
+        yield from _fallen(run, outcome, judged, opening)
         rewards = _by_match(own, own["reward"].astype("float64"))
         yield from _hacked(run, outcome, judged, rewards)
         yield from _idle(run, judged, rewards, acted)
@@ -138,9 +140,15 @@ def _change(before: list[float], after: list[float], bounds: Bounds = SHARE) -> 
     return difference_ci(before, after, bounds, LEVEL)
 
 
-def _fallen(run: str, who: str, frame: pd.DataFrame) -> Iterator[Alarm]:
-    first, second, last = _thirds(frame)
-    best = max((part for part in (first, second) if part), key=np.mean, default=[])
+def _earlier(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
+    """What the last third is compared with: the first two thirds, and the first iteration, before all updates."""
+    first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
+    return [part for part in (first["value"].tolist(), *_thirds(frame)[:2]) if part]
+
+
+def _fallen(run: str, who: str, frame: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
+    last = _thirds(frame)[2]
+    best = max(_earlier(frame, opening), key=np.mean, default=[])
     change = _change(best, last)
     if change.high < 0 and change.estimate <= -LEAST["collapse"]:
         yield Alarm(run, "collapse", who, mean_ci(best, SHARE), mean_ci(last, SHARE))
@@ -189,33 +197,21 @@ def _commonest(acts: pd.DataFrame) -> pd.Series[Any]:
     return acts["action"] == acts.groupby("iteration")["action"].transform(lambda own: own.mode().iloc[0])
 
 
-def _narrowed(run: str, role: str, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Alarms over a role that does nearly always the same, or chooses among far fewer acts than it did.
-
-    `acts` are valid ones: fewer kinds of gibberish are no loss.
-    """
-    sizes = acts.groupby("iteration")["action"].transform("size").astype("float64")
-    counts = acts.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
-    opening = acts.loc[acts["iteration"] == acts["iteration"].min(), "match"].unique()
-
-    def parts(values: pd.Series[Any]) -> tuple[list[list[float]], list[float]]:
-        frame = _by_match(acts, values)
-        *before, last = _thirds(frame)
-        first = frame.loc[frame["match"].isin(opening) & (frame["third"] < 2), "value"].tolist()
-        return [part for part in (first, *before) if part], last
-
-    before, last = parts(_commonest(acts).astype("float64"))
-    if before and last and np.mean(last) >= ONE_ACT:
-        varied = min(before, key=np.mean)
-        change = _change(varied, last)
-        if change.low > 0 and change.estimate >= LEAST["one act"]:
-            yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
-    before, last = parts(-np.log(counts / sizes))  # whose mean is the entropy
-    if before and last:
-        varied = max(before, key=np.mean)
-        much = float(np.mean(varied))
-        if much >= VARIED and np.mean(last) <= FEW_ACTS * much and _change(varied, last, ANY).high < 0:
-            yield Alarm(run, "few acts", role, mean_ci(varied, ANY), mean_ci(last, ANY))
+def _narrowed(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
+    """Alarms over a role that does nearly always the same, or chooses among far fewer legal acts than it did."""
+    frame = _by_match(acts, _commonest(acts).astype("float64"))
+    varied, last = min(_earlier(frame, opening), key=np.mean, default=[]), _thirds(frame)[2]
+    change = _change(varied, last)
+    if change.low > 0 and change.estimate >= LEAST["one act"] and np.mean(last) >= ONE_ACT:
+        yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
+    legal = acts[acts["valid"]]  # fewer kinds of gibberish are no loss
+    sizes = legal.groupby("iteration")["action"].transform("size").astype("float64")
+    counts = legal.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
+    frame = _by_match(legal, pd.Series(-np.log(counts / sizes)))  # whose mean is the entropy
+    varied, last = max(_earlier(frame, opening), key=np.mean, default=[]), _thirds(frame)[2]
+    much = float(np.mean(varied)) if varied else 0.0
+    if much >= VARIED and _change(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
+        yield Alarm(run, "few acts", role, mean_ci(varied, ANY), mean_ci(last, ANY))
 
 
 def _idle(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:

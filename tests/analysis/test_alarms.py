@@ -189,3 +189,14 @@ def test_gibberish_that_gives_way_to_acts_does_not_ring(tmp_path: Path) -> None:
         return str(rng.choice(["BET", "PASS"])) if k > 1 or rng.random() < 0.2 else f"? {rng.integers(10**6)}"
 
     assert acting(tmp_path / "run", 6, learning) == []
+
+
+@pytest.mark.parametrize("iterations", [2, 9])
+def test_acts_that_turn_to_gibberish_in_the_first_update_ring(tmp_path: Path, iterations: int) -> None:
+    """Kuhn poker at lr 5e-3: legal acts 1.00 in iteration 1, .02 in iteration 2; thirds would mix the two."""
+
+    def broken(k: int, rng: np.random.Generator) -> str:
+        return str(rng.choice(["BET", "PASS"])) if k == 0 else f"? {rng.integers(10**6)}"
+
+    rang = acting(tmp_path / "run", iterations, broken)
+    assert sorted(rang) == [f"collapse, valid acts of {role}" for role in BOTH]
