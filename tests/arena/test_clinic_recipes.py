@@ -15,7 +15,6 @@ from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
 from tests.factories.commands import arena
 
-BEGUN = f"{Path(__file__).parents[2] / 'benchmarks' / 'clinic.py'}:Begun"
 SMALL = [
     "iterations=2",
     "play.matches=8",
@@ -71,18 +70,3 @@ def test_the_terse_doctor_sees_each_fact_in_one_letter() -> None:
     game.step("T2")
     tested = "".join("+" if there else "-" for there in record.findings[3:6])
     assert shown(game) == f"{written}2{tested}2"
-
-
-def test_an_interview_that_has_begun_holds_what_the_patient_would_say() -> None:
-    game, left = games.make(BEGUN, **TERSE, budget=5), []
-    for seed in range(200):
-        game.reset(seed=seed)
-        record, chart = game.patient.record, game.chart
-        assert all(record.answers[symptom] == said for symptom, said in chart.answers.items())
-        assert game.questions == len(chart.answers) == 5 - game.left and not set(chart.answers) & set(record.complaint)
-        assert len(game.legal("doctor") or []) == 20 + bool(game.left) * (
-            24 - len(record.complaint) - game.questions + 4
-        )
-        left.append(game.left)
-    counts = np.bincount(left, minlength=6)
-    assert counts[0] > 100 and (counts[1:] >= 4).all()
