@@ -1,1 +1,1 @@
-"""Players and what they are made of: roles, policies and the engines behind them."""
+"""Players and their components: roles, policies and inference engines."""

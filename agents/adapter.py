@@ -1,6 +1,6 @@
-"""Adapters at work: a base model's linear layers with low-rank changes beside them (LoRA, Hu et al. 2021).
+"""Low-rank adapters on a base model's linear layers (LoRA, Hu et al. 2021).
 
-Several adapters share one base: each is a model of its own, whose layers hold the base's parameters, not copies.
+Several adapters can share one base: each is a model of its own whose layers refer to the base's parameters.
 """
 
 import copy
@@ -23,7 +23,7 @@ from games.plain_files import open_plain
 
 
 class LowRank(torch.nn.Module):
-    """y = base(x) + scale · B A x, where A [rank, in] and B [out, rank] learn and the base does not."""
+    """y = base(x) + scale · B A x, with trainable A [rank, in] and B [out, rank] and a frozen base."""
 
     def __init__(self, base: torch.nn.Module, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class LowRank(torch.nn.Module):
         self.a, self.b = torch.nn.Parameter(a), torch.nn.Parameter(b)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer and its adapter; under autocast both products are in its precision."""
+        """Apply the layer and its adapter; under autocast both products use its precision."""
         output: torch.Tensor = self.base(inputs)
         return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scaled where it is small
 
@@ -52,7 +52,7 @@ def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:
 
 
 def load_adapter(base: Any, folder: Path) -> Any:
-    """A model on the base's own parameters with the adapter of a folder; WeightsError where the two do not fit."""
+    """Return a model on the base's parameters with a folder's adapter. Raises WeightsError if they do not fit."""
     said = read_adapter(folder)
     model = on_the_same_parameters(base)
     for name, (a, b) in adapter_matrices(said, base).items():
@@ -69,7 +69,7 @@ def put_adapter(base: Any, matrices: Mapping[str, torch.Tensor], scale: float) -
 
 
 def save_adapter(model: Any, folder: Path, base: str) -> None:
-    """Write a model's adapter in peft's layout; `base` is the name of the model that it changes."""
+    """Write a model's adapter in peft's layout; `base` is the name of the base model."""
     layers = dict(low_rank_layers(model))
     scale = next(iter(layers.values())).scale
     save_matrices({name: (layer.a.detach(), layer.b.detach()) for name, layer in layers.items()}, scale, folder, base)
@@ -78,7 +78,7 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
 def save_matrices(
     layers: Mapping[str, tuple[torch.Tensor, torch.Tensor]], scale: float, folder: Path, base: str
 ) -> None:
-    """Write A [rank, in] and B [out, rank] by layer, all of one rank, in peft's layout."""
+    """Write A [rank, in] and B [out, rank] of each layer, all of one rank, in peft's layout."""
     from safetensors.torch import save_file
 
     tensors = {}
@@ -100,7 +100,7 @@ def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
 
 
 def save_merged(folder: Path, to: Path) -> None:
-    """Write the model that an adapter's folder stands for, W + scale · B A, with its base's tokenizer, in float32."""
+    """Write an adapter's full model W + scale · B A, with its base's tokenizer, in float32."""
     if not is_adapter(folder):
         raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
     base = base_folder(folder)

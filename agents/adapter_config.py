@@ -1,6 +1,6 @@
-"""An adapter's settings, and its folder in peft's layout: low-rank changes of a base model that stays as it is.
+"""Settings of low-rank adapters and their folders in peft's layout.
 
-A folder may come from a stranger: what it asks for beyond plain low-rank matrices is refused by name.
+A folder may come from a stranger: settings beyond plain low-rank matrices are refused by name.
 """
 
 import json
@@ -21,7 +21,7 @@ MOST_RANK = 4096
 
 
 class AdapterSpec(BaseModel):
-    """A new adapter on a policy's model (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
+    """Settings of a new adapter (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
@@ -37,13 +37,13 @@ class AdapterSpec(BaseModel):
 
     @property
     def scale(self) -> float:
-        """The factor of B A x."""
+        """Factor of B A x."""
         return 2.0 if self.alpha is None else self.alpha / self.rank
 
 
 @dataclass(frozen=True)
 class AdapterFolder:
-    """Settings of an adapter in a folder in peft's layout."""
+    """Settings of a saved adapter."""
 
     path: Path
     base: str
@@ -53,12 +53,15 @@ class AdapterFolder:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Return True if a folder holds an adapter instead of a whole model."""
+    """Return True if a folder holds an adapter instead of a full model."""
     return (folder / CONFIG).is_file()
 
 
 def read_adapter(folder: Path) -> AdapterFolder:
-    """Read the settings; WeightsError where it is torn, or asks for more than low-rank matrices of one rank."""
+    """Read an adapter's settings.
+
+    Raises WeightsError if they are damaged or need more than low-rank matrices of one rank.
+    """
     said = read_json(folder, CONFIG)
     base, rank, alpha = said.get("base_model_name_or_path"), said.get("r"), said.get("lora_alpha")
     if said.get("peft_type") != "LORA":

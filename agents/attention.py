@@ -1,9 +1,9 @@
-"""Attention in bfloat16 on a processor: whole matrix products instead of torch's fused kernel.
+"""Attention in bfloat16 on a CPU by plain matrix products instead of torch's fused kernel.
 
-Where streams are short, torch's fused CPU kernel takes twice as long forward, five times as long backward and, with one
-query as in decoding, eight times as long as the products that it is made of; transformers also has it copy keys and
-values for every head that shares them. Like it, ours keeps no probabilities for the backward pass. Whatever is not of
-this kind goes to torch's.
+On short streams torch's fused CPU kernel takes twice as long forward, five times as long backward and, with one query
+as in decoding, eight times as long as the matrix products. transformers also makes it copy keys and values for every
+head that shares them. Like the kernel, we do not store probabilities for the backward pass. All other cases use torch's
+kernel.
 """
 
 from typing import Any
@@ -73,10 +73,10 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 class _Attention(torch.autograd.Function):
-    """softmax(scale q k^T + bias) v; the heads that share a key are rows of one product.
+    """Compute softmax(scale q k^T + bias) v with the heads that share a key as rows of one product.
 
-    With p the probabilities, recomputed in the backward pass, and g the output's gradient: dv = p^T g,
-    ds = p (g v^T - sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).
+    With p the probabilities, recomputed in the backward pass, and g the output's gradient: dv = p^T g, ds = p (g v^T -
+    sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).
     """
 
     @staticmethod

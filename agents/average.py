@@ -1,6 +1,7 @@
-"""The mean of several weights: of one run's versions, or of runs that began from one model.
+"""Average the weights of several models or adapters.
 
-Steadier than its parts, and often better (Polyak and Juditsky 1992; Wortsman et al. 2022, arXiv 2203.05482).
+The average is steadier than its parts and often better (Polyak and Juditsky 1992; Wortsman et al. 2022, arXiv
+2203.05482).
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ def average(folders: Sequence[Path], weights: Sequence[float], to: Path) -> None
 
 
 def _average_models(folders: Sequence[Path], shares: Sequence[float], to: Path) -> None:
-    """Write the mean in Hugging Face layout, in float32, with the tokenizer that all have."""
+    """Write the mean in Hugging Face layout, in float32, with the common tokenizer."""
     first, *others = folders
     mean, tokenizer = load_model(first), load_tokenizer(first)
     held = dict(mean.named_parameters())
@@ -48,7 +49,10 @@ def _average_models(folders: Sequence[Path], shares: Sequence[float], to: Path) 
 
 
 def _average_adapters(folders: Sequence[Path], shares: Sequence[float], to: Path) -> None:
-    """Σ share · scale · B A exactly, as one adapter whose rank is the sum of theirs; the mean of A and of B is not."""
+    """Write Σ share · scale · B A exactly, as one adapter whose rank is the sum of the ranks.
+
+    Averaging A and B separately would give another product.
+    """
     first, base = folders[0], base_folder(folders[0])
     model = load_model(base)
     parts = []

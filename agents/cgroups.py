@@ -1,4 +1,4 @@
-"""Control groups of Linux, versions 1 and 2: what they let this process have of memory and processors."""
+"""Memory and processors that this process can use, within the machine and its Linux control groups (v1 and v2)."""
 
 import re
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def memory_limits() -> list[tuple[int, int]]:
-    """Return limit and use, in bytes, of every group around this process that has a limit.
+    """Return (limit, use) in bytes for each enclosing group that has a memory limit.
 
-    Use leaves out files that were not read lately: the kernel drops them before it refuses memory.
+    Use excludes file pages that were not read lately, because the kernel drops them before it refuses memory.
     """
     names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
     found = []
@@ -23,7 +23,7 @@ def memory_limits() -> list[tuple[int, int]]:
 
 
 def processor_quota() -> float | None:
-    """Return the lowest quota of the groups around this process, in processors; None without one."""
+    """Return the lowest CPU quota of the enclosing groups, in processors; None if there is no quota."""
     found = [quota for folder, version in _folders("cpu") if (quota := _quota(folder, version))]
     return min(found, default=None)
 

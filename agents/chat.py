@@ -1,9 +1,8 @@
 """The chat frame: the only owner of tokenisation.
 
-A conversation is frame, content, frame, content, …  The frame (who speaks, where a turn ends) is cut once out
-of the tokenizer's own chat template and is the only source of control ids.  Content of any origin is
-encoded by a copy of the tokenizer which knows no added tokens.  Both give ids, and ids compose by
-concatenation: a stream is never rendered or tokenised again.
+A conversation alternates frame and content. The frame (who speaks, where a turn ends) is cut once out of the
+tokenizer's chat template and is the only source of control ids. Content of any origin is encoded by a copy of the
+tokenizer without added tokens. Ids are concatenated; a stream is never rendered or tokenised again.
 """
 
 import json
@@ -19,7 +18,7 @@ from agents.errors import ChatError
 
 
 class Parts(NamedTuple):
-    """The texts around the contents of a conversation, as the chat template renders them."""
+    """Texts around the contents of a conversation, as the chat template renders them."""
 
     system_head: str
     system_tail: str
@@ -40,21 +39,21 @@ class Parts(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Frame ids before a content, and the blanks that are encoded together with the content's first word."""
+    """Frame ids before a content, and trailing blanks that are encoded with the content's first word."""
 
     ids: list[int]
     lead: str
 
 
 class ChatFrame:
-    """Turns texts into ids and ids into text, for one fast tokenizer with a chat template.
+    """Converts between texts and ids for one fast tokenizer with a chat template.
 
-    Where the system text has no turn of its own (`parts.system`), it opens the first example's user turn;
-    where there are no examples either, it is a user turn by itself, answered with `ACKNOWLEDGED`.
+    If the template has no system turn (`parts.system`), the system text opens the first example's user turn. Without
+    examples it becomes a user turn of its own, answered with `ACKNOWLEDGED`.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Cut the frame out of `tokenizer.chat_template`; ChatError if there is none that can be cut."""
+        """Cut the frame out of `tokenizer.chat_template`. Raises ChatError if this is impossible."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
@@ -96,11 +95,11 @@ class ChatFrame:
 
     @cached_property
     def longest_token(self) -> int:
-        """Largest number of characters that a token stands for."""
+        """Maximum number of characters of a token."""
         return max(map(len, self._plain.get_vocab()))
 
     def with_letters(self, letters: str) -> frozenset[int]:
-        """Ids of the tokens of content in whose text one of these letters stands."""
+        """Return the ids of content tokens whose text contains one of these letters."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
         wanted = set(letters)
@@ -109,16 +108,16 @@ class ChatFrame:
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens that content is made of."""
+        """Number of content tokens."""
         return int(self._plain.get_vocab_size())
 
     @property
     def forgeable(self) -> bool:
-        """True where plain text ends a user turn (Llama 2's [/INST]): that, any player can write as well."""
+        """True if plain text ends a user turn (Llama 2's [/INST]), which any player can write."""
         return self.control_ids.isdisjoint(self._prompt)
 
     def open(self, system: str, examples: Sequence[tuple[str, str]] = ()) -> list[int]:
-        """Ids of the system text and of (see, say) examples, up to the end of the last of them."""
+        """Return the ids of the system text and of the (observation, reply) examples."""
         parts, user = self.parts, self._user
         if parts.system == "turn":
             ids = self._after(self._system, system) + self._frame(parts.system_tail)
@@ -134,15 +133,18 @@ class ChatFrame:
         return ids
 
     def ask(self, text: str) -> list[int]:
-        """Ids of a user turn and the head of the reply to it."""
+        """Return the ids of a user turn and of the head of its reply."""
         return self._after(self._user, text) + self._prompt
 
     def close(self, finish: Literal["stop", "length"]) -> list[int]:
-        """Ids that complete the frame after a sampled reply; a stopped reply already holds its stop id."""
+        """Return the ids that complete the frame after a sampled reply.
+
+        A stopped reply already contains its stop id.
+        """
         return self._tail[self._stop_at :] if finish == "stop" else list(self._tail)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of content, never a control id; what the vocabulary has no other ids for is left out."""
+        """Return the ids of content, never control ids. Text that only control ids could encode is left out."""
         text = _without_surrogates(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
         if self._unspeakable.isdisjoint(encoding.ids):
@@ -157,9 +159,9 @@ class ChatFrame:
         return ids + self._piece(text[done:])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of sampled ids: control ids are dropped, broken UTF-8 becomes U+FFFD.
+        """Return the text of sampled ids. Control ids are dropped, and broken UTF-8 becomes U+FFFD.
 
-        Added tokens that are not special, as some models write <think> with, are the text that they stand for.
+        Added tokens that are not special, such as <think> in some models, become their text.
         """
         kept = (token for token in ids if token in self.tags or token not in self.control_ids)
         pieces = (
@@ -169,7 +171,7 @@ class ChatFrame:
         return "".join(text for piece in pieces for text in piece)
 
     def knows(self, ids: Iterable[int]) -> bool:
-        """Return True if all of them are ids of tokens; a log that was edited may hold others."""
+        """Return True if all ids exist in the vocabulary; an edited log may contain others."""
         return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
 
     def _piece(self, text: str) -> list[int]:
@@ -306,7 +308,7 @@ def _parts(rendered: Rendered) -> Parts:
 
 
 def _split(rendered: str, markers: Sequence[str]) -> list[str]:
-    """The texts before, between and after the markers; ChatError unless each stands once and in order."""
+    """Return the texts before, between and after the markers. Raises ChatError unless each occurs once, in order."""
     pieces, rest = [], rendered
     for marker in markers:
         if rendered.count(marker) != 1 or marker not in rest:

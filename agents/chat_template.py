@@ -1,7 +1,7 @@
-"""Conversations rendered by a model folder's chat template, in a process with limits of time and memory.
+"""Render conversations with a model's chat template in a child process with time and memory limits.
 
-A template is a program, and a folder may come from a stranger: Jinja's sandbox keeps it from Python's internals, but
-not from counting to a billion. The process has limits of time and memory, and no secrets in its environment.
+A template is a program that may come from a stranger. Jinja's sandbox hides Python's internals but does not prevent
+endless loops. The process has resource limits and no secrets in its environment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_
 
 
 class Chat(NamedTuple):
-    """A conversation: texts of [system,] user, assistant, user, … and whether the next reply is asked for."""
+    """A conversation: texts of [system,] user, assistant, user, … turns, and whether the prompt for a reply follows."""
 
     texts: tuple[str, ...]
     system: bool
@@ -39,7 +39,7 @@ class Chat(NamedTuple):
     clock: datetime = CLOCK
 
     def variables(self) -> dict[str, Any]:
-        """Variables for a chat template."""
+        """Return the variables of the chat template."""
         roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
         messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
         # Llama 3.2 takes the date from a variable, Llama 3.3, gpt-oss, Granite and SmolLM3 from strftime_now.

@@ -1,7 +1,7 @@
-"""A process of its own in which chat templates are rendered; run by `agents.chat_template`, imports nothing of ours.
+"""Child process that renders chat templates, run by `agents.chat_template`. Imports no other module of Arena.
 
 Reads JSON from standard input, {template, variables, chats: [{messages, add_generation_prompt, clock}, …]}, and writes
-a list of [text, ""] or ["", why not], one for each chat. The names that a template may use are those of transformers.
+a list with [text, ""] or ["", reason] for each chat. Templates can use the same names as in transformers.
 """
 
 import json
@@ -21,12 +21,12 @@ LONGEST = 1_000_000
 
 
 class Generation(Extension):
-    """`{% generation %}` marks what an assistant says, for training elsewhere; it shows as it is."""
+    """The tag `{% generation %}`, which marks replies for training; its content is rendered unchanged."""
 
     tags = {"generation"}  # noqa: RUF012 as Jinja has it
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """The marked part in a scope of its own."""
+        """Parse the marked part in a scope of its own."""
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True)).set_lineno(line)
 
@@ -34,17 +34,17 @@ class Generation(Extension):
 def tojson(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """JSON with nothing escaped for HTML."""
+    """Return the value as JSON without HTML escapes."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def raise_exception(message: str) -> None:
-    """Raise TemplateError: by this a template refuses a conversation."""
+    """Raise TemplateError; templates call this to refuse a conversation."""
     raise TemplateError(message)
 
 
 def main() -> None:
-    """Render what is asked for, within the limits that the process sets itself."""
+    """Set resource limits, then render the chats from standard input."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))  # SIGXCPU, which nobody else sends
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     asked = json.load(sys.stdin)

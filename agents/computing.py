@@ -1,9 +1,9 @@
-"""The computing thread: one thread beside the event loop, which stays responsive.
+"""The computing thread: one thread for torch beside the event loop, which stays responsive.
 
-Decoding, scoring and learning take turns there, in the order in which they are asked for: what comes of them depends on
-nothing that the clock decides, and torch keeps one team of threads. A second thread that used torch would have a team
-of its own; GNU's OpenMP, which then counts more threads than processors, hardly spins at barriers any more: a learning
-step takes 1.3 times as long, a decoding step twice. So a thread that asks for work ends the team that it may have.
+Decoding, scoring and learning run there in the order of their requests, so results do not depend on the clock and torch
+keeps one team of OpenMP threads. A second thread that used torch would get a team of its own. GNU's OpenMP then counts
+more threads than processors and hardly spins at barriers: a learning step takes 1.3 times as long, a decoding step
+twice. A thread that submits work therefore ends any team of its own.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ _THREAD = ThreadPoolExecutor(1, "arena-computing")
 
 
 async def compute(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
-    """Run `work` in the computing thread, after all earlier work, and return what it returns.
+    """Run `work` in the computing thread after all earlier work and return its result.
 
-    Cancelling the waiting task ends the work at its next line of Python, as Ctrl-C would. Work must not wait
-    for other work: it would wait for itself.
+    Cancelling the waiting task interrupts the work at its next line of Python, like Ctrl-C. Work must not call
+    `compute` and wait: this would deadlock.
     """
     job = Job(lambda: work(*given, **named))
     _disband()
@@ -58,11 +58,11 @@ def _pause() -> Any:
 
 
 class _Interrupt(BaseException):
-    """Ends work that nobody waits for any more."""
+    """Raised in the computing thread to end cancelled work."""
 
 
 class Job(Generic[Result]):
-    """Work that can be ended while it runs."""
+    """Work that can be interrupted while it runs."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
@@ -71,7 +71,7 @@ class Job(Generic[Result]):
         """Id of the thread that runs it just now."""
 
     def run(self) -> Result:
-        """Do the work in this thread; once."""
+        """Run the work in this thread, once, and return its result."""
         with self._lock:
             self._thread = threading.get_ident()
         try:
@@ -82,13 +82,13 @@ class Job(Generic[Result]):
                 self._thread = None
 
     def interrupt(self) -> None:
-        """End the work at its next line of Python, where it runs."""
+        """Interrupt the work at its next line of Python, if it is running."""
         with self._lock:
             if self._thread is not None:
                 _raise_in(self._thread, _Interrupt)
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise this at its next line of Python; None takes back what has not arrived."""
+    """Raise `error` in a thread at its next line of Python. None withdraws an error that has not been raised yet."""
     what = ctypes.py_object(error) if error else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)

@@ -1,4 +1,4 @@
-"""One seat's side of a match as chat messages: what a role says of each view, and what was replied."""
+"""A seat's observations and replies as chat messages."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,10 @@ Chat = list[dict[str, str]]
 
 
 class Conversation:
-    """Grows turn by turn as the role's memory and history have it; examples are exchanges like any others.
+    """Chat history of one seat in one match, built according to the role's memory and history settings.
 
-    When a summary is written is not decided here: it is asked for, said, and the conversation begins again from it.
+    Examples are exchanges like any others. The caller decides when to write a summary; afterwards the conversation
+    restarts from it.
     """
 
     def __init__(self, role: Role) -> None:
@@ -28,7 +29,10 @@ class Conversation:
         """Whether the last exchange is a summary."""
 
     def ask(self, view: View) -> Chat:
-        """All that stands before the reply to this view; `said` comes next. RoleError as the role raises it."""
+        """Return all messages up to the reply to this view. Call `said` next.
+
+        Raises RoleError if rendering fails.
+        """
         taken = len(self._history) // 2
         kept = 1 if self._summed_up else plan(self.role.memory, taken)
         self._summed_up = False
@@ -39,12 +43,12 @@ class Conversation:
         return [*self._opening, *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
 
     def ask_summary(self) -> Chat:
-        """All that stands before a summary of what was said so far; `said` comes next."""
+        """Return all messages up to a summary of the conversation so far. Call `said` next."""
         self._see, self._summed_up = self.role.memory.ask, True
         return [*(self._opening or []), *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
 
     def said(self, text: str) -> None:
-        """Add the reply, as later turns are to see it."""
+        """Append the reply in the form that later turns will show."""
         strip = self.role.history == "strip"
         self._history += _chat([(self._see, self.role.reply.without_private(text) if strip else text)])
 

@@ -1,4 +1,4 @@
-"""Costs of a model's forward pass besides its tokens: by its size, and by trying whether rows may be trees."""
+"""Estimate the fixed costs of a model's forward pass, and test if it supports tree attention."""
 
 from typing import Any
 from weakref import WeakKeyDictionary

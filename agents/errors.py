@@ -1,41 +1,41 @@
-"""Errors of agents, one line each for the user; in a light module, so that catching them loads nothing else."""
+"""Exceptions of agents, each with a one-line message. Importing this module loads nothing else."""
 
 
 class ChatError(Exception):
-    """A tokenizer that no chat frame can be made from: one line which says why and how to fix it."""
+    """The tokenizer or its chat template cannot be used; the message says why and how to fix it."""
 
 
 class RoleError(Exception):
-    """A role that cannot be used; its text is one line that says which, where and why."""
+    """A role is invalid or cannot be rendered; the message names the role, the place and the reason."""
 
 
 class ContextFull(Exception):
-    """A context that holds no further turn, though all was summed up that may be: its text says so in one line."""
+    """The context has no room for another turn, and no further summary may be written."""
 
 
 class WeightsError(Exception):
-    """Weights that cannot be had: one line which says what is wrong and how to fix it."""
+    """Weights cannot be found or loaded; the message says why and how to fix it."""
 
 
 class PatternError(Exception):
-    """A regular expression that takes too long on a text; the message is one line."""
+    """A regular expression exceeded its time limit on a text."""
 
 
 class ScriptedPolicyError(ValueError):
-    """An unknown scripted policy, or one that cannot play this game; the message is one line."""
+    """A scripted policy is unknown or cannot play this game."""
 
 
 class EngineError(Exception):
-    """An engine that cannot serve; the message is one line."""
+    """An engine cannot be started or cannot serve a policy."""
 
 
 class EngineDied(EngineError):
-    """An engine's process died or hung while it owed replies; it is replaced, and the same may be asked again."""
+    """An engine process died or hung with pending requests. It is replaced, and the requests can be retried."""
 
 
 class EnginesLost(EngineError):
-    """Every engine is gone and none can be started again: nothing can be played any more."""
+    """All engines are gone and none can be restarted, so play has to stop."""
 
 
 class EndpointError(Exception):
-    """No reply could be had; the message is one line."""
+    """An endpoint gave no usable reply."""

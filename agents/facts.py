@@ -1,4 +1,4 @@
-"""Facts that a game shows, written as a role's template may compare them."""
+"""Format a game's facts in the syntax of role templates."""
 
 import json
 from collections.abc import Iterator, Mapping

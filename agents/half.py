@@ -1,4 +1,4 @@
-"""A model as it computes in bfloat16 anyway: its linear layers converted once instead of at every call."""
+"""Copy a model with its linear layers converted to bfloat16 once, instead of at every call under autocast."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _beside(layers: Sequence[Half]) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 def _join(halved: Any) -> None:
-    """Have layers that read the same inputs compute together, where they pack."""
+    """Join layers with the same inputs if they can be packed."""
     for module in [*halved.modules()]:
         for names in _READ_THE_SAME:
             layers: list[Any] = [getattr(module, name, None) for name in names]
@@ -176,7 +176,7 @@ def _join(halved: Any) -> None:
 
 
 def _stack(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None:
-    """Stack the matrices of new layers that read the same; sources that shared them go along."""
+    """Stack the matrices of new layers with the same inputs, and let their sources share the stacked memory."""
     for module in [*halved.modules()]:
         for names in _READ_THE_SAME:
             layers: list[Any] = [getattr(module, name, None) for name in names]

@@ -1,6 +1,6 @@
-"""The C library's heap: freed memory stays in it for the next step, and goes back to the system if memory is scarce.
+"""Control of the C library's heap: return freed memory to the system when memory is scarce.
 
-`import arena` has glibc keep freed memory, however large, so that a learning step need not have it mapped again.
+`import arena` configures glibc to keep freed memory of any size, so that the next learning step need not map it again.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ STATUS = Path("/proc/self/status")
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system now. The next step has to map it again, which costs it up to a third."""
+    """Return freed memory to the system now. Mapping it again makes the next step up to a third slower."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
@@ -28,7 +28,10 @@ def trim_if_scarce() -> None:
 
 
 def trim_holes() -> None:
-    """Do so if much is free as well: what grows from turn to turn finds no room where it lay when it was smaller."""
+    """Return freed memory to the system if memory is scarce and the heap has large holes.
+
+    Buffers that grow from turn to turn do not fit into the holes left by their smaller versions.
+    """
     if not is_scarce():
         return
     with suppress(OSError, AttributeError):
@@ -40,7 +43,7 @@ def trim_holes() -> None:
 
 
 def is_scarce() -> bool:
-    """Return whether less memory is free than this process held at its peak: then it may need what it has freed."""
+    """Return True if less memory is free than this process's peak: it may then need its freed memory elsewhere."""
     return free_memory() < _peak()
 
 

@@ -1,8 +1,8 @@
-"""Memory of a seat: all of the past, a window of its last exchanges, or the seat's own summary.
+"""Memory of a seat: all turns, a window of the last exchanges, or the seat's own summary.
 
-An exchange is what the seat was shown and what it answered. A stream is append-only, so forgetting means to
-start a new one from the system text, the examples and the exchanges that are kept. A summary is an exchange, too: the
-seat is asked for it when its context is full, and goes on from that alone. Source: SUPO (Lu et al. 2025).
+An exchange is one observation with its reply. Streams are append-only, so forgetting starts a new stream from the
+system text, the examples and the remaining exchanges. A summary is an exchange too: when the context is full, the seat
+is asked for a summary, and the new stream contains only that. Source: SUPO (Lu et al. 2025).
 """
 
 from typing import Annotated, Literal, Self
@@ -13,7 +13,7 @@ ASK = "Your context is full. Sum up what you need to go on: you will see nothing
 
 
 class Memory(BaseModel):
-    """A role's memory: `all`, `window` with the number of exchanges that it holds, `summary` with a context's size."""
+    """A role's memory: `all`, `window` with a number of exchanges, or `summary` with a context size."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

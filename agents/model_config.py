@@ -1,7 +1,7 @@
-"""A model folder's settings, before transformers acts on them: none may choose code, and sizes are those of weights.
+"""Check a model folder's settings before transformers loads them.
 
-A folder may come from a stranger. What its JSON files say is read here first: keys that make a library load code from
-somewhere are refused by name, and so are sizes that its weights do not have, which would be waited for, or allocated.
+A folder may come from a stranger. Keys that make a library load code are refused by name, and so are sizes that do not
+fit the weights: they would allocate memory or waste time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ FILES = ("config.json", "tokenizer_config.json", "generation_config.json", "proc
 
 
 def read_json(folder: Path, file: str) -> dict[str, Any]:
-    """The object in a folder's file; WeightsError where there is none, or one that no model has."""
+    """Return the JSON object in a folder's file.
+
+    Raises WeightsError if it is missing, malformed or implausibly large.
+    """
     try:
         content = json.loads(read_plain(folder / file, MOST_BYTES).decode())
     except FileNotFoundError:
@@ -53,7 +56,7 @@ def read_json(folder: Path, file: str) -> dict[str, Any]:
 
 
 def check_settings(folder: Path) -> None:
-    """WeightsError for a folder whose settings choose code, or an adapter, which names a model elsewhere."""
+    """Raise WeightsError if a folder's settings choose code, or if it holds an adapter, which names another model."""
     if (folder / "adapter_config.json").exists():
         raise WeightsError(f"{folder} holds an adapter of another model: merge it into that model and save the whole")
     for file in FILES:
@@ -62,7 +65,7 @@ def check_settings(folder: Path) -> None:
 
 
 def check_keys(settings: dict[str, Any], source: str) -> None:
-    """WeightsError for settings that choose code."""
+    """Raise WeightsError if settings choose code to load."""
     for key, value in _settings(settings, source):
         if key in CODE and value:
             raise WeightsError(f"{source}: {key} chooses code to be loaded, which is not done: remove it")
@@ -72,7 +75,10 @@ def check_keys(settings: dict[str, Any], source: str) -> None:
 
 
 def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
-    """WeightsError for sizes in config.json that a folder with so many tensors, of so many numbers, cannot have."""
+    """Raise WeightsError if sizes in config.json do not fit the weights.
+
+    `tensors` and `numbers` are the number of tensors and of parameters in the weights.
+    """
     for key, value in _settings(read_json(folder, "config.json"), f"{folder}/config.json"):
         layers, size, reach = LAYERS.fullmatch(key), SIZES.fullmatch(key), REACHES.fullmatch(key)
         for number in value if isinstance(value, list) else [value]:
@@ -112,7 +118,7 @@ def _positive(found: Any) -> int:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 200 characters."""
+    """Return the first line of an error's message, at most 200 characters."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 

@@ -1,6 +1,6 @@
-"""A model folder in Hugging Face layout: is it one, and what model and tokenizer does it hold?
+"""Validate and load model folders in Hugging Face layout.
 
-Only safetensors are read, and no code that lies in the folder: nothing is unpickled, nothing is trusted.
+Only safetensors are read, and no code from the folder runs: nothing is unpickled or trusted.
 """
 
 import gc
@@ -24,7 +24,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse with WeightsError what is no complete model folder: config.json, safetensors, tokenizer.json."""
+    """Raise WeightsError if the folder is not a complete model: config.json, safetensors and a tokenizer."""
     if not folder.is_dir():
         raise WeightsError(f"{folder} is no model folder: one with config.json and *.safetensors is needed")
     config = read_json(folder, "config.json")
@@ -88,7 +88,10 @@ def _counted(folder: Path) -> tuple[int, int]:
 
 
 def load_model(path: Path, dtype: Any = None) -> Any:
-    """The folder's causal model (torch module in eval mode, on CPU; float32 unless told), or WeightsError."""
+    """Load the folder's causal model on the CPU in eval mode, in float32 or `dtype`.
+
+    Raises WeightsError if it is invalid.
+    """
     check_folder(path)
     auto_model, _ = auto_classes()  # before all else that would load the most of it
     with _quick_imports():
@@ -119,7 +122,7 @@ def load_model(path: Path, dtype: Any = None) -> Any:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """The folder's transformers tokenizer, or WeightsError."""
+    """Load the folder's transformers tokenizer. Raises WeightsError if it is invalid."""
     if not path.is_dir():
         raise WeightsError(f"no model folder {path}")
     check_settings(path)
@@ -171,7 +174,7 @@ def _check_safetensors(path: Path) -> None:
 
 @contextmanager
 def as_weights_error(path: Path) -> Iterator[None]:
-    """Turn what transformers raises on a folder that is not quite a model into a one-line WeightsError."""
+    """Convert exceptions of transformers on a damaged model into a one-line WeightsError."""
     from safetensors import SafetensorError
 
     try:

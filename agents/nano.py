@@ -1,7 +1,7 @@
-"""The nano policies: random Llamas of about one and five million parameters, and a tokenizer for terse games.
+"""Nano policies: random Llama models of about one and five million parameters, with a tokenizer for terse games.
 
-They are made here, from a seed, so that learning can be watched from nothing in a minute of CPU.  The tokenizer
-knows the words of terse prompts (`OFFER 1 0 2` is four tokens) and all bytes: any text goes through and back.
+They are generated from a seed, so that learning from scratch can be watched within a minute of CPU time. The tokenizer
+knows the words of terse prompts (`OFFER 1 0 2` is four tokens) and all bytes, so every text survives a round trip.
 """
 
 import json
@@ -60,7 +60,7 @@ class Nano(NamedTuple):
 
     @property
     def recipe(self) -> str:
-        """Names what all policies of this size share: a folder made by another recipe is rebuilt."""
+        """Hash of everything that policies of this size share; a folder with another recipe is rebuilt."""
         given = [ROLES, TEMPLATE, ACTS, WORDS, self.shape, EMBEDDING]
         return sha256(json.dumps(given).encode()).hexdigest()[:8]
 
@@ -80,7 +80,7 @@ def named(name: str) -> tuple[Nano, int] | None:
 
 
 def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
-    """Write weights drawn from `seed` (no global generator is touched) and the tokenizer to `folder`."""
+    """Write weights drawn with `seed`, and the tokenizer, to `folder`. Does not touch the global random state."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -1,8 +1,8 @@
-"""Packing: group streams into forward passes, from their tokens alone, so that few are computed twice.
+"""Group streams into forward passes so that shared tokens are computed once.
 
-Streams of one role open with the same tokens. Within a pass that common prefix is run once and serves every row. What
-some of them share beyond it (attempts at one deal, branches inside branches, turns whose thoughts were stripped) makes
-a tree, and a tree can be one row: each token sees those on its own path (as in SpecInfer, Miao et al. 2024).
+Streams of one role start with the same tokens: within a pass this common prefix runs once for all rows. Some streams
+share more, such as attempts at one deal, nested branches, or turns with stripped thoughts. They form a tree, and a tree
+can be one row in which each token attends to its own path (SpecInfer, Miao et al. 2024).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ MOST_SEEN = 1 << 27
 
 
 class Costs(NamedTuple):
-    """Costs of a model's forward pass besides its tokens (`agents.scoring.costs`), in tokens."""
+    """Fixed costs of a model's forward pass, in tokens (`agents.costs.costs`)."""
 
     start: int = 256
     """Starting it."""
@@ -38,7 +38,7 @@ ROWS = Costs()
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a pass, behind the prefix."""
+    """One row of a pass, after the prefix."""
 
     streams: tuple[int, ...]
     """Numbers of its streams; several share a row as a tree, in the order of their ids."""
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pass:
-    """Streams of one forward pass."""
+    """The streams of one forward pass."""
 
     rows: tuple[Row, ...]
     prefix: int
@@ -56,17 +56,17 @@ class Pass:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Numbers of the streams, row after row."""
+        """Indices of the streams, row after row."""
         return tuple(chain.from_iterable(row.streams for row in self.rows))
 
     @property
     def tokens(self) -> int:
-        """Number of tokens that are computed, with padding."""
+        """Number of computed tokens, including padding."""
         return self.prefix + len(self.rows) * max((row.size for row in self.rows), default=0)
 
     @classmethod
     def of(cls, index: Sequence[int], lengths: Sequence[int], prefix: int = 0) -> Self:
-        """A pass with a row for each of these streams, which have so many tokens."""
+        """Return a pass with one row per stream; `lengths` are the streams' numbers of tokens."""
         pairs = zip(index, lengths, strict=True)
         return cls(tuple(Row((i,), length - prefix) for i, length in pairs), prefix)
 
@@ -111,7 +111,7 @@ def _shared_opening(family: Sequence[Stream]) -> int:
 
 
 def common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
-    """The longest run of ids that all sequences begin with."""
+    """Return the longest common prefix of all sequences."""
     ordered = sorted(map(tuple, sequences))
     return ordered[0][: agreement(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
 

@@ -1,7 +1,6 @@
-"""Regular expressions that a user writes, over texts that a model writes: a search that takes too long is an error.
+"""Regular expressions of users over texts of models, with a time limit.
 
-Python's `re` can take years over forty letters, (a|aa)+$ over aaa…b, and nothing ends it. `regex` reads the same
-expressions and has a time limit.
+Python's `re` can take years on forty letters, such as (a|aa)+$ on aaa…b. `regex` has the same syntax and a timeout.
 """
 
 from typing import Any
@@ -15,7 +14,7 @@ SECONDS = 2.0
 
 
 class Pattern:
-    """A compiled expression; ValueError, in one line, for a text that is none."""
+    """A compiled regular expression whose searches raise PatternError after `SECONDS`."""
 
     def __init__(self, text: str, lines: bool = False) -> None:
         """Compile it; with `lines`, ^ and $ are those of any line."""
@@ -41,7 +40,7 @@ class Pattern:
         return matches[-1] if self._compiled.groups < 2 else matches[-1][0]  # type: ignore[no-any-return]
 
     def __contains__(self, text: str) -> bool:
-        """Return True if the text holds a match."""
+        """Return True if the text has a match."""
         return self.first(text) is not None
 
     def _timed(self, search: Any, text: str) -> Any:

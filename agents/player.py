@@ -1,4 +1,4 @@
-"""The interface of players: a player gets a View when it is to move and answers with an Act."""
+"""Interfaces of players and scripted policies."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ PREFIXES = ("endpoint:", "endpoint@")
 
 
 class ScriptedPolicy(Protocol):
-    """A scripted policy without weights, at one seat for one match."""
+    """A policy without weights that plays one seat for one match."""
 
     def act(self, view: View) -> str:
-        """The action text that the game reads."""
+        """Return the action text for the game."""
         ...
 
 
 @runtime_checkable
 class Chances(Protocol):
-    """A memoryless scripted policy: it gives the probabilities of its next acts from what it sees now."""
+    """A memoryless scripted policy that can state the probabilities of its acts."""
 
     def chances(self, view: View) -> Mapping[str, float]:
-        """Return the probability of each of its acts; they sum to 1."""
+        """Return the probability of each possible act; they sum to 1."""
         ...
 
 
 @runtime_checkable
 class SumsUp(Protocol):
-    """A scripted policy that can sum up its past, for seats with memory `summary`."""
+    """A scripted policy that can summarise its past, for seats with memory `summary`."""
 
     def summary(self, view: View) -> str:
-        """Everything worth keeping of what was seen before this view."""
+        """Return a summary of everything that the seat saw before this view."""
         ...
 
 
 class Player(Protocol):
-    """A player at a seat, for one match."""
+    """A player at one seat for one match."""
 
     async def act(self, view: View) -> Act:
-        """Answers one view with one act; never raises for what the view's text contains.
+        """Answer a view with an act. Never raises because of the view's text.
 
-        Who never waits for anything may say so, `waits = False`: then nobody watches the clock, which takes time too.
+        A player that never awaits may set `waits = False`; the orchestrator then skips its timeout, which also costs
+        time.
         """
         ...

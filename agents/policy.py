@@ -1,7 +1,7 @@
-"""A policy: named weights with a version. How it is loaded and saved, what of it learns, how it speaks.
+"""Policies: named weights with a version, their loading, saving and tokenizer.
 
-An engine serves a policy's version whatever that is made of (`agents.published`): the module that is being trained, an
-adapter on a base that others share, or a folder.
+What an engine serves depends on the policy (`agents.published`): the module under training, an adapter on a shared
+base, or a folder.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from agents.precision import Precision
 
 @dataclass(frozen=True)
 class OnBase:
-    """An adapter that is being trained, as an engine serves it."""
+    """An adapter under training and its base, as an engine serves them."""
 
     model: Any
     """Model that is trained, on the base's own parameters."""
@@ -31,7 +31,7 @@ class OnBase:
 
 
 class NewAdapter(NamedTuple):
-    """An adapter that does not exist yet."""
+    """Settings of an adapter to create."""
 
     spec: AdapterSpec
     seed: int
@@ -40,14 +40,14 @@ class NewAdapter(NamedTuple):
 
 
 class Bases:
-    """The models that adapters stand on, each loaded once; with bfloat16 in the precision in which they compute."""
+    """Cache of base models of adapters. Each is loaded once, frozen, and converted to the run's precision."""
 
     def __init__(self, precision: Precision = Precision.FP32) -> None:
         self.precision = precision
         self._loaded: dict[Path, Any] = {}
 
     def __call__(self, folder: Path) -> Any:
-        """A folder's model, frozen."""
+        """Return a folder's frozen model."""
         if folder not in self._loaded:
             self._loaded[folder] = load_frozen(folder, self.precision, packed=False)
         return self._loaded[folder]
@@ -55,7 +55,7 @@ class Bases:
 
 @dataclass
 class Policy:
-    """Weights under a name. `version` counts the updates published; a frozen policy stays at 0."""
+    """Named weights. `version` counts the published updates; it stays 0 for a frozen policy."""
 
     name: str
     source: Path
@@ -81,11 +81,10 @@ class Policy:
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
     ) -> "Policy":
-        """The policy that began as `source`; if it learns, a module with the weights of `folder`.
+        """Load a policy that started from `source`; if `train`, with the present weights of `folder`.
 
-        It is an adapter where `source` is one, or where a new `adapter` is asked for, which `folder` may hold already;
-        then its base comes from `bases`; `precision` says in what numbers whole weights are held. WeightsError
-        or ChatError where that cannot be.
+        The policy is an adapter if `source` is one or a new `adapter` is given, which `folder` may already contain.
+        `bases` then loads its base. `precision` determines the dtype of full weights. Raises WeightsError or ChatError.
         """
         tokenizer, frame = tokenizer_and_frame(source)
         policy = Policy(name, source, None, tokenizer, frame, train, positions=positions_of(source))
@@ -108,7 +107,7 @@ class Policy:
         return policy
 
     def with_weights(self, weights: Any) -> "Policy":
-        """The same policy with these weights, to be written; itself where it holds them already."""
+        """Return the policy with these weights for saving; itself if it already holds them."""
         served = weights.served()
         if served is (self.base or self.model):
             return self
@@ -117,11 +116,11 @@ class Policy:
         return replace(self, model=load_module(served) if isinstance(served, Path) else served)
 
     def past(self, name: str, version: int, folder: Path) -> "Policy":
-        """An earlier version of it, frozen, under a name of its own."""
+        """Return a frozen past version of the policy under a new name."""
         return replace(self, name=name, source=folder, model=None, base=None, trained=False, version=version)
 
     def save_whole(self, folder: Path) -> None:
-        """Write a model in the Hugging Face layout, an adapter merged into its base."""
+        """Save a full model in Hugging Face layout; an adapter is merged into its base."""
         if self.base is None:
             self.save(folder)
             return
@@ -132,9 +131,9 @@ class Policy:
             save_merged(Path(adapter), folder)
 
     def save(self, folder: Path) -> None:
-        """Write weights and tokenizer in the Hugging Face layout, of an adapter its matrices alone in peft's.
+        """Save weights and tokenizer in Hugging Face layout, or an adapter's matrices in peft's layout.
 
-        Under ZeRO-3 the parameters have to be whole.
+        Under ZeRO-3 the parameters must be gathered first.
         """
         if self.base is not None:
             from agents.adapter import save_adapter
@@ -181,7 +180,7 @@ def trainable(model: Any) -> dict[str, Any]:
 
 
 def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
-    """The folder's model on the device that computes, its weights in float32, or in bfloat16 with `bf16_weights`."""
+    """Load the folder's model onto the computing device, in float32, or in bfloat16 if `bf16_weights`."""
     import torch
 
     from agents.weights import load_model
@@ -192,10 +191,10 @@ def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) 
 
 
 def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
-    """The folder's model as it computes when it does not learn: with bfloat16 products as `half` makes it.
+    """Load the folder's model for inference; with bfloat16 products as `half` converts it.
 
-    What the folder holds in bfloat16 is not made float32 first, which would take three times the memory: its linear
-    layers stay as they are, and the rest becomes float32 as it would have been, unless weights are bfloat16 anyway.
+    bfloat16 weights are not converted to float32 first, which would take three times the memory. Their linear layers
+    stay bfloat16; the rest becomes float32 unless `precision` has bfloat16 weights.
     """
     if not precision.bf16_products:
         return load_module(folder, frozen=True)

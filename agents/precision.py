@@ -1,10 +1,10 @@
-"""Precision: in which numbers a model computes, and in which its weights are held."""
+"""Numeric precision of model weights and matrix products."""
 
 from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """float32 throughout, bfloat16 for the matrix products alone, or bfloat16 for the weights too."""
+    """Numeric precision: float32, bfloat16 matrix products on float32 weights, or bfloat16 weights too."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -12,10 +12,10 @@ class Precision(StrEnum):
 
     @property
     def bf16_products(self) -> bool:
-        """Return True if matrix products are bfloat16."""
+        """True if matrix products are computed in bfloat16."""
         return self is not Precision.FP32
 
     @property
     def bf16_weights(self) -> bool:
-        """Return True if the weights of whole models are bfloat16."""
+        """True if the weights of full models are held in bfloat16."""
         return self is Precision.BF16_TRUE

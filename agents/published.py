@@ -1,4 +1,4 @@
-"""Weights as they leave a trainer: as a module here, a folder, or arrays from another process."""
+"""Published weights of a trainer: a module in this process, a folder, or arrays from another process."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +13,7 @@ from agents.policy import OnBase, load_module
 
 @dataclass(frozen=True)
 class ModuleWeights:
-    """A module of this process, which goes on learning."""
+    """A module in this process that continues to learn."""
 
     module: Any
     base: OnBase | None = None
@@ -24,7 +24,7 @@ class ModuleWeights:
     """Whether an engine in this process serves a copy: the module learns while it is played."""
 
     def served(self) -> Any:
-        """The weights for an engine: the module, an adapter with its base."""
+        """Return the module, or the adapter with its base, for an engine."""
         return self.base or self.module
 
 
@@ -35,19 +35,19 @@ def on_base(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
 
 @dataclass(frozen=True)
 class FolderWeights:
-    """A folder in Hugging Face layout, or an adapter's in peft's."""
+    """A folder in Hugging Face layout, or an adapter's folder in peft's layout."""
 
     folder: Path
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Path:
-        """The weights for an engine: the folder."""
+        """Return the folder for an engine."""
         return self.folder
 
 
 @dataclass(frozen=True)
 class ArrayWeights:
-    """Arrays by parameter name, from wherever they were computed."""
+    """Arrays by parameter name, from any process."""
 
     arrays: Mapping[str, np.ndarray]
     folder: Path
@@ -55,7 +55,7 @@ class ArrayWeights:
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
-        """The weights for an engine: a module with a copy of the arrays."""
+        """Return a new module with a copy of the arrays for an engine."""
         import torch
 
         module = load_module(self.folder, frozen=True)
@@ -67,7 +67,7 @@ class ArrayWeights:
 
 @dataclass(frozen=True)
 class AdapterArrays:
-    """An adapter's matrices by parameter name (`LAYER.a`, `LAYER.b`), from wherever they were computed."""
+    """An adapter's matrices by parameter name (`LAYER.a`, `LAYER.b`), from any process."""
 
     arrays: Mapping[str, np.ndarray]
     scale: float
@@ -78,11 +78,11 @@ class AdapterArrays:
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
-        """The weights for an engine: the adapter on a base of its own."""
+        """Return the adapter on a newly loaded base for an engine."""
         return self.on(load_module(self.folder, frozen=True))
 
     def on(self, base: Any) -> OnBase:
-        """The adapter on this base, with a copy of the matrices."""
+        """Return the adapter with a copy of its matrices on this base."""
         import torch
 
         from agents.adapter import put_adapter

@@ -1,7 +1,7 @@
-"""Reply formats: which part of a reply is public, which the game reads, which stays private.
+"""Reply formats: split a reply into its public, game and private parts.
 
-Reading never raises. What comes out is one line per field, without control, bidi and other invisible
-characters, so it is safe to log, to show and to send on; the private part is cut out before the rest is read.
+Parsing never raises. Each field is one line without control, bidi and other invisible characters, safe to log, show and
+forward. The private part is cut out before the rest is parsed.
 """
 
 import json
@@ -25,7 +25,7 @@ FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply as it was read; `ok` is False where the format was not kept, and then `action` is ""."""
+    """A parsed reply. `ok` is False if it violates the format; `action` is then ""."""
 
     public: str
     action: str
@@ -34,14 +34,14 @@ class Reply:
 
     @property
     def game_text(self) -> str:
-        """Text for the game: the act, and after "|" the public part; never anything private."""
+        """Text for the game: the act, and after "|" the public part. Never contains anything private."""
         return f"{self.action} | {self.public}" if self.public else self.action
 
 
 class ReplySpec(BaseModel):
-    """The reply format of a role: field names for `tagged` and `json`; `free` is `ACT | talk` in one line.
+    """Reply format of a role: `tagged` or `json` with named fields, or `free`, which is `ACT | talk` in one line.
 
-    `whole` gives the game every line of the reply but the private field: for acts that hold code or calls of tools.
+    `whole` passes every line but the private field to the game, for acts with code or tool calls.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -68,7 +68,7 @@ class ReplySpec(BaseModel):
         return self
 
     def parse(self, text: str, stop: Sequence[str] = ()) -> Reply:
-        """Reads any text at all; what follows the first of the `stop` texts is ignored."""
+        """Parse any text. Everything after the first occurrence of a `stop` text is ignored."""
         for end in stop:
             text = text.partition(end)[0]
         match self.format:
@@ -83,7 +83,7 @@ class ReplySpec(BaseModel):
         return _reply(action, public, "")
 
     def write(self, action: str, public: str = "", private: str = "") -> str:
-        """The reply that reads as these fields, as an example or a script writes it."""
+        """Return a reply that parses to these fields, for examples and scripted policies."""
         if self.format == "free":
             return f"{action} | {public}" if public else action
         if self.format == "whole":
@@ -96,7 +96,7 @@ class ReplySpec(BaseModel):
         return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
 
     def without_private(self, text: str) -> str:
-        """The reply without its private field, for its writer's own history; a text without one as it is."""
+        """Return the reply without its private field, for the seat's own history; unchanged if it has none."""
         if self.private is None:
             return text
         if self.format == "json":
@@ -110,7 +110,7 @@ class ReplySpec(BaseModel):
         return text if rest == text else rest.strip()
 
     def adapted_rules(self, rules: str) -> str:
-        """A game's rules with this format's way to talk in place of the bar, which it does not read."""
+        """Return a game's rules with this format's way to talk; only `free` and `whole` use the bar."""
         if self.format not in ("tagged", "json"):
             return rules
         field = f"<{self.public}>…</{self.public}>" if self.format == "tagged" else f'"{self.public}"'
@@ -144,7 +144,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The visible text in one line, runs of blanks made one, cut to at most `limit` characters."""
+    """Return the visible text in one line with single blanks, cut to `limit` characters."""
     return " ".join(visible(text).split())[:limit].rstrip()
 
 
@@ -198,7 +198,7 @@ def _cut_out(text: str, tag: str) -> tuple[str, str]:
 
 
 def _first_object(text: str) -> dict[str, Any]:
-    """The JSON object that begins at the first "{"; {} where there is none, or keys are written twice."""
+    """Return the JSON object at the first "{"; {} if there is none or it has a duplicate key."""
     begin = text.find("{")
     try:
         decoded, _ = DECODER.raw_decode(text, begin) if begin >= 0 else ({}, 0)

@@ -1,7 +1,7 @@
-"""A role: how a seat is prompted and read, in one YAML file.
+"""Roles: how a seat is prompted and how its reply is parsed, in one YAML file.
 
-The system text stands first in every match and should hold nothing that changes between matches, so that all
-matches share its tokens; what belongs to one match goes into the turn, under `{% if first %}`.
+The system text opens every match and should not change between matches, so that all matches share its tokens. Facts of
+one match belong into the turn, under `{% if first %}`.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Part(BaseModel):
 
 
 class Example(Part):
-    """A shown turn: what was seen and what was said."""
+    """An example turn: an observation and the reply to it."""
 
     see: Text
     say: Text
 
 
 class Cautious(Part):
-    """Cautious next tokens (`agents.players.cautious`): several trials where the policy is unsure."""
+    """Cautious next-token sampling (`agents.players.cautious`): several trials where the policy is uncertain."""
 
     most: Annotated[int, Field(ge=2, le=1_000)] = 40
     """Trials where it is least sure."""
@@ -76,7 +76,7 @@ class Cautious(Part):
 
 
 class Votes(Part):
-    """Self-consistency (`agents.players.voting`): several samples, of which the majority's final act is kept."""
+    """Self-consistency (`agents.players.voting`): a majority vote over several sampled replies."""
 
     samples: Annotated[int, Field(ge=2, le=1_000)] = 8
     """Number of replies that are sampled for each turn."""
@@ -93,7 +93,7 @@ class Votes(Part):
 
 
 class Sampling(Part):
-    """Settings of how replies are sampled."""
+    """Sampling settings of replies."""
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=OR_NULL)] = 1.0
     """0 (greedy), or 0.01 to 10. Unset or null: 1, or an endpoint's own default."""
@@ -134,7 +134,7 @@ class Sampling(Part):
 
 
 class Role(Part):
-    """A role; `load_role` makes one from a file. Templates know SYSTEM_VARIABLES and TURN_VARIABLES."""
+    """A role. `load_role` reads it from a file. Templates can use SYSTEM_VARIABLES and TURN_VARIABLES."""
 
     role: Name
     game: str | None = None
@@ -180,15 +180,17 @@ class Role(Part):
         return self
 
     def render_system(self, view: View) -> str:
-        """The system text, stripped; RoleError names role, template and variable when it cannot be made."""
+        """Return the stripped system text. Raises RoleError with role, template and variable if rendering fails."""
         return self._render("system", self.system, SYSTEM_VARIABLES, self._facts(view))
 
     def render_turn(self, view: View, first: bool) -> str:
-        """One turn's text, stripped. `first`: the seat's stream begins here, so tell the match's facts.
+        """Return the stripped text of one turn.
 
-        `messages` are those of the view, each with `sender` and `text`, whose further lines are indented: nobody
-        can begin a line of this turn for another; `turn_number` counts the match's acts from 1; `legal` is a list or
-        none. RoleError as for `render_system`.
+        `first` is True if the seat's stream starts here and needs the match's facts.
+
+        `messages` are those of the view, with `sender` and `text`. Further lines of a text are indented, so that no
+        player can forge the start of a message. `turn_number` counts the match's acts from 1; `legal` is a list or
+        none. Raises RoleError if rendering fails.
         """
         messages = [{"sender": m.sender, "text": _visible_text(m.text)} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
@@ -196,15 +198,15 @@ class Role(Part):
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
 
     def excuses(self, finish: str) -> bool:
-        """Return True if a reply that ended so costs no penalty for an illegal act."""
+        """Return True if a reply that finished this way is excused from the penalty for an illegal act."""
         return finish == "length" and self.sampling.truncated == "excused"
 
     def parse(self, text: str) -> Reply:
-        """Reads any text at all as a reply in this role's format."""
+        """Parse any text as a reply in this role's format."""
         return self.reply.parse(text, self.sampling.stop)
 
     def write(self, game_text: str, talk: bool = True) -> str:
-        """The reply in this role's format that gives the game `ACT` or `ACT | talk`; the act alone without `talk`."""
+        """Return the reply in this role's format for a game text `ACT` or `ACT | talk`."""
         if self.reply.format == "whole":
             return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
@@ -232,7 +234,7 @@ def _visible_text(text: str) -> str:
 
 
 def read_role(path: str | Path) -> Role:
-    """The role of a file; RoleError is one line with file, line and field."""
+    """Read a role from a file. Raises RoleError with file, line and field."""
     source = str(path)
     try:
         text = strict_yaml.read_text(path)
@@ -248,7 +250,7 @@ def read_role(path: str | Path) -> Role:
 
 
 def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
-    """The file of every role with a name, sorted: the built-in ones and those in the folders."""
+    """Return the files of the built-in roles and the roles in the folders, by name, sorted. Raises RoleError."""
     paths: dict[str, Path] = {}
     for folder in (BUILT_IN, *map(Path, folders)):
         if not isdir(folder):
@@ -262,7 +264,7 @@ def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
 
 
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
-    """A role by name, built-in or from the folders, or by a path ending in .yaml or .yml; else RoleError."""
+    """Load a role by name (built-in or from the folders) or by a .yaml or .yml path. Raises RoleError."""
     if name_or_path.endswith((".yaml", ".yml")):
         return read_role(name_or_path)
     known = list_roles(folders)

@@ -1,4 +1,4 @@
-"""A role seen before it plays: what its model will be shown, and what its author may have overlooked."""
+"""Preview a role before it plays and warn about probable mistakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = "You have won"
 
 @dataclass(frozen=True)
 class RolePreview:
-    """A role as rendered for sample turns, and what is allowed in it but probably not meant."""
+    """A role rendered for sample turns, with warnings about probable mistakes."""
 
     role: Role
     system: str
@@ -27,7 +27,7 @@ class RolePreview:
 
 
 def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str | Path] = ()) -> RolePreview:
-    """Loads a role and renders the views, seat by seat in their order; RoleError is one line that says what fails."""
+    """Load a role and render the views in their order. Raises RoleError if loading or rendering fails."""
     role = load_role(name_or_path, folders)
     system = role.render_system(views[0]) if views else ""
     seats = tuple(view.seat for view in views)

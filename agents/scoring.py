@@ -1,8 +1,8 @@
-"""Log-probabilities of sampled tokens, with or without gradient: as of one forward per stream, shared tokens once.
+"""Score the sampled tokens of streams, with or without gradients, computing shared tokens once.
 
-Streams of one role open with the same tokens (rules, shown examples). Within a batch that common prefix is run once and
-its keys and values, gradient and all, serve every row. Streams that share more are the paths of a tree in one row, in
-which every token sees those on its own path. The result is that of separate forwards, for a fraction of the tokens.
+Streams of one role start with the same tokens. Within a batch this common prefix runs once, and its keys and values,
+with gradients, serve every row. Streams that share more become paths of a tree in one row, in which each token attends
+to its own path. The results equal those of one forward pass per stream.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from agents.trees import paths_seen, tree_of
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """Several streams ready for one forward pass. N is the number of sampled tokens in all of them."""
+    """Streams packed for one forward pass. N is the number of sampled tokens in all of them."""
 
     index: tuple[int, ...]
     """Which streams of the given list these are, row after row."""
@@ -48,14 +48,14 @@ class StreamBatch:
     """[B, L] int64, with a tree: place of each token in its streams, the prefix counted."""
 
     def to(self, device: torch.device) -> "StreamBatch":
-        """Copy the batch to a device."""
+        """Return the batch on a device."""
         tensors = (getattr(self, field.name) for field in fields(self)[1:])
         return StreamBatch(self.index, *(None if each is None else each.to(device) for each in tensors))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of the N sampled tokens of a batch from one forward pass."""
+    """Scores of a batch's N sampled tokens."""
 
     logprobs: torch.Tensor
     """[N] float32, natural log, at the sampling temperature."""
@@ -78,7 +78,7 @@ class StreamScorer(torch.nn.Module):
         """Whether logits are just the head's output: then the head runs on predicted positions only."""
 
     def forward(self, batch: StreamBatch) -> Scores:
-        """Score a batch. The gradient flows through the shared prefix too."""
+        """Return the scores of a batch. Gradients flow through the shared prefix too."""
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
@@ -90,11 +90,11 @@ class StreamScorer(torch.nn.Module):
 
 
 class _TokenScores(torch.autograd.Function):
-    """From [N, V] logits to the log-probability and the entropy of each of N tokens, both [N] float32.
+    """Map logits [N, V] to log-probability and entropy of each of N tokens, both [N] float32.
 
-    It goes by a few rows at a time, and again in the backward pass, so that nothing of [N, V] is held in float32. With
-    x = logits / temperature, p = softmax(x), H = -Σ p log p and target t:
-    ∂ log p_t / ∂ x_j = [j = t] - p_j and ∂H / ∂ x_j = -p_j (log p_j + H).
+    Works on a few rows at a time, and again in the backward pass, so that no [N, V] tensor is held in float32. With x =
+    logits / temperature, p = softmax(x), H = -Σ p log p and target t: ∂ log p_t / ∂ x_j = [j = t] - p_j and ∂H / ∂ x_j
+    = -p_j (log p_j + H).
     """
 
     @staticmethod
@@ -225,7 +225,7 @@ def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, 
 
 
 class StreamScores(NamedTuple):
-    """Scores of one stream's sampled tokens, in their order."""
+    """Scores of one stream's sampled tokens, in order."""
 
     logprobs: np.ndarray
     """float32, natural log, at the sampling temperature."""
@@ -240,7 +240,7 @@ def scan_streams(
     token_budget: int = 4096,
     costs: Costs = ROWS,
 ) -> list[StreamScores]:
-    """Log-probabilities and entropies of every stream's sampled tokens, without gradient."""
+    """Return log-probabilities and entropies of every stream's sampled tokens, without gradients."""
     scores = scan(scorer, streams, temperatures, passes(streams, token_budget, costs=costs))
     nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
     return [scores.get(i, nothing) for i in range(len(streams))]
@@ -249,7 +249,7 @@ def scan_streams(
 def scan(
     scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], given: Iterable[Pass]
 ) -> dict[int, StreamScores]:
-    """Scores of the streams in these passes alone, by their number."""
+    """Return the scores of the streams in the given passes, by stream index, without gradients."""
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
@@ -269,5 +269,5 @@ def score_streams(
     token_budget: int = 4096,
     costs: Costs = ROWS,
 ) -> list[np.ndarray]:
-    """Log-probabilities without gradient, one float32 array per stream in the order of its sampled tokens."""
+    """Return a float32 array of log-probabilities per stream, one per sampled token, without gradients."""
     return [scores.logprobs for scores in scan_streams(scorer, streams, temperatures, token_budget, costs)]

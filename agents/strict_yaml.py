@@ -1,8 +1,8 @@
-"""YAML that means what it says: a small, strict part of YAML 1.2 with one-line errors that name the place.
+"""A small, strict subset of YAML 1.2 with one-line errors that name the place.
 
-Plain scalars follow the core schema of YAML 1.2: only true/false are booleans, 1e-5 is a number, `no` and
-12:30 are texts. No anchors, aliases, tags or merge keys; keys are texts and unique; depth, values and size
-are bounded. Every error is one line, `file:line: field: what is wrong and how to fix it`.
+Plain scalars follow the core schema of YAML 1.2: only true/false are booleans, 1e-5 is a number, `no` and 12:30 are
+strings. Anchors, aliases, tags and merge keys are refused. Keys are unique strings. Depth, number of values and size
+are bounded. Errors have the form `file:line: field: problem and remedy`.
 """
 
 import math
@@ -38,23 +38,23 @@ KEY = re.compile(r"[\s{-]*([A-Za-z_][\w-]{0,63})\s*(:|$)")
 
 
 class YamlError(ValueError):
-    """A YAML text that cannot be used; says so in one line, `file:line: [field:] what is wrong`."""
+    """A YAML text is invalid; the message is one line, `file:line: [field:] problem`."""
 
 
 class _Fault(Exception):
-    """Fault in a text: its line (from 0), its field, and what is wrong."""
+    """A fault in a text: line (from 0), field path and message."""
 
     def __init__(self, line: int, where: Where, what: str) -> None:
         self.line, self.where, self.what = line, tuple(where), what
 
 
 def read(path: str | os.PathLike[str]) -> Any:
-    """The value of a YAML file in UTF-8; YamlError for whatever is wrong with the file or its text."""
+    """Return the value of a UTF-8 YAML file. Raises YamlError."""
     return load(read_text(path), str(path))
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a UTF-8 file of at most 1 MB; YamlError for a file that cannot be read as one."""
+    """Return the text of a UTF-8 file of at most 1 MB. Raises YamlError if it cannot be read."""
     try:
         with open_plain(path, 1 << 60) as file:
             data = file.read(MAX_BYTES + 1)
@@ -72,7 +72,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def load(text: str, source: str) -> Any:
-    """The value of a YAML text: dicts with text keys, lists, str, int, finite float, bool, None."""
+    """Return the value of a YAML text: dicts with string keys, lists, str, int, finite float, bool or None.
+
+    Raises YamlError.
+    """
     try:
         return _value(_compose(text), ())
     except _Fault as fault:
@@ -98,7 +101,7 @@ def line_of(text: str, path: Where) -> int:
 
 
 def explain(error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None) -> str:
-    """The gravest error of a validated text in one line; the model, if given, lets it suggest field names."""
+    """Return the most important validation error in one line; with the model, it suggests field names."""
     worst, more = gravest(error), error.error_count() - 1
     line, depth = _locate(text, worst["loc"])
     deep = depth + (worst["type"] == "missing") if text else len(worst["loc"])
@@ -116,13 +119,13 @@ def gravest(error: ValidationError) -> ErrorDetails:
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """The text for an error message: unprintable characters escaped, cut to at most `limit` characters."""
+    """Return the text with unprintable characters escaped, cut to `limit` characters, for an error message."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's parser, refusing while it composes what we do not allow, so that nothing can blow up."""
+    """PyYAML's parser with our limits, checked while it composes nodes so that no text can exhaust memory."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -156,14 +159,14 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's writer, quoting what `load` or a reader of YAML 1.1 would take for another value."""
+    """PyYAML's writer; it quotes strings that `load` or a YAML 1.1 reader would take for another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a value out each time: `load` refuses aliases."""
+        """Disable aliases, which `load` refuses."""
         return True
 
     def represent_text(self, text: str) -> yaml.Node:
-        """Return the node of a text. Outside double quotes PyYAML writes unusual line ends as they are."""
+        """Return the node of a string. Outside double quotes PyYAML writes unusual line ends unescaped."""
         is_safe = text.replace("\n", "").isprintable() and isinstance(_plain(text), str)
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_safe else '"')
 
@@ -173,7 +176,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 @lru_cache(maxsize=1)  # what is wrong with a text is looked up in it as soon as it was read
 def _compose(text: str) -> yaml.Node:
-    """The one document of a text, as PyYAML's nodes, which stay as they are."""
+    """Return the text's only document as PyYAML nodes, which callers must not change."""
     if len(text) > MAX_BYTES:
         raise _Fault(0, (), "the text is larger than 1 MB")
     if bad := FORBIDDEN.search(text):

@@ -1,9 +1,11 @@
-"""The templates of roles: Jinja2 without what could run away with time, memory or other people's files.
+"""Compile and render the Jinja2 templates of roles, with limits for untrusted templates.
 
-A role may come from a stranger. Jinja's sandbox keeps templates from Python's internals; here they also lose
-what multiplies: macros, imports, recursion, width-taking filters and every method. What a loop, a filter, a
-comparison or a range has to go through is taken off one budget of steps, and texts and lists have a length. What
-is left prints facts, branches and loops.
+Jinja's sandbox hides Python's internals. We also remove macros, imports, recursion, methods and most filters, bound the
+length of values, and stop a rendering after `SECONDS` of CPU time. What remains prints facts, branches and loops.
+
+A line that holds only tags and comments prints nothing, as in Mustache; any other line ends where it ends. (Jinja can
+keep the line break after every tag, which leaves empty lines, or drop all of them, which joins lines.) Jinja's own
+`-%}` and `+%}` work as usual.
 """
 
 from __future__ import annotations
@@ -51,11 +53,11 @@ OPENERS = frozenset({"if", "for", "filter", "with"})
 
 
 class BadTemplate(ValueError):
-    """A template that cannot be compiled or rendered; its text says why, in one line."""
+    """A template that cannot be compiled or rendered; the message is one line."""
 
 
 class _Missing(StrictUndefined):
-    """An unknown name, which cannot be used, and what it might have been."""
+    """An undefined name; using it raises an error with the nearest known name."""
 
     @property
     def _undefined_message(self) -> str:
@@ -66,7 +68,7 @@ class _Missing(StrictUndefined):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Facts come before methods (`private.values` is the fact), and there are no methods."""
+    """Sandbox in which facts hide methods (`private.values` is the fact) and methods cannot be called."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -244,7 +246,7 @@ def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
 
 
 def _join(values: Iterable[Any], between: object = "") -> str:
-    """The values as one text."""
+    """Return the values joined to one text of bounded length."""
     texts, separator = [str(value) for value in islice(values, MAX_TEXT)], str(between)
     if sum(map(len, texts)) + len(separator) * len(texts) > MAX_TEXT:
         raise SecurityError(f"a text longer than {MAX_TEXT} characters is not allowed")
@@ -291,9 +293,9 @@ def compiled(text: str, variables: tuple[str, ...]) -> Template:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse, before Jinja's parser recurses, what nests too deeply; TemplateError where it cannot be read.
+    """Raise BadTemplate for deep nesting before Jinja's parser recurses. Raises TemplateError for a syntax error.
 
-    A recursion that ends at Python's limit is caught, but what is finalised meanwhile fails with it, noisily.
+    Python's recursion limit would be caught as well, but finalisers that run meanwhile fail with noise.
     """
     depth = operators = blocks = 0
     before = ""

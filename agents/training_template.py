@@ -1,7 +1,7 @@
-"""Chat templates for training elsewhere: replies are marked with `{% generation %}`.
+"""Chat templates for training with other libraries: replies are marked with `{% generation %}`.
 
-TRL's `assistant_only_loss` and transformers' `return_assistant_tokens_mask` read the marks. A mark covers a reply and
-the token that ends it: what a policy samples.
+TRL's `assistant_only_loss` and transformers' `return_assistant_tokens_mask` read these marks. A mark covers a reply and
+its end token, which are the tokens that a policy samples.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Token trees: sequences that begin alike as one row, in which each token sees those on its own path.
+"""Shared tokens in one forward pass: prefix caches, and token trees in a row (SpecInfer, Miao et al. 2024).
 
-As in SpecInfer, Miao et al. 2024.
+Prefix caches return the same tensors when they are updated again, as gradient checkpointing does in the backward pass.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from agents.packing import agreement
 
 
 class Tree(NamedTuple):
-    """The tree of a row's sequences behind the prefix, each path after those before it in the order of their ids."""
+    """Token tree of one row, without the batch prefix. Sequences follow each other in lexicographic order."""
 
     ids: list[int]
     paths: list[Sequence[int]]

@@ -1,8 +1,8 @@
-"""Sources of weights: a name becomes a folder in Hugging Face layout, and that a model.
+"""Resolve model names to local folders in Hugging Face layout.
 
-Built in are SmolLM2-135M-Instruct, fetched and converted once, and nano, made on the spot.  Both live under
-`ARENA_HOME` (default ~/.cache/arena), where a folder appears complete, under its own name, or not at all.
-Any other name is a local folder or a Hugging Face id. A folder may hold an adapter in peft's layout instead of a model.
+SmolLM2-135M-Instruct (fetched and converted once) and nano (generated) are built in. Both live under `ARENA_HOME`
+(default ~/.cache/arena), where a folder appears complete or not at all. Other names are local folders or Hugging Face
+ids. A folder may hold an adapter in peft's layout instead of a model.
 """
 
 import json
@@ -49,7 +49,7 @@ MANIFEST = "arena-model.json"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """One model of this machine's ARENA_HOME, for listings."""
+    """A model in this machine's ARENA_HOME, for listings."""
 
     name: str
     parameters: int
@@ -74,7 +74,7 @@ def available() -> list[ModelInfo]:
 
 
 def resolve(name: str) -> Path:
-    """The local folder of a model: a built-in one, a folder, a Hugging Face id; else WeightsError."""
+    """Return the local folder of a built-in model, a folder or a Hugging Face id. Raises WeightsError."""
     if name == DEFAULT:
         return _made(name, smollm2.SOURCE, smollm2.fetch)
     if made := nano.named(name):
@@ -102,7 +102,7 @@ def _nano_source(size: nano.Nano, seed: int) -> str:
 
 
 def _is_ready(folder: Path, source: str) -> bool:
-    """Return True if a folder of ours is complete: all files have the sizes its manifest, written last, names."""
+    """Return True if a built-in model's folder is complete: its files have the sizes in its manifest, written last."""
     try:
         manifest = read_json(folder, MANIFEST)
         sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
@@ -214,7 +214,7 @@ def _from_hub(name: str) -> Path:
 
 
 def check_weights(folder: Path) -> None:
-    """WeightsError for what is neither a complete model folder nor an adapter's."""
+    """Raise WeightsError if the folder is neither a complete model nor an adapter."""
     if is_adapter(folder):
         read_adapter(folder)
     else:

@@ -1,6 +1,6 @@
-"""Build the parts of a run from its experiment and what its folder holds of it.
+"""Build the parts of a run from its experiment and its folder.
 
-Each part is given what it needs when it is made, so the order below is the only one there is.
+Constructors take finished parts, so the order below is the only possible one.
 """
 
 from asyncio import to_thread
@@ -104,7 +104,7 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a run that a lab works with."""
+    """The parts of a run, used by its lab."""
 
     done: int
     """Iterations that are committed."""
@@ -131,7 +131,7 @@ class Parts:
 
     @property
     def temperatures(self) -> dict[str, float]:
-        """At which each role's replies are sampled."""
+        """Sampling temperature by role."""
         return {name: role.sampling.temperature for name, role in self.roles.items()}
 
 
@@ -142,9 +142,9 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """Build all parts from the newest valid checkpoint, dropping what is newer; without one, from the start.
+    """Build all parts from the newest valid checkpoint, dropping newer data; without one, from the start.
 
-    The engine is open. The watcher is notified why a newer checkpoint is not taken, and of slow steps.
+    The engine must be open. Notifies the watcher why a newer checkpoint is not used, and of slow steps.
     """
     checkpoint = _resumed(run, experiment, watcher)
     done = checkpoint.iteration if checkpoint else 0
@@ -215,7 +215,7 @@ def _lineup(experiment: Experiment, tables: Sequence[Table], policies: Policies,
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """The policies that may take a seat, not yet loaded."""
+    """Return the experiment's policies, not yet loaded."""
     return Policies(
         _used(experiment), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
@@ -231,7 +231,7 @@ def _used(experiment: Experiment) -> dict[str, PolicySpec]:
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
-    """Reference weights by policy: those before learning from reward, after its warm start if it has one."""
+    """Return the folder of each policy's reference weights: before learning from reward, after any warm start."""
     warm_start = run.path / "checkpoints" / "0000"
     return {
         name: checkpoints.verify(warm_start).policy(name)
@@ -244,7 +244,7 @@ def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies
 async def _critic(
     experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
 ) -> Critic | None:
-    """The critic that credit needs, restored from the checkpoint; None where it needs none."""
+    """Return the critic that credit needs, restored from the checkpoint, or None."""
     known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
     rule = experiment.credit
     critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
@@ -271,7 +271,7 @@ def _crediting(
     policies: Policies,
     critic: Critic | None,
 ) -> Crediting:
-    """Build the experiment's credit over these policies, with its remembered state."""
+    """Return the experiment's credit over these policies, with its restored state."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
     gold = gold_of(experiment.credit.stages)
 
@@ -286,7 +286,7 @@ def _crediting(
 
 
 def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
-    """Restore the pool, and remove what the folder holds that came later."""
+    """Restore the pool, and remove newer versions from the folder."""
     league = experiment.league
     lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0
     pool = Pool(run.path, league.pool if league else PoolSpec(), lag, state)

@@ -1,7 +1,7 @@
-"""The loop of one run: play, credit, learn, publish, rate, admit, examine, commit.
+"""The loop of one run: play, credit, learn, publish, rate, admit, evaluate, commit.
 
-Every random choice comes from a generator made of the run's seed and the place where it is used, so there is
-no generator state to save: a resumed run does again exactly what the interrupted iteration did.
+Every random generator is made from the run's seed and its place of use, so there is no generator state to save: a
+resumed run repeats the interrupted iteration exactly.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ KEPT_AT = 100
 
 
 class Examiner(Protocol):
-    """Evaluation of a run from outside while it goes on; nothing of it reaches what is learned."""
+    """Evaluation of a run during training; it does not affect learning."""
 
     async def due(self, k: int, parts: Parts) -> bool:
         """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Evaluate the weights; figures for the iteration's row of metrics."""
+        """Evaluate the weights; return values for the iteration's row of metrics."""
 
 
 class Lab:
@@ -93,7 +93,7 @@ class Lab:
         return cls(run, experiment, watcher, parts, examiner)
 
     async def close(self) -> None:
-        """End what is being played; release the engine, the trainers and their weights."""
+        """Stop running matches; release the engine, the trainers and their weights."""
         await self.parts.source.close()
         for trainer in self.trainers.values():
             await trainer.close()
@@ -112,7 +112,7 @@ class Lab:
                 trackers.add(await self.iterate(self.done + 1))
 
     async def iterate(self, k: int) -> dict[str, Any]:
-        """One iteration, from the first deal to the commit; its row of metrics."""
+        """Run one iteration, from the first deal to the commit; return its row of metrics."""
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
         records, failures, left_out = await self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
@@ -140,7 +140,7 @@ class Lab:
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """Assign reward and advantage to every turn of a trained policy; written beside the match log."""
+        """Assign reward and advantage to every turn of a trained policy; write them beside the match log."""
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
         self._keep_credit(k, credited)
@@ -152,7 +152,7 @@ class Lab:
         self.run_folder.log.write_credit(k, kept, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
-        """Fit the critic, where there is one, to the turns' returns: after its predictions were used, never before."""
+        """Fit the critic, if there is one, to the turns' returns, after credit has used its predictions."""
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
             return await self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
@@ -199,7 +199,7 @@ class Lab:
         return found | {"gated": gated}
 
     async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
-        """Score the sampled tokens by the policy as it is now, where `learn.keep_tokens` asks for that; else empty."""
+        """Score the sampled tokens under the current policy if `learn.keep_tokens` is set; otherwise return []."""
         if not self.experiment.learn.keep_tokens:
             return []
         streams = [(s, self.parts.temperatures[c.trajectory.role]) for c in credited for s in sampled_streams([c])]
@@ -208,7 +208,7 @@ class Lab:
     async def _update(
         self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
     ) -> dict[str, float]:
-        """Update a policy from its own samples among these and its demonstrations; nothing happens without any."""
+        """Update a policy from its own samples and demonstrations; does nothing without any."""
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
         samples = samples_of(own, self.parts.temperatures, version=version)
@@ -219,18 +219,18 @@ class Lab:
         return await trainer.update(await compute(trainer.plan, samples, self._rng(k, place, name), self._clock(k)))
 
     async def publish(self) -> None:
-        """Serve the weights as they are now, under the next version."""
+        """Serve the current weights as the next version."""
         await self.policies.publish()
 
     def rate(self, records: Sequence[MatchRecord]) -> None:
-        """Update the ratings of all players, the learners' win rates against each opponent, and how deals went."""
+        """Update ratings, win rates against opponents, and adaptive play from the run's own matches."""
         own = [record for record in records if record.source != "replayed"]
         self.parts.ratings.update(own)
         self.parts.win_rates.update(own)
         self.parts.play.learned(own)
 
     async def admit(self, k: int) -> None:
-        """Add the weights after iteration `k` to the league's pool, where there is a league and it is due."""
+        """Add the weights after iteration `k` to the league's pool, if there is a league and it is due."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}
@@ -243,7 +243,7 @@ class Lab:
                 self.parts.ratings.inherit(version_name(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
-        """Run the evaluation where one is due; afterwards the engine is as it was, its caches included."""
+        """Run the evaluation if due, then restore the engine with its caches."""
         if self.examiner is None or not await self.examiner.due(k, self.parts):
             return {}
         try:
@@ -252,7 +252,7 @@ class Lab:
             await self.policies.serve(*self.policies)
 
     async def commit(self, k: int, row: dict[str, Any]) -> None:
-        """Seal the log, write the metrics, and when due the checkpoint: the step that commits the iteration."""
+        """Commit the iteration: seal the log, write the metrics, and save a checkpoint if due."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
         self.parts.pool.held = self.parts.play.past_versions(k)
@@ -266,7 +266,7 @@ class Lab:
         self.watcher.iteration(row)
 
     async def imitate(self) -> None:
-        """Warm start: policies with `imitate` learn to write as scripted policies play; a checkpoint follows."""
+        """Warm start: policies with `imitate` learn from scripted play; then save a checkpoint."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         begun = self.parts.imitated
         if begun and begun.policy not in specs:
@@ -287,7 +287,7 @@ class Lab:
             await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
     async def _learn_imitation(self, name: str, plan: Plan, begun: Imitated | None) -> None:
-        """Carry the plan out from the step on that is reached; a long one is kept now and then."""
+        """Carry out the plan from the last reached step; checkpoint a long one from time to time."""
         total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if begun:
             done = begun.steps

@@ -1,8 +1,8 @@
 """Metrics of an iteration: one row for the metrics log, the live table and TensorBoard.
 
-In a run of several games the names in `payoff`, `report`, `reward` and `ratings` begin with the game's
-(`kuhn_poker.first`), and `report` has each game's own `matches`, `valid_rate` and `truncated_rate`. Past versions
-of a policy are counted together, as `shared@past`, so that the names stay the same from row to row.
+In a run of several games the names in `payoff`, `report`, `reward` and `ratings` start with the game's
+(`kuhn_poker.first`), and `report` has each game's own `matches`, `valid_rate` and `truncated_rate`. Past versions of a
+policy are counted together, as `shared@past`, so that the names are the same in every row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,14 @@ def iteration_metrics(
     seconds: Mapping[str, float],
     left_out: Sequence[MatchRecord] = (),
 ) -> dict[str, Any]:
-    """Means over the iteration's finished matches; seconds are wall time, tokens those sampled.
+    """Return means over the iteration's finished matches; seconds are wall time, tokens the sampled ones.
 
-    `failures` are failed attempts, of which `failure` is the commonest cause. `given_up` counts matches that were not
-    played again; finished matches of the same deals are `left_out` of everything else.
-    Branches (`play.branch`) count as matches, turns and tokens, but not in what was reached: which turns are branched
-    off depends on how a match went, so that they are no sample of what the policy does. `ratings` are of who played
-    in it, past versions at their mean; `win_rate` is that of each trained policy against everybody else it met, a draw
-    counting half, and `payoff_against` what it was paid there. `zero_sum` says that payoffs cancel out, where they do:
-    their mean then tells nothing.
+    `failures` are failed attempts; `failure` is their commonest cause. `given_up` counts matches that were not retried;
+    other finished matches of their deals are `left_out` of everything else. Branches (`play.branch`) count as matches,
+    turns and tokens, but not in outcome metrics: the choice of branched turns depends on the match, so branches are no
+    sample of the policy. `ratings` are of this iteration's players, past versions at their mean; `win_rate` is that of
+    each trained policy against each other policy that it met, a draw counting half, and `payoff_against` its payoff
+    there. `zero_sum` marks payoffs that cancel out, whose mean has no information.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
@@ -70,7 +69,7 @@ def iteration_metrics(
 
 
 def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
-    """The records by what their figures' names begin with: the game where there are several, else nothing."""
+    """Return the records by name prefix: the game's name if there are several, otherwise ""."""
     names = sorted({record.game for record in records})
     if len(names) < 2:
         return {"": list(records)}
@@ -82,13 +81,13 @@ def _merged(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Mean payoff by seat."""
+    """Return the mean payoff by seat."""
     seats = sorted({seat for record in records for seat in record.payoffs})
     return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
 
 
 def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
-    """Means of the game's own numeric figures, and the share of each way a match ended."""
+    """Return means of the game's numeric values, and the share of each ending."""
     means: dict[str, float] = {}
     if several:
         means["matches"] = float(len(records))
@@ -105,11 +104,11 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
 
 
 def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Figures of branches, where matches share deals; else {}.
+    """Return metrics of branches; {} if matches share no deals.
 
-    `count` of them, and the share that they are of the turns where one could have parted (`taken`); `turns` and
-    `tokens` of learners that were sampled, so without what branches repeat; and the `outcomes`, lines of acts that
-    differ, per sampled turn.
+    `count` of them, and their share of the turns that could have had one (`taken`); `turns` and `tokens` sampled by
+    learners, without the repeated beginning of branches; and `outcomes`, the number of distinct action sequences per
+    sampled turn.
     """
     if all(record.group < 0 and record.identity.parent is None for record in records):
         return {}
@@ -132,12 +131,12 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Figures of learners whose wrong acts are patched; {} where none were.
+    """Return metrics of learners whose wrong acts are patched; {} without patches.
 
-    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance
-    (UI-S1, Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right till then;
-    `success`, whether all of it was; and their mean, `sop`. The whole way is what the game says is the `shortest`, or
-    the acts that it read.
+    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance (UI-S1,
+    Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right until then;
+    `success`, 1 if all of it was; and their mean, `sop`. The length of the way is the game's `shortest`, or the number
+    of acts read.
     """
     learners = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
     found = [[turn.source for turn in turns] for turns in learners]
@@ -162,21 +161,21 @@ def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _valid_rate(records: Sequence[MatchRecord]) -> float:
-    """Share of legal acts among those that a game read."""
+    """Return the share of legal acts among those that a game read."""
     return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
 
 
 def _truncated_rate(records: Sequence[MatchRecord]) -> float:
-    """Share of replies that were cut at their limit of tokens; 0 where nobody sampled any."""
+    """Return the share of replies cut at their token limit; 0 without sampled replies."""
     cut = [turn.finish == "length" for record in records for turn in record.turns if turn.finish != "script"]
     return _mean(cut) if cut else 0.0
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
-    """Count what selection and replay left to learn from: deals played, trajectories, and what was taken from where.
+    """Count deals played, learned trajectories, and what selection and replay removed.
 
-    `dropped` counts trajectories played that credit does not hold, one that a replayed one replaces included;
-    `out_of_loss` counts turns.
+    `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
+    counts turns.
     """
     replayed = sum(item.trajectory.source == "recalled" for item in credited)
     return {
@@ -190,7 +189,7 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
 
 
 def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
-    """Mean total reward of a trajectory that was played to its end without a parting, by role."""
+    """Return trajectories' mean total reward by role, without replayed ones and branches."""
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
@@ -201,7 +200,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
 
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return the win rate of each trained policy against each other one it met, `shared vs random`."""
+    """Return each trained policy's win rate against each other policy it met, by `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
@@ -209,7 +208,7 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return the mean payoff of each trained policy beside each other one, `shared vs random`."""
+    """Return each trained policy's mean payoff beside each other policy, by `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
         others = {seating.policy for seating in record.seats.values() if not seating.trained}
@@ -220,7 +219,7 @@ def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
-    """Mean mu of who played, by name."""
+    """Return the mean mu of this iteration's players, by name."""
     rated = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
     by_name: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Policies of a run: weights loaded, served under their names and saved; past versions load on demand."""
+"""Policies of a run: load, serve and save weights; load past versions on demand."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ from arena.store.checkpoints import Checkpoint
 
 
 class Snapshot(NamedTuple):
-    """A trained policy at one moment, as a checkpoint stores it."""
+    """A trained policy at one moment, as stored in a checkpoint."""
 
     weights: Weights
     moments: Mapping[str, torch.Tensor]
@@ -43,7 +43,7 @@ class Snapshot(NamedTuple):
 
 
 class Policies(Mapping[str, Policy]):
-    """The policies that a run's seats and league name, and the past versions loaded just now, by name."""
+    """The policies of a run's seats and league, and the currently loaded past versions, by name."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Policies(Mapping[str, Policy]):
         scores_reference: bool = False,
         learn_in_play: bool = False,
     ) -> None:
-        """None of them is loaded yet; `scores_reference`: credit, besides the rule, needs their reference's scores.
+        """Prepare the policies; `load` loads them. `scores_reference`: credit needs reference scores too.
 
-        `learn_in_play`: they are played while they learn, so that what is served must be a copy.
+        `learn_in_play`: policies are served while they learn, so the engine must get a copy.
         """
         self._learn_in_play = learn_in_play
         self.engine, self.rule, self._make_trainer = engine, rule, make_trainer
@@ -78,7 +78,7 @@ class Policies(Mapping[str, Policy]):
         """Numbers of token ids that the models know."""
 
     async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
-        """Load and serve them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
+        """Load and serve the policies from `checkpoint` with their saved states `kept`, or their initial weights."""
         for name, spec in self._specs.items():
             doing(f"loading {spec.model} as '{name}'")
             await self._load(name, spec, checkpoint, kept.get(name) if spec.train else None)
@@ -94,16 +94,16 @@ class Policies(Mapping[str, Policy]):
         return len(self._own) + len(self._past)
 
     async def publish(self) -> None:
-        """Serve the weights as they are now, those of trained policies under their next version.
+        """Serve the current weights, trained policies under their next version.
 
-        Frozen ones too, under their own: what an engine keeps must not differ between a run and its resumption.
+        Frozen ones are served again too, so that an engine's caches are the same in a run and in its resumption.
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
         await self.serve(*(self.trainers if self._learn_in_play else self))
 
     async def serve(self, *names: str) -> None:
-        """Serve these policies with their present weights and versions; an engine rebuilds its caches of them."""
+        """Serve these policies with their current weights and versions; an engine rebuilds their caches."""
         for name in names:
             if name not in self:
                 continue  # a past version that matches played meanwhile have made room for
@@ -114,11 +114,11 @@ class Policies(Mapping[str, Policy]):
                 await self.engine.publish(name, self[name].version, weights)
 
     async def weights(self, name: str) -> Weights:
-        """The weights as they are now: a trained policy's from its trainer."""
+        """Return the current weights: a trained policy's from its trainer."""
         return await self.trainers[name].weights() if name in self.trainers else FolderWeights(self[name].source)
 
     async def set_references(self, references: Mapping[str, Path]) -> None:
-        """Set the folder of each trained policy's reference weights, which the KL compares it with."""
+        """Set the folder of each trained policy's reference weights, for the KL."""
         self._references = dict(references) if self.uses_reference else {}
         for name in self.trainers:
             await self._drop_reference(name)
@@ -126,7 +126,7 @@ class Policies(Mapping[str, Policy]):
     async def reference_scores(
         self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]
     ) -> list[np.ndarray]:
-        """Log-probabilities of streams under a policy's reference weights, which are loaded when first needed."""
+        """Score streams under a policy's reference weights, which are loaded at first use."""
         if name not in self._serving_reference:
             if self.rule.offload_reference:
                 trim_if_scarce()  # loading takes twice the room for a moment
@@ -135,7 +135,7 @@ class Policies(Mapping[str, Policy]):
         return await self.engine.score(reference_name(name), streams, temperatures)
 
     async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
-        """A policy's samples with the reference's log-probabilities, where a regulariser or credit needs them."""
+        """Add the reference's log-probabilities to a policy's samples, if a regulariser or credit needs them."""
         if not self.uses_reference:
             return samples
         scored = await self.reference_scores(name, [s.stream for s in samples], [s.temperature for s in samples])
@@ -148,7 +148,7 @@ class Policies(Mapping[str, Policy]):
         self._serving_reference.discard(name)
 
     def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
-        """Raise StoreError for a token id that its policy's model does not have, as an edited log may hold."""
+        """Raise StoreError for a token id outside the model's vocabulary, as an edited log may contain."""
         for found in trajectories:
             known = self._vocabularies.get(found.policy, 1 << 31)
             for token in (end(stream.ids) for stream in found.streams if stream.ids for end in (min, max)):
@@ -159,7 +159,7 @@ class Policies(Mapping[str, Policy]):
                     )
 
     async def snapshot(self) -> dict[str, Snapshot]:
-        """A snapshot of all trained policies, to be written to a checkpoint."""
+        """Return a snapshot of all trained policies for a checkpoint."""
         return {
             name: Snapshot(
                 await trainer.weights(), await trainer.save(), {"version": self[name].version} | trainer.state()
@@ -220,10 +220,10 @@ class Policies(Mapping[str, Policy]):
 
 
 class PastVersions:
-    """Past versions in the matches of one event loop, `pool.spec.in_memory` of them at once.
+    """Past versions in the matches of one event loop, at most `pool.spec.in_memory` at once.
 
-    A match whose past versions find no room waits until others have left; more than that many come to one match alone.
-    Who waits for whom depends on the matches only, not on what happens to be loaded.
+    A match waits until there is room for its past versions; a match that needs more than that many runs alone. The
+    order depends only on the matches, not on loaded versions.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
@@ -234,7 +234,7 @@ class PastVersions:
 
     @asynccontextmanager
     async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
-        """The past versions among these are served within the context."""
+        """Serve the past versions among these policies within the context."""
         names = sorted({name for name in policies if version_of(name)})
         if names:
             await self._seat(names)
@@ -273,5 +273,5 @@ class PastVersions:
 
 
 def reference_name(policy: str) -> str:
-    """Name under which a policy's reference weights are served."""
+    """Return the name under which a policy's reference weights are served."""
     return f"{policy}@reference"

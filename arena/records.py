@@ -1,4 +1,4 @@
-"""Records of matches: immutable seats, turns, streams, payoffs, and their rows for the log."""
+"""Match records: immutable seats, turns, streams and payoffs, and their rows for the log."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ be imitated (no run logs those)."""
 
 
 class RecordError(StoreError, ValueError):
-    """A record that cannot be kept or read back; the message is one line."""
+    """A record that cannot be written or read; the message is one line."""
 
 
 class Turn(NamedTuple):
-    """One act of one player: what it saw, what it wrote, what the game read from that, what it earned.
+    """One act of one player: observation, reply, parsed action and rewards.
 
-    `rewards` are named and unweighted, those that arrived before the seat's next turn included. `reward`
-    (their weighted sum) and `advantage` are filled by credit and kept in a file of their own.
+    `rewards` are named and unweighted, including those that arrived before the seat's next turn. Credit fills `reward`
+    (their weighted sum) and `advantage`, and stores them in a file of its own.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses
@@ -64,7 +64,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One seat's turns and streams in one match: the unit that credit and learning consume."""
+    """One seat's turns and streams in one match: the unit of credit and learning."""
 
     match: str
     """The match's printed id."""
@@ -88,7 +88,7 @@ class Trajectory:
     """The first turn of the match that is not its parent's; -1 where it has none."""
 
     def contexts(self) -> dict[int, list[int]]:
-        """The ids that stood in its stream before a turn's first sampled token, by the turn's index."""
+        """Return the stream's ids before a turn's first sampled token, by the turn's index."""
         prefixes: dict[int, list[int]] = {}
         for stream in self.streams:
             places = np.flatnonzero(stream.mask)
@@ -98,7 +98,7 @@ class Trajectory:
         return prefixes
 
     def observed_ids(self) -> dict[int, list[int]]:
-        """The ids that were new in its stream before a turn's first sampled token, by the turn's index."""
+        """Return the new ids in the stream before a turn's first sampled token, by the turn's index."""
         new: dict[int, list[int]] = {}
         for stream in self.streams:
             begin = 0
@@ -109,7 +109,7 @@ class Trajectory:
         return new
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
-        """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
+        """Return a copy with a reward and an advantage per turn. Raises ValueError for any other number."""
         earned = zip(self.turns, rewards, advantages, strict=True)
         turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in earned)
         return replace(self, turns=tuple(turns))
@@ -117,7 +117,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Seating:
-    """The holder of a seat: a role, and the policy (weights, scripted, endpoint or human) behind it."""
+    """The player at a seat: a role, and the policy (weights, scripted, endpoint or human) behind it."""
 
     role: str
     policy: str
@@ -128,12 +128,12 @@ class Seating:
     """Text that ended the role's system prompt in this match; "" where there was none (`arena.play.instructions`)."""
 
     def row(self) -> dict[str, Any]:
-        """Plain values, without an instruction where there is none."""
+        """Return plain values, without an empty instruction."""
         return {name: value for name, value in vars(self).items() if name != "instruction" or value}
 
     @staticmethod
     def of(role: str, name: str, policy: Policy | None) -> Seating:
-        """A policy under this name or, where it is none, an endpoint or a scripted policy."""
+        """Return the seating of a policy, or if it is None of an endpoint or a scripted policy of this name."""
         if policy is None:
             return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIXES) else "brain")
         return Seating(role, name, policy.version, policy.trained, "model")
@@ -146,7 +146,7 @@ not there; the game's or a player's own file, or another library's game; Arena's
 
 @dataclass(frozen=True)
 class Failure:
-    """Cause and place of a match's failure, beside its record: what is needed to come to the same place again."""
+    """Cause and place of a match's failure, with the information to reproduce it."""
 
     kind: Kind
     draws: tuple[int, ...] = ()
@@ -167,7 +167,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A whole match. `reason` says why it failed, or was cut off; `started` is ISO 8601, 0 <= `seed` < 2^64."""
+    """A complete match. `reason` says why it failed, or was cut off; `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
     identity: MatchId
     game: str
@@ -201,19 +201,19 @@ class MatchRecord:
 
     @property
     def iteration(self) -> int:
-        """The iteration that played it."""
+        """The iteration that played the match."""
         return self.identity.iteration
 
     @property
     def attempt(self) -> int:
-        """0, or how often it was played again."""
+        """Number of earlier attempts."""
         return self.identity.attempt
 
     def to_json(self) -> dict[str, Any]:
-        """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
+        """Return a row of plain values for the match log, without credit. Raises RecordError for NaN, inf or odd types.
 
-        Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that a row
-        is the same whether it comes back from JSON or from Parquet.
+        Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that JSON and Parquet
+        return the same row.
         """
         try:
             row = self._row()
@@ -226,7 +226,7 @@ class MatchRecord:
             raise RecordError(f"match {self.id} cannot be kept: {error}") from None
 
     def to_line(self) -> str:
-        """The JSON text of `to_json`, quickly where nothing needs mending: what does is refused or shows."""
+        """Return the JSON text of `to_json`, by a fast path if no value needs to be cleaned or refused."""
         line = "NaN"
         if all(isinstance(value, _WRITTEN) for value in (*self.payoffs.values(), *self.report.values())):
             with suppress(ValueError, TypeError):
@@ -234,7 +234,7 @@ class MatchRecord:
         return _ENCODE(self.to_json()) if "NaN" in line or "Infinity" in line else line
 
     def _row(self) -> dict[str, Any]:
-        """The row as it is; ValueError for what no schema has room for."""
+        """Return the unchecked row. Raises ValueError for values outside the schema."""
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed {self.seed} is not one of 64 bits")
         strangers = set(self.streams) - set(self.seats)
@@ -251,7 +251,7 @@ class MatchRecord:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> MatchRecord:
-        """The record of a row that `to_json` made; RecordError when it is not one."""
+        """Return the record of a row of `to_json`. Raises RecordError for any other row."""
         try:
             return cls(
                 identity_of(row), row["game"], dict(row["options"]), row["seed"],
@@ -278,9 +278,9 @@ _USUAL = {"group": -1, "stage": "", "source": "played"}
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
-    """One trajectory per seat that took a turn or has a stream, in seat order; none for a failed match.
+    """Return one trajectory per seat that took a turn or has a stream, in seat order; none for a failed match.
 
-    An act that was put in a seat's place, and what it earned, is in none: nobody is to learn from it.
+    Patched acts and their rewards are in none, so that nobody learns from them.
     """
     if record.status != "finished":
         return []
@@ -307,7 +307,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 
 
 def is_patch(turn: Turn) -> bool:
-    """Return True for an act that no policy wrote, put in place of a policy's."""
+    """Return True for a patched act, which replaced a policy's."""
     return turn.source == "patch" and turn.finish == "script"
 
 

@@ -1,4 +1,4 @@
-"""Games, by name; a game's module is loaded when it is first asked for."""
+"""Table of games by name; a game's module loads on first use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CLASSES = {
 
 
 class Games(Mapping[str, "type[TextGame]"]):
-    """The table of games: names without loading anything, a game's class when it is looked up."""
+    """Read-only mapping from name to game class. Listing names loads nothing; looking one up imports its module."""
 
     def __getitem__(self, name: str) -> type[TextGame]:
         module, _, attribute = CLASSES[name].partition(":")
@@ -98,7 +98,7 @@ def complaint(name: str) -> str | None:
 
 
 def make(name: str, **options: Any) -> TextGame:
-    """A new game with these options; ValueError, naming the nearest game or option, when there is none of that name."""
+    """Create a game with these options. Raises ValueError, with the nearest name, for an unknown game or option."""
     factory = maker(name)
     known = options_of(factory) if isinstance(factory, type) else ()
     for option in options:

@@ -1,4 +1,4 @@
-"""Abilities that only some games have, as small protocols: who needs one finds out by `isinstance`."""
+"""Optional abilities of games, as small protocols to test with `isinstance`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from games.contracts import Game, View
 
 
 class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export it
-    """A metaclass by which `isinstance` asks whether a game's class declares what an ability adds, once per class.
+    """Metaclass whose `isinstance` checks, once per class, if a game class declares the members of a protocol.
 
-    `runtime_checkable` walks the members of the instance each time and reads its properties: 6 to 9 µs a question,
-    which is a tenth of a short match; this takes 0.15 µs.
+    `runtime_checkable` inspects the instance at each call and evaluates its properties, which takes 6 to 9 µs, a tenth
+    of a short match. This check takes 0.15 µs.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -30,7 +30,7 @@ def _declares(kind: type, ability: type) -> bool:
 
 
 class Ability(Game, Protocol, metaclass=_Ability):
-    """An ability that only some games have: subclasses name it."""
+    """Base of the optional abilities of games."""
 
 
 @runtime_checkable
@@ -46,10 +46,10 @@ class Blocks(Ability, Protocol):
 
 @runtime_checkable
 class Stoppable(Ability, Protocol):
-    """A game that can be cut off before its end."""
+    """A game that can be truncated before its end."""
 
     def stop(self, reason: str) -> None:
-        """End the match where it stands; what was paid stays, and the seat to move loses its stake."""
+        """End the match now. Payments so far stand, and the seat to move loses its stake."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class Pictures(Ability, Protocol):
 
 @runtime_checkable
 class SpielRules(Ability, Protocol):
-    """A game whose rules are OpenSpiel's, for those who search, solve or respond."""
+    """A game on OpenSpiel's rules, for search players, solvers and best responses."""
 
     spiel: Any
     """The pyspiel.Game."""
@@ -80,7 +80,7 @@ class SpielRules(Ability, Protocol):
     """What both sides are paid for a draw, which these rules know as 0."""
 
     def word(self, action: int) -> str:
-        """Write an act that is legal now."""
+        """Return the text of an act that is legal now."""
 
 
 @runtime_checkable
@@ -99,24 +99,25 @@ class Split(Ability, Protocol):
 
 @runtime_checkable
 class BestResponse(Ability, Protocol):
-    """A game that knows what the best play against a given opponent is worth."""
+    """A game that can compute the value of the best response to a given opponent."""
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """Return what the best play of `seat` earns on this deal, on average over chance. The game was just reset.
+        """Return the expected payoff of the best response of `seat` on this deal, or NaN if it is unknown with these
+        options.
 
-        All other seats answer a view with these chances of their acts. NaN where it is not known with these options.
+        Call it right after a reset. `chances` maps a view of any other seat to its act probabilities.
         """
 
 
 @runtime_checkable
 class BestAgainstMixture(Ability, Protocol):
-    """A game that knows what the best play is worth against an opponent who is one of several."""
+    """A game that can compute the value of the best response to an opponent drawn from several."""
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
-        """Return what the best play of `seat` earns on this deal, averaged over chance and members; just after a reset.
+        """Return the expected payoff of the best response of `seat` to a random member, or NaN if it is unknown.
 
-        All other seats are held by one of the members, all equally likely, who answer a view with these chances of
-        their acts; the seat knows them, but not whom it meets. NaN where it is not known with these options.
+        Call it right after a reset. One member, drawn uniformly, plays all other seats; `members` map views to act
+        probabilities. The seat knows the members, but not the draw.
         """
 
 

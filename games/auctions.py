@@ -1,4 +1,4 @@
-"""Sealed-bid auctions of one good with private values (Vickrey 1961): the winner pays its own bid, or the second."""
+"""Sealed-bid auctions of one good with private values (Vickrey 1961), with first or second price."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from games.families.simultaneous import SimultaneousGame, read_number
 
 
 class SealedBidAuction(SimultaneousGame):
-    """Acts: BID n, hidden until all have bid. The highest bid wins; among equal ones the match's generator draws.
+    """Acts: BID n, hidden until all have bid. The highest bid wins; ties are broken at random.
 
-    Options besides TextGame's: players 2 to 6; max_value >= 2: values are drawn independently and uniformly from 1
-    to max_value, bids go from 0 to it. reset(options={"values": [...]}) deals these, in the seats' order.
-    Reward part "won": to the winner, its value less the price. The others get nothing.
+    Options besides TextGame's: players 2 to 6; max_value >= 2: values are independent and uniform from 1 to max_value,
+    bids range from 0 to it. reset(options={"values": [...]}) sets the values, in the order of seats. Reward part "won":
+    to the winner, its value minus the price. The others get nothing.
     """
 
     price_rule: ClassVar[str]
@@ -29,11 +29,11 @@ class SealedBidAuction(SimultaneousGame):
         super().__init__(rounds=1, **options)
 
     def price(self, ranked: list[int]) -> int:
-        """The winner's price, given all bids from the highest down."""
+        """Return the winner's price, given all bids in descending order."""
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the values, or takes the given ones."""
+        """Draw the values, or take those of the options."""
         super().set_up(rng, options)
         drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
         values = options.get("values", drawn)
@@ -78,14 +78,14 @@ class SealedBidAuction(SimultaneousGame):
         self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """The revenue; efficiency: the winner's value over the highest."""
+        """Return the revenue and the efficiency: the winner's value over the highest value."""
         if not self.winner:
             return {"revenue": 0.0, "efficiency": 0.0}
         best = max(self.values.values())
         return {"revenue": float(self.paid), "efficiency": self.values[self.winner] / best}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own value, all others' values different."""
+        """Return two deals with the same own value and different values of all others."""
         one = rng.integers(1, self.max_value + 1, size=len(self.seats))
         two = (one - 1 + rng.integers(1, self.max_value, size=len(self.seats))) % self.max_value + 1
         own = self.seats.index(seat)
@@ -94,7 +94,8 @@ class SealedBidAuction(SimultaneousGame):
 
 
 class FirstPriceAuction(SealedBidAuction):
-    """The winner pays its own bid. In equilibrium, were values continuous, all bid (players - 1) / players of them.
+    """The winner pays its own bid. In equilibrium with continuous values, all bid (players - 1) / players of their
+    value.
 
     `theory`, for two players: that factor, and the mean revenue of bidding half, rounded up, at the default options,
     which is an exact equilibrium in whole numbers for every even max_value.
@@ -111,9 +112,9 @@ class FirstPriceAuction(SealedBidAuction):
 
 
 class SecondPriceAuction(SealedBidAuction):
-    """The winner pays the second highest bid: to bid one's value is weakly dominant.
+    """The winner pays the second highest bid, so bidding one's value is weakly dominant.
 
-    `theory`: the mean revenue when all do, at the default options.
+    `theory`: the mean revenue of truthful bidding at the default options.
     """
 
     name = "second_price_auction"

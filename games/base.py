@@ -1,10 +1,9 @@
-"""The base class of text games: everything but a game's rules.
+"""Base class of text games: everything except a game's rules.
 
-A match is a PettingZoo AEC episode. The seat to move answers with one line, `ACT` or `ACT | public talk`; the
-others receive the act as the game read it, and the talk made harmless. The sender of a message is a field
-beside its text, never pasted into it. An act that cannot be played costs its author a penalty and pays
-nobody: the referee asks once more (`illegal="retry"`) or the match ends (`illegal="end"`), and then the
-author loses its stake too.
+A match is a PettingZoo AEC episode. The seat to move answers with one line, `ACT` or `ACT | public talk`. The other
+seats receive the parsed act and the sanitised talk. A message's sender is a separate field, so text cannot forge it. An
+illegal act costs its author a penalty and pays nobody: the referee asks once more (`illegal="retry"`), or the match
+ends (`illegal="end"`) and the author also loses its stake.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ TALK = " Talk may follow after |."
 
 
 class IllegalAct(Exception):
-    """Raised by `TextGame.play` for an act that cannot be played; its text tells the author why."""
+    """Raised by `TextGame.play` for an illegal act; the message tells the author why."""
 
 
 class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is untyped here
-    """Every str of at most `max_length` characters (gymnasium's own Text rejects spaces by default)."""
+    """Space of all strings up to `max_length` characters (gymnasium's own Text rejects blanks by default)."""
 
     def __init__(self, max_length: int, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(shape=None, dtype=str, seed=seed)
@@ -48,17 +47,17 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Text has no fixed-size array form."""
+        """Always False: text has no fixed-size array form."""
         return False
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """A short random text, half of it ASCII, drawn from the space's own generator; masks do not apply."""
+        """Draw a short random text, half of it ASCII, from the space's generator. Masks are ignored."""
         length = int(self.np_random.integers(0, min(self.max_length, SAMPLE_LENGTH) + 1))
         tops = self.np_random.choice([0x7F, 0xD7FF], size=length)
         return "".join(chr(self.np_random.integers(0, int(top))) for top in tops)
 
     def contains(self, x: Any) -> bool:
-        """Return True if x is a str that is not too long."""
+        """Return True for a string of at most `max_length` characters."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     def __repr__(self) -> str:
@@ -72,7 +71,7 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
 
 
 def one_line(text: str, limit: int = TALK_LENGTH) -> str:
-    """The text as one line of at most `limit` characters, without control, bidi, invisible or broken ones."""
+    """Return the text on one line, cut to `limit` characters, without control, bidi or invisible characters."""
     spaced = " ".join(text.split())
     if spaced.isprintable():
         return spaced[:limit].rstrip()
@@ -118,12 +117,12 @@ def choice(name: str, value: str, *known: str) -> str:
 
 
 class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
-    """A game of text; a subclass states its seats and rules and writes the methods of "what a game tells".
+    """Base class of text games. A subclass defines the seats and the rules.
 
-    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, what an illegal act
-    costs its author; stake >= 0, what its author loses besides when the match ends by it, part of the payoff
-    (None: the game's own `stakes`); talk, whether remarks after "|" reach the others. Anything else raises
-    ValueError. A game whose number of seats is an option sets `self.seats` before `super().__init__`.
+    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, the cost of an illegal act to
+    its author; stake >= 0, the author's further loss if the match ends by it, part of the payoff (None: the game's
+    `stakes`); talk, whether remarks after "|" reach the other seats. Anything else raises ValueError. A game whose
+    number of seats is an option sets `self.seats` before `super().__init__`.
     """
 
     name: ClassVar[str]
@@ -172,38 +171,41 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # What a game tells: a subclass writes these.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Sets up a new match, with chance from rng only; `options` are reset's, unknown ones are ignored.
+        """Set up a new match, with randomness from `rng` only. `options` are those of `reset`; unknown ones are
+        ignored.
 
         The first seat moves first unless `agent_selection` is set here.
         """
         raise NotImplementedError
 
     def rules(self) -> str:
-        """The public rules, short, as a player reads them; the same throughout a match."""
+        """Return the public rules as players read them: short, and constant during a match."""
         raise NotImplementedError
 
     def public(self) -> dict[str, Any]:
-        """Fresh JSON-able facts that every seat sees now."""
+        """Return the facts that every seat sees now, as a new JSON-able dict."""
         raise NotImplementedError
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Fresh JSON-able facts that only this seat sees now."""
+        """Return the facts that only this seat sees now, as a new JSON-able dict. Empty by default."""
         raise NotImplementedError
 
     def legal(self, seat: str) -> list[str] | None:
-        """The acts that this seat, being to move, may play now; None where they cannot be listed."""
+        """Return the legal acts of this seat, which is to move, or None if they cannot be listed."""
         return None
 
     def play(self, seat: str, act: str) -> str:
-        """Plays an act and returns what others read of it, "" if nothing; or raises IllegalAct, changing nothing."""
+        """Play an act and return its text for the other seats, or "". Raises IllegalAct and changes nothing if it is
+        illegal.
+        """
         raise NotImplementedError
 
     def figures(self) -> dict[str, float | bool | str]:
-        """The game's own figures about an ended match, for `report`."""
+        """Return the game's own figures of an ended match, for `report`."""
         return {}
 
     def next_seat(self, seat: str) -> str:
-        """The seat that moves after this one: the next in order, round and round."""
+        """Return the seat that moves after this one: by default the next in cyclic order."""
         return self.seats[(self.seats.index(seat) + 1) % len(self.seats)]
 
     def hides_nothing(self) -> bool:
@@ -211,17 +213,17 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return self.perfect_information
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Options for two resets whose deals differ only in what others know and this seat never learns in play.
+        """Return reset options of two deals that differ only in secrets this seat never learns, or None if there are
+        none.
 
-        With the same acts (and seed) this seat must see the same in both, until the match ends. None: there
-        is nothing of that kind.
+        With equal acts and seed the seat must see the same in both, until the match ends. Conformance checks use this.
         """
         return None
 
     # What a game calls while it plays.
 
     def pay(self, seat: str, part: str, value: float) -> None:
-        """Give a seat a named part of its reward in the current step; ValueError unless the value is finite."""
+        """Add to a named part of a seat's reward in the current step. Raises ValueError unless the value is finite."""
         if not math.isfinite(value):
             raise ValueError(f"the reward '{part}' of {seat} is {value}: a reward is a finite number")
         self._parts[seat][part] = self._parts[seat].get(part, 0.0) + value
@@ -229,21 +231,21 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._paid = True
 
     def end(self, reason: str, announcement: str) -> None:
-        """Ends the match with a one-word reason; the referee announces the rest after the current act."""
+        """End the match with a one-word reason. The referee announces the other text after the current act."""
         self.ended, self._announcement = reason, announcement
 
     def tell(self, text: str, *seats: str, sender: str = REFEREE, images: Sequence[Image] = ()) -> None:
-        """Says something to these seats, without any to all; what is said within `play` follows the act.
+        """Send a text to these seats, or to all if none is given. Texts sent within `play` are delivered after the act.
 
-        The referee speaks, unless the rules know another voice that has no seat, such as a tool. Images need a game
-        that has their content (`games.abilities.Pictures`).
+        The sender is the referee, or another voice without a seat, such as a tool. Images need a game that stores their
+        bytes (`games.abilities.Pictures`).
         """
         self._tell(Message.of(sender, text, images), seats)
 
     # What the world sees: PettingZoo's methods and ours.
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Starts a match; without a seed the last match's generator goes on (first: fresh entropy)."""
+        """Start a match. Without a seed, the previous generator continues (first match: fresh entropy)."""
         if seed is not None or self.rng is None:
             self.rng = np.random.default_rng(seed)
         self.agents = list(self.seats)
@@ -264,7 +266,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._publish()
 
     def step(self, action: str | None) -> None:
-        """Reads one act of the seat to move; anything that is not a legal act is the referee's business."""
+        """Apply one act of the seat to move. Illegal acts cost the penalty, then allow a retry or end the match."""
         seat = self.agent_selection
         if self.terminations[seat] or self.truncations[seat]:
             self._was_dead_step(action)
@@ -286,7 +288,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             self._accumulate_rewards()
 
     def stop(self, reason: str) -> None:
-        """Cut the match off with a one-word reason; no seat gets a message.
+        """Truncate the match with a one-word reason, without messages.
 
         The seat to move loses its stake, as with an illegal act, so that giving up never pays.
         """
@@ -299,11 +301,11 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._publish()
 
     def messages(self, seat: str) -> tuple[Message, ...]:
-        """Messages that are new for this seat since it last acted, oldest first."""
+        """Return the messages that this seat received since it last acted, oldest first."""
         return tuple(self._inboxes[seat])
 
     def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
-        """The same as a value of the observation space."""
+        """Return `messages(agent)` as a value of the observation space."""
         lines: list[dict[str, Any]] = [message.plain() for message in self._inboxes[agent]]
         if isinstance(self, Pictures):
             for line, message in zip(lines, self._inboxes[agent], strict=True):
@@ -311,16 +313,20 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return {"messages": tuple(lines)}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Dict(messages=Sequence(Dict(sender, text))); with `images` beside their placeholders where there are any."""
+        """Return Dict(messages=Sequence(Dict(sender, text))), with `images` beside their placeholders if the game has
+        any.
+        """
         return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> UnicodeText:
-        """Any text; longer than 4,000 characters is illegal."""
+        """Return the space of all texts of up to 4,000 characters."""
         return self._spaces[agent][1]
 
     @functools.cached_property
     def _spaces(self) -> dict[str, tuple[spaces.Space[Any], UnicodeText]]:
-        """Made when first asked for: a match needs none, and making them takes longer than a short match."""
+        """Observation and action space by seat. Lazy: no match needs them, and creating them takes longer than a short
+        match.
+        """
         line = spaces.Dict({"sender": UnicodeText(64), "text": UnicodeText(ACTION_LENGTH)})
         if isinstance(self, Pictures):
             size = spaces.Discrete(MOST_PIXELS, start=1)
@@ -332,28 +338,28 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         }
 
     def clone(self) -> Self:
-        """An independent copy in the middle of the match, generators included."""
+        """Return an independent copy of the running match, including its generators."""
         return copy.deepcopy(self)
 
     def payoffs(self) -> dict[str, float]:
-        """Payoff of each seat so far: all reward parts but the penalties for illegal acts."""
+        """Return each seat's payoff so far: all reward parts except penalties for illegal acts."""
         return {
             seat: float(sum(value for part, value in parts.items() if part != ILLEGAL))
             for seat, parts in self._totals.items()
         }
 
     def report(self) -> dict[str, float | bool | str]:
-        """Figures of an ended match: `ended` (why), `turns` (legal acts played) and the game's own."""
+        """Return `ended` (the reason), `turns` (legal acts) and `figures()`. Raises RuntimeError before the end."""
         if not self.ended:
             raise RuntimeError("the match has not ended: there is nothing to report yet")
         return {"ended": self.ended, "turns": self.turns, **self.figures()}
 
     def render(self) -> str:
-        """The transcript: everything said, by whom, one line each (for people; seats get `observe`)."""
+        """Return the transcript, one line per message, for people. Seats get `observe`."""
         return "\n".join(self._transcript)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: a text game holds no resources."""
 
     def __str__(self) -> str:
         return str(self.metadata["name"])

@@ -1,4 +1,4 @@
-"""Breakthrough: pieces step forward, who first reaches the far row wins (Troyka 2000). Rules by OpenSpiel."""
+"""Breakthrough: pieces step forward, and the first to reach the far row wins (Troyka 2000). Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def words(spiel: str) -> tuple[str, ...]:
 class Breakthrough(OpenSpielGame):
     """Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
 
-    Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows, with fewer than 6 rows with one.
+    Options: rows (4 to 9), columns (2 to 9). Each side starts with two full rows of pieces, below 6 rows with one.
     """
 
     name = "breakthrough"
@@ -51,9 +51,9 @@ class Breakthrough(OpenSpielGame):
         return self._words[action]
 
     def public(self) -> dict[str, Any]:
-        """The board, with the rows' numbers and below it the columns' letters."""
+        """Return the board as text, with row numbers and column letters."""
         return {"board": "/".join([f"{line[0]} {line[1:]}" for line in str(self.state).splitlines()])}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own pieces (no secret)."""
+        """Return the seat's pieces (no secret)."""
         return {"piece": "b" if seat == "first" else "w"}

@@ -20,13 +20,13 @@ SEATS: tuple[str, ...] = ("white", "black")
 
 
 class ChessEndgame(TextGame):
-    """Acts: moves as UCI (a1a8) or SAN (Ra8); the side with the rook moves first and wins by checkmate.
+    """Acts: moves in UCI (a1a8) or SAN (Ra8). The side with the rook moves first and wins by checkmate.
 
-    Drawn: stalemate, the rook lost, fifty moves of either side without a capture, or max_turns (repetition is
-    not claimed). The start is a random legal position, the rook's side to move, in which there is no mate at
-    once and the rook is not attacked. Part "outcome": 1 and -1 at checkmate, `draw` to both otherwise.
-    Options besides TextGame's: strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
-    reset(options={"fen": FEN}) starts from that position of the three men; either side may be to move.
+    Draws: stalemate, loss of the rook, fifty moves of either side without a capture, or max_turns (no claim of
+    repetition). The start is a random legal position, the rook's side to move, without mate in one or an attacked rook.
+    Part "outcome": 1 and -1 at checkmate, else `draw` to both. Options besides TextGame's: strong, the seat with the
+    rook; draw >= 0; max_turns >= 1, moves of both sides. reset(options={"fen": FEN}) starts from that position of the
+    three pieces, with either side to move.
     """
 
     name = "chess_endgame"
@@ -49,7 +49,7 @@ class ChessEndgame(TextGame):
         self.board = chess.Board(None)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws positions until one may be started from, or takes the given one."""
+        """Draw a start position, or take the one of the options."""
         color = self.strong == "white"
         self.board = self._given(options["fen"], color) if "fen" in options else _draw(rng, color)
         self.agent_selection = SEATS[not self.board.turn]
@@ -62,7 +62,7 @@ class ChessEndgame(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The men of both sides, the board with white at the bottom, the FEN, and the turns left."""
+        """Return the pieces of both sides, the board with white at the bottom, the FEN, and the turns left."""
         men = {seat: self._men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
@@ -75,7 +75,7 @@ class ChessEndgame(TextGame):
         return [move.uci() for move in self.board.legal_moves]
 
     def play(self, seat: str, act: str) -> str:
-        """Moves; case, blanks and the signs of SAN for captures, check and mate do not matter."""
+        """Play a move, ignoring case, blanks and SAN's signs for captures, check and mate."""
         text, moves = _bare(act), self.board.legal_moves
         move = next((move for move in moves if text in (move.uci(), _bare(self.board.san(move)))), None)
         if move is None:
@@ -92,11 +92,11 @@ class ChessEndgame(TextGame):
         return move.uci()
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report whether the rook's side won."""
+        """Return `won`, whether the rook's side won."""
         return {"won": self.ended == "checkmate"}
 
     def clone(self) -> Self:
-        """An independent copy; the board copies itself faster than `deepcopy` would."""
+        """Return an independent copy; the board's own copy is faster than `deepcopy`."""
         return copy.deepcopy(self, {id(self.board): self.board.copy()})
 
     def _drawn(self) -> tuple[str, str] | None:

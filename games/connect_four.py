@@ -1,4 +1,4 @@
-"""Connect four: discs fall down a column, four in a line win. Rules by OpenSpiel."""
+"""Connect four: discs fall down a column, and four in a line win. Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
 class ConnectFour(DrawnGame):
-    """Acts: DROP n, columns counting from 1 at the left. Payoffs 1 and -1; option draw: what a draw pays both.
+    """Acts: DROP n, columns counted from 1 at the left. Payoffs 1 and -1; option draw: reward of both sides for a draw.
 
-    Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
+    Further options: rows, columns, connect (discs in a line that win). Smaller boards are easier.
     """
 
     name = "connect_four"
@@ -44,9 +44,9 @@ class ConnectFour(DrawnGame):
         return WORDS[action]
 
     def public(self) -> dict[str, Any]:
-        """The board, such as .../.O./XX. for three rows."""
+        """Return the board, such as .../.O./XX. for three rows."""
         return {"board": str(self.state).rstrip().upper().replace("\n", "/")}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own mark (no secret)."""
+        """Return the seat's mark (no secret)."""
         return {"mark": "X" if seat == "first" else "O"}

@@ -1,7 +1,7 @@
-"""Types of what games, players and the arena say to each other: messages, views, acts, deals, and the game itself.
+"""Types shared by games, players and the arena: messages, views, acts, deals and the Game protocol.
 
-A game shows a seat a `View`, the seat answers with an `Act`. What only some games can do is in `games.abilities`.
-Nothing of ours is imported here.
+A game shows a seat a `View`, and the seat answers with an `Act`. Optional abilities are in `games.abilities`. This
+module imports nothing else of Arena.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Text = str
 
 @dataclass(frozen=True)
 class Image:
-    """An image as a part of a message, by its content's hash; the bytes lie elsewhere (`games.abilities.Pictures`).
+    """Image part of a message, identified by its content's hash; `games.abilities.Pictures` provides the bytes.
 
-    ValueError for a `hash` that is not a SHA-256 in 64 hex digits, a `media` type such as image/png that is none, or a
-    `width` or `height`, in pixels, that is not from 1 to `MOST_PIXELS`: so nothing of it can forge words.
+    Raises ValueError unless `hash` is a SHA-256 in 64 hex digits, `media` is a type such as image/png, and `width` and
+    `height` are 1 to `MOST_PIXELS` pixels. Strict fields keep the placeholder text from forging words.
     """
 
     hash: str
@@ -51,7 +51,7 @@ class Image:
 
     @property
     def text(self) -> str:
-        """The placeholder for those who cannot see, such as [image png 64x48 1a2b3c4d]."""
+        """Placeholder for readers without vision, such as [image png 64x48 1a2b3c4d]."""
         return f"[image {self.media[6:]} {self.width}x{self.height} {self.hash[:8]}]"
 
 
@@ -59,25 +59,25 @@ ContentPart = Text | Image
 
 
 class Message(NamedTuple):
-    """Words and images of one seat, or the referee: the sender is a field of its own, so that nobody is forged."""
+    """Text and images from a seat or the referee. The sender is a separate field, so that text cannot forge it."""
 
     sender: str
     parts: tuple[ContentPart, ...]
 
     @classmethod
     def of(cls, sender: str, text: str, images: Sequence[Image] = ()) -> Self:
-        """A message of a text, and of images after it; a text of "" beside images is no part."""
+        """Create a message of a text followed by images. An empty text beside images is dropped."""
         if not images:
             return cls(sender, (text,))
         return cls(sender, (text, *images) if text else tuple(images))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself, as nothing of it can change: games are cloned with all that was said."""
+        """Return self: messages are immutable, and games are cloned with all of theirs."""
         return self
 
     @property
     def text(self) -> str:
-        """All of it as one text, with a placeholder for each image."""
+        """The whole message as one text, with a placeholder for each image."""
         parts = self.parts
         if len(parts) == 1 and isinstance(parts[0], Text):
             return parts[0]
@@ -85,16 +85,16 @@ class Message(NamedTuple):
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Its images, in order."""
+        """Images of the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, Image))
 
     def plain(self) -> dict[str, Any]:
-        """Sender and text alone, as observations and logs have them."""
+        """Return sender and text as a dict, the form of observations and logs."""
         return {"sender": self.sender, "text": self.text}
 
 
 class View(NamedTuple):
-    """All that a player may know when it is to move."""
+    """Everything that a player may know when it is to move."""
 
     seat: str
     turn: int
@@ -109,7 +109,7 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
-        """The game's view for a seat that is to move."""
+        """Return the game's view of a seat that is to move."""
         info = game.infos[seat]
         legal = info.get("legal")
         return cls(
@@ -157,7 +157,7 @@ CUT = ("context", "stopped")
 
 
 class Deal(NamedTuple):
-    """A deal: with the same acts it is the same match, as long as the game's `rules_version` is the same."""
+    """A deal. Equal deals and acts give equal matches, as long as the game's `rules_version` is unchanged."""
 
     game: str
     options: Mapping[str, Any]
@@ -168,11 +168,11 @@ class Deal(NamedTuple):
 
 
 class Game(Protocol):
-    """A match of a text game: a PettingZoo AECEnv whose observations and actions are text, and what it says of itself.
+    """A match of a text game: a PettingZoo AECEnv with text observations and actions, plus facts about the game.
 
-    `messages(seat)` are those that are new to the seat, typed; `observe(seat)` has the same as PettingZoo's spaces do.
-    `infos[seat]` has the last step's named `rewards` and whether the seat's last act was `valid`; of the seat to move
-    also `rules`, `public` and `private` facts, and `legal`, its acts or None.
+    `messages(seat)` returns the seat's new messages, typed; `observe(seat)` returns the same in PettingZoo's spaces.
+    `infos[seat]` holds the last step's named `rewards` and whether the seat's last act was `valid`. For the seat to
+    move it also holds `rules`, `public` and `private` facts, and `legal`, the list of its acts or None.
     """
 
     name: str
@@ -211,11 +211,11 @@ class Game(Protocol):
 
 @dataclass(frozen=True)
 class MatchId:
-    """Identity of a match of a run, as data; `str` prints it and `parse` reads that back.
+    """Identity of a match within a run. `str` prints it, and `parse` reads it back.
 
-    Printed as 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
-    branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). ValueError for numbers below 0
-    or that a log has no room for, a parting turn without a parent or the other way round, a parent of another deal.
+    Examples: 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
+    branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). Raises ValueError for numbers
+    outside the log's limits, for a branch turn without a parent or the reverse, and for a parent of another deal.
     """
 
     iteration: int
@@ -247,7 +247,7 @@ class MatchId:
 
     @classmethod
     def parse(cls, text: str) -> MatchId:
-        """The identity that is printed so; ValueError for any other text."""
+        """Parse a printed identity. Raises ValueError for any other text."""
         if not _PRINTED.fullmatch(text):
             raise ValueError(f"{text[:80]!r} is no match id: write one like 0001-0003 or 0001-0003-b4")
         iteration, deal, *rest = text.split("-")
@@ -258,16 +258,16 @@ class MatchId:
         return match
 
     def branch(self, turn: int) -> MatchId:
-        """The match that parts from this one at a turn."""
+        """Return the identity of the branch at this turn."""
         return MatchId(self.iteration, self.deal, parent=self, turn=turn)
 
     def line(self) -> list[MatchId]:
-        """The matches that it comes from, the one without a parent first, and itself."""
+        """Return all ancestors, the root first, and this match."""
         return [*(self.parent.line() if self.parent else ()), self]
 
     @property
     def planned(self) -> MatchId:
-        """The same match at its first attempt."""
+        """The identity of the same match at its first attempt."""
         return replace(self, attempt=0) if self.attempt else self
 
 

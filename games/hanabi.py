@@ -1,4 +1,4 @@
-"""Hanabi: everybody sees all cards but their own, and hints are dear (Bard et al. 2020). Rules by OpenSpiel."""
+"""Hanabi: all players see every hand but their own, and hints are scarce (Bard et al. 2020). Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEN = re.compile(
 
 
 class Table(NamedTuple):
-    """One player's view: the cards of the others' hands, and what hints have told of every card, by player."""
+    """One player's view: the other hands, and per player what hints have revealed of each card."""
 
     lives: int
     hints: int
@@ -31,13 +31,13 @@ class Table(NamedTuple):
 
 
 class Hanabi(OpenSpielGame):
-    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slots count from 1, the oldest card.
+    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank. Slots count from 1, the oldest card.
 
     Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
-    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. The talk option is off unless given: words
-    beside the hints are against the rules. reset(options={"chance": [...]}) fixes the deck, a card being
-    colour * ranks + rank - 1; hands are dealt one whole hand after the other. Reward part "outcome": to all seats
-    what an act changed in the score; with the last life all of it goes.
+    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. Talk is off by default, because words besides
+    the hints are against the rules. reset(options={"chance": [...]}) fixes the deck, with card = colour * ranks + rank
+    - 1; hands are dealt one after the other. Reward part "outcome": each act's change of the score, to all seats; the
+    loss of the last life takes back the whole score.
     """
 
     name = "hanabi"
@@ -76,7 +76,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def observation(self, player: int) -> Table:
-        """OpenSpiel's observation of this player, read; seats in our order, own cards hidden."""
+        """Parse OpenSpiel's observation of this player. Rows are in the order of our seats; own cards are hidden."""
         match = SEEN.fullmatch(self.state.observation_string(player))
         if match is None:
             raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
@@ -88,19 +88,19 @@ class Hanabi(OpenSpielGame):
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:
-        """Fireworks, hints, lives, cards in the deck, discards, and what hints have told of every hand."""
+        """Return fireworks, hints, lives, deck size, discards, and what hints have revealed of each hand."""
         table = self.observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
         left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
         return {"fireworks": table.fireworks, **left, "discards": table.discards, "known": known}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The hands of the others."""
+        """Return the hands of the other seats."""
         cards = self.observation(self.seats.index(seat)).cards
         return {"hands": {other: hand for other, hand in zip(self.seats, cards, strict=True) if other != seat}}
 
     def word(self, action: int) -> str:
-        """PLAY 1, DISCARD 2, HINT RED, HINT 2; among three and more HINT player_1 RED."""
+        """Return PLAY 1, DISCARD 2, HINT RED or HINT 2; with three or more players HINT player_1 RED."""
         mover = self.state.current_player()
         match self.state.action_to_string(mover, action).strip("()").split():
             case ["Reveal", "player", offset, _, what]:
@@ -130,7 +130,7 @@ class Hanabi(OpenSpielGame):
         return word
 
     def verdict(self) -> tuple[str, str]:
-        """Cause of the end: "lives" lost, "complete" fireworks or the "deck" used up."""
+        """Return the cause of the end: "lives" lost, "complete" fireworks, or the "deck" used up."""
         score = f"score {self.state.returns()[0]:g} of {self.best}."
         if not self.observation(0).lives:
             return "lives", f"The last life is lost: {score}"
@@ -139,7 +139,7 @@ class Hanabi(OpenSpielGame):
         return "deck", f"The deck is used up: {score}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """The score, its share of the best that the size allows, the lives left."""
+        """Return the score, its share of the best possible score at this size, and the lives left."""
         score = self.state.returns()[0]
         return {"score": score, "share": score / self.best, "lives": float(self.observation(0).lives)}
 

@@ -1,4 +1,4 @@
-"""Kuhn's poker: three cards, one bet; the smallest game in which bluffing pays (Kuhn 1950). Rules by OpenSpiel."""
+"""Kuhn poker: three cards and one bet, the smallest game in which bluffing pays (Kuhn 1950). Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WORDS = ("PASS", "BET")
 
 
 class KuhnPoker(OpenSpielGame):
-    """Acts: PASS (check or fold), BET (bet or call). Payoffs in chips, zero-sum: 1 or 2 won or lost.
+    """Acts: PASS (check or fold), BET (bet or call). Zero-sum payoffs of 1 or 2 chips.
 
-    Equilibria, one for each a from 0 to 1/3: first bets J with probability a, K with 3a, never Q, and calls with Q
-    with a + 1/3; second bets J after PASS with 1/3, never Q, and calls with Q with 1/3; J never calls; K always calls,
-    and bets after PASS. reset(options={"chance": [0, 2]}) deals J to first and K to second.
+    Equilibria, one for each a from 0 to 1/3: first bets J with probability a, K with 3a, never Q, and calls with Q with
+    a + 1/3; second bets J after PASS with 1/3, never Q, and calls with Q with 1/3; J never calls; K always calls, and
+    bets after PASS. reset(options={"chance": [0, 2]}) gives J to first and K to second.
     """
 
     name = "kuhn_poker"
@@ -46,12 +46,12 @@ class KuhnPoker(OpenSpielGame):
         return {"card": CARDS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
-        """The acts so far, and the chips in the pot."""
+        """Return the acts so far, and the chips in the pot."""
         acts = self.state.history()[2:]
         return {"acts": [WORDS[act] for act in acts], "pot": 2 + sum(acts)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own card, the other seat's once each of the two others."""
+        """Return two deals with the same own card and the two possible cards of the other seat."""
         own, one, two = rng.permutation(3).tolist()
         deals = [[own, other] if seat == "first" else [other, own] for other in (one, two)]
         return {"chance": deals[0]}, {"chance": deals[1]}

@@ -1,4 +1,4 @@
-"""Leduc poker: two rounds of bets and a public card between them (Southey et al. 2005). Rules by OpenSpiel."""
+"""Leduc poker: two betting rounds with a public card between them (Southey et al. 2005). Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANTE, RAISES = 1, (2, 4)  # chips; a raise in the first and in the second round
 
 
 class LeducPoker(OpenSpielGame):
-    """Acts: FOLD, CALL (check, where nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
+    """Acts: FOLD, CALL (or check), RAISE. Zero-sum payoffs of at most 13 chips.
 
     reset(options={"chance": [first's card, second's card, public card]}) fixes the deal: 0 to 5 are J J Q Q K K.
     """
@@ -44,7 +44,7 @@ class LeducPoker(OpenSpielGame):
         return WORDS[action]
 
     def chance_word(self, outcome: int) -> str:
-        """The public card is announced, private ones are not."""
+        """Announce the public card, but not the private ones."""
         return f"The public card is {RANKS[outcome]}." if len(self.state.history()) > 1 else ""
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class LeducPoker(OpenSpielGame):
         return {"card": RANKS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
-        """The chips in the pot, the acts of both rounds, the public card once it lies there."""
+        """Return the chips in the pot, the acts of both rounds, and the public card once it is dealt."""
         rounds: list[list[int]] = [[]]
         table: dict[str, Any] = {}
         for move in self.state.full_history()[2:]:
@@ -65,7 +65,7 @@ class LeducPoker(OpenSpielGame):
         return {"pot": pot(rounds), **acts, **table}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own and public card, the other seat's of two ranks."""
+        """Return two deals with the same own and public card and different ranks of the other seat's card."""
         while True:
             own, one, two, shared = rng.permutation(6)[:4].tolist()
             if RANKS[one] != RANKS[two]:

@@ -1,4 +1,4 @@
-"""Liar's dice: bid on dice of which you see your own only, or doubt the last bid. Rules by OpenSpiel."""
+"""Liar's dice: bid on all dice while seeing only your own, or doubt the last bid. Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def words(dice: int, sides: int) -> tuple[str, ...]:
 class LiarsDice(OpenSpielGame):
     """Acts: BID 2 5 (at least two fives on the table), LIAR (the last bid is false). Payoffs 1 and -1.
 
-    Options: dice (1 to 5 each), sides (2 to 20); the highest side is wild. OpenSpiel plays it with two seats only.
-    reset(options={"chance": [...]}) fixes the dice, first's and then second's, a die being its side less 1.
+    Options: dice (1 to 5 each), sides (2 to 20); the highest side is wild. OpenSpiel supports two seats only.
+    reset(options={"chance": [...]}) fixes the dice, first's and then second's, each as its side minus 1.
     """
 
     name = "liars_dice"
@@ -60,13 +60,13 @@ class LiarsDice(OpenSpielGame):
         return {"bids": [self._words[act] for act in self.state.history()[2 * self.dice :]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Report who won, and what everybody had."""
+        """Return the winner's reason and announcement, with all dice."""
         reason, announcement = super().verdict()
         rolled = "; ".join(f"{seat} {' '.join(map(str, self._rolled(seat)))}" for seat in self.seats)
         return reason, f"{announcement} The dice: {rolled}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own dice, different ones of the other seat."""
+        """Return two deals with the same own dice and different dice of the other seat."""
         own, one = rng.integers(self.sides, size=(2, self.dice)).tolist()
         two = [*one[:-1], (one[-1] + int(rng.integers(1, self.sides))) % self.sides]
         deals = [own + other if seat == "first" else other + own for other in (one, two)]

@@ -1,6 +1,6 @@
-"""Iterated two-by-two games with talk: the prisoner's dilemma, the stag hunt, the battle of the sexes, chicken.
+"""Repeated two-by-two games with talk: the prisoner's dilemma, the stag hunt, the battle of the sexes, chicken.
 
-The first act of each is the cooperative one, the second the other. Payoffs are those of OpenSpiel's matrix games.
+The first act of each is the cooperative one. Payoffs are those of OpenSpiel's matrix games.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's 
 
 
 class MatrixGame(SimultaneousGame):
-    """Both seats choose one of two acts, hidden until both have; the same in every round.
+    """Base class: both seats choose one of two acts, hidden until both have chosen, in every round.
 
-    Options besides TextGame's: rounds >= 1; continuation, the chance that another round follows.
-    Reward part "round": to both seats when the round's second choice is made. `theory` is about one round.
+    Options besides TextGame's: rounds >= 1; continuation, the probability of another round. Reward part "round": to
+    both seats at the round's second choice. `theory` is about one round.
     """
 
     seats: tuple[str, ...] = ("row", "column")
@@ -45,7 +45,7 @@ class MatrixGame(SimultaneousGame):
         return list(self.acts)
 
     def read(self, seat: str, act: str) -> str:
-        """One of the two words; case and blanks around it do not matter."""
+        """Parse one of the two words, ignoring case and outer blanks."""
         if (word := act.strip().upper()) not in self.acts or not act.isascii():
             raise IllegalAct(f"write {self.acts[0]} or {self.acts[1]}")
         return word
@@ -62,7 +62,9 @@ class MatrixGame(SimultaneousGame):
         return self.acts.index(choices[0]), self.acts.index(choices[1])
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Rounds; a round's mean joint payoff, also over the best; the shares of equal choices and of first acts."""
+        """Return rounds, mean joint payoff per round (also over the best), and shares of equal choices and of first
+        acts.
+        """
         played, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
         joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / played
         firsts = sum(choices.count(self.acts[0]) for choices in self.history)
@@ -74,7 +76,7 @@ class MatrixGame(SimultaneousGame):
 
 
 class PrisonersDilemma(MatrixGame):
-    """Acts: COOPERATE, DEFECT. Defecting dominates; to take turns at it pays as much as to cooperate (T + S = 2R)."""
+    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating pays as much as cooperating (T + S = 2R)."""
 
     name = "prisoners_dilemma"
     metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}
@@ -98,7 +100,7 @@ class StagHunt(MatrixGame):
 
 
 class BattleOfTheSexes(MatrixGame):
-    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two equilibria, each the better one for another seat."""
+    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two equilibria, each favouring another seat."""
 
     name = "battle_of_the_sexes"
     metadata: ClassVar[dict[str, Any]] = {"name": "battle_of_the_sexes_v0", "render_modes": ["ansi"]}

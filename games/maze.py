@@ -1,4 +1,4 @@
-"""A walk through a maze, seen from above or from inside."""
+"""A walk through a maze, with a map or only the local exits in view."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MOST_LOCKS = 3
 
 
 class Maze(Solitaire):
-    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and in vain, a turn is lost.
+    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and wastes a turn.
 
-    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
-    most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
-    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here);
-    locks 0 to 3, fewer than size: so many doors on the way to the goal are locked, and as many keys lie before
-    them. One round along the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns;
-    expert, whether a step that brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}`
-    makes a mark of agreement with an expert and no reward (UI-S1's estimator `step_episode` reads it).
+    Any two cells are joined by exactly one path, so wall following walks each corridor at most twice: the default
+    max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4. Options besides Solitaire's:
+    size 2 to 20, cells per side; view "full" (the map) or "partial" (the exits here); locks 0 to 3, below size: number
+    of locked doors on the path to the goal, with as many keys before them. One round along the wall finds a key,
+    another its door: with locks 2 * size^2 * (1 + 2 * locks) turns; expert, whether a step towards the goal pays the
+    part "match" of 1, which `credit.weights: {match: 0}` turns into a mark of agreement with an expert instead of a
+    reward (UI-S1's estimator `step_episode` reads it).
     """
 
     name = "maze"
@@ -53,7 +53,7 @@ class Maze(Solitaire):
         super().__init__(max_turns=enough if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Carves a maze; the walker and the goal are in two different cells, farther apart than there are locks."""
+        """Carve a maze and draw start and goal, farther apart than there are locks."""
         cells = [(x, y) for x in range(self.size) for y in range(self.size)]
         self.doors, steps = carve(cells, rng), 0
         while steps <= self.locks:
@@ -65,7 +65,7 @@ class Maze(Solitaire):
 
     @property
     def position(self) -> Cell:
-        """The walker's cell: column and row, from 0."""
+        """Walker's cell: column and row, from 0."""
         return self.at.position
 
     def rules(self) -> str:
@@ -77,7 +77,7 @@ class Maze(Solitaire):
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """The exits here, those that are locked, the keys held, and the turns left; the map where the view is full."""
+        """Return the open and locked exits here, the keys held, the turns left, and the map if the view is full."""
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
         facts: dict[str, Any] = {"exits": [way for way in self._exits() if way not in locked]}
         facts |= {"locked": locked, "keys": self.at.held} if self.locks else {}
@@ -85,7 +85,7 @@ class Maze(Solitaire):
         return {"map": self.map(), **facts} if self.view == "full" else facts
 
     def situation(self, seat: str) -> str:
-        """The walker's cell; with locks, also the keys that it has and those that lie about."""
+        """Return the walker's cell; with locks, also the keys held and the cells with keys."""
         return f"{self.position} {self.at.held} {sorted(self.at.keys)}" if self.locks else str(self.position)
 
     def legal(self, seat: str) -> list[str]:
@@ -111,24 +111,24 @@ class Maze(Solitaire):
         return direction
 
     def payoffs(self) -> dict[str, float]:
-        """As of every game; an expert's marks are none."""
+        """Return the payoffs without the expert's marks."""
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def nearer(self) -> str:
-        """The direction of a step that brings the goal nearer."""
+        """Return the direction of a step towards the goal."""
         return min(self._exits(), key=lambda way: self._left(after_step(self.doors, self.at, way)))
 
     def map(self) -> str:
-        """The maze from above: rows of # and blanks, W the walker, G the goal, K keys, D locked doors."""
+        """Return the maze from above: # walls, blanks for open space, W walker, G goal, K keys, D locked doors."""
         marks = {**dict.fromkeys(self.at.keys, "K"), self.goal: "G", self.position: "W"}
         return drawn(self.doors, marks, self.at.locked)
 
     def shortest(self) -> int:
-        """The least steps from the start to the goal, by way of the keys."""
+        """Return the fewest steps from start to goal, fetching the keys on the way."""
         return self._left(self.begun)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, the shortest way, and efficiency: shortest / turns taken, 0 where it is unsolved."""
+        """Return `solved`, the shortest path, and efficiency: shortest / turns, 0 if unsolved."""
         shortest, solved = self.shortest(), self.ended == "solved"
         return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
 

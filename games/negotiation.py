@@ -1,7 +1,7 @@
-"""Two seats share a pool of items that each values privately: OpenSpiel's `bargaining`, played in text.
+"""Two seats divide a pool of items that each values privately: OpenSpiel's `bargaining`, played in text.
 
-The instances are those of "Deal or No Deal" (Lewis et al. 2017), in games.families.pools; what theory says of them
-stands in games.families.bargaining.
+The instances are those of "Deal or No Deal" (Lewis et al. 2017), in games.families.pools; the theory is in
+games.families.bargaining, the texts for people are in games.families.bargaining_words.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from games.families.pools import WORTH, Triple, instances, offers, remainder, tw
 class Negotiation(BargainingGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
-    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
-    breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
-    anybody; values, "private" or "public", whether each seat sees the other's; splits, "hidden" or "shown": then
-    each seat is shown the splits that waste nothing, and what they are worth (values must be public); opens,
-    "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn.
-    reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
-    the talks end by an offer at that turn (from 1; 0: at none).
+    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match; breakdown,
+    from 0 to below 1, the probability that an offer in answer to an offer ends the talks without a deal; values,
+    "private" or "public", whether each seat sees the other's values; splits, "hidden" or "shown", whether each seat
+    sees the efficient splits and their worth (needs public values); opens, "opener" or "random": then the seats are
+    player_0 and player_1, and the first mover is drawn. reset(options={"instance": one of
+    games.families.pools.instances(), "breaks_at": turn}) plays that instance, with a breakdown at that turn (from 1; 0:
+    never).
     """
 
     name = "negotiation"
@@ -63,7 +63,7 @@ class Negotiation(BargainingGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws one of all instances uniformly, or takes the given one; then who opens, and when talks break down."""
+        """Draw an instance, the first mover and the turn of breakdown, or take those of the options."""
         instance = options.get("instance") or instances()[rng.integers(len(instances()))]
         if options.get("instance") and instance not in instances():
             raise ValueError(f"instance must be one of games.families.pools.instances(), not {instance!r}")
@@ -89,7 +89,9 @@ class Negotiation(BargainingGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The pool, its kinds, the standing offer (what its author would take), turns; the other options' facts."""
+        """Return the pool, its kinds, the standing offer (its author's share), the turns, and the facts that options
+        reveal.
+        """
         breakdown = {"breakdown": self.breakdown} if self.breakdown else {}
         values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.known else {}
         return {
@@ -100,9 +102,9 @@ class Negotiation(BargainingGame):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Worth to this seat of one item of each kind, and of accepting; None where no offer stands.
+        """Return the worth to this seat of one item of each kind, and of accepting (None without an offer).
 
-        And the splits that waste nothing, where they are shown: [what it takes, worth to it, to the other], best first.
+        If splits are shown, also the efficient ones, best first: [own share, worth to this seat, worth to the other].
         """
         own, other = self.values[seat], self.values[self.next_seat(seat)]
         splits = {"splits": bargaining.efficient_splits(self.pool, own, other)} if self.shown else {}
@@ -114,7 +116,7 @@ class Negotiation(BargainingGame):
         return [*offers(self.pool), *(("WALK",) if self.offer is None else ("ACCEPT", "WALK"))]
 
     def play(self, seat: str, act: str) -> str:
-        """An offer replaces the one before it; accepting transfers exactly the standing offer."""
+        """Play an act. An offer replaces the previous one; ACCEPT transfers exactly the standing offer."""
         share = read(act)
         if share == "WALK":
             self.end("walk", f"{seat} walked away, there is no deal.")
@@ -137,7 +139,7 @@ class Negotiation(BargainingGame):
         return "OFFER {} {} {}".format(*share)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The same pool and own values, the other's once each of two, if private; and breakdown at different turns."""
+        """Return two deals that differ in the other side's private values, or in the turn of breakdown."""
         if self.perfect_information:
             return None
         one, two = twins(rng, self.seats.index(seat))

@@ -15,8 +15,8 @@ MOST_PILES, MOST_THINGS = 10, 20
 class Nim(OpenSpielGame):
     """Acts: TAKE 3 B (three from pile B). Payoffs 1 and -1, no draws.
 
-    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether who takes the last loses instead of wins.
-    The first to move loses (with best play) just if the sizes' XOR is 0; misere and only sizes 1: if it is 1.
+    Options: piles, a list of 1 to 10 sizes from 1 to 20; misere, whether taking the last thing loses instead of wins.
+    With best play the first mover loses exactly if the XOR of the sizes is 0; in misere with only sizes 1, if it is 1.
     """
 
     name = "nim"
@@ -46,6 +46,6 @@ class Nim(OpenSpielGame):
         return f"TAKE {less_one + 1} {string.ascii_uppercase[pile]}"
 
     def public(self) -> dict[str, Any]:
-        """The piles as they are, such as {"A": 1, "B": 3}."""
+        """Return the current piles, such as {"A": 1, "B": 3}."""
         sizes = [int(size) for size in str(self.state).split()[1:]]
         return {"piles": dict(zip(string.ascii_uppercase, sizes, strict=False))}

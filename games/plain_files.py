@@ -1,4 +1,6 @@
-"""Files that somebody names: regular ones of a bounded size, never a pipe or a device, which would be read for ever."""
+"""Safe reading of files named by users: regular files of bounded size, never a pipe or device, which could block
+forever.
+"""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The public goods game: what each keeps is its own, what all give is multiplied and shared (Ledyard 1995)."""
+"""Public goods game: coins kept stay private, coins given are multiplied and shared (Ledyard 1995)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 class PublicGoods(SimultaneousGame):
     """Acts: GIVE n, hidden until all have chosen. A round pays endowment - n + multiplier * total / players.
 
-    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0;
-    rounds >= 1; continuation, the chance that another round follows. Reward part "round".
-    `theory` is a seat's payoff in one round at the defaults: in equilibrium nobody gives, at best all give all.
+    Options besides TextGame's: players 3 to 6; endowment >= 1, coins of each seat per round; multiplier >= 0; rounds >=
+    1; continuation, the probability of another round. Reward part "round". `theory` is a seat's payoff in one round at
+    the defaults: in equilibrium all give nothing, at the optimum all give everything.
     """
 
     name = "public_goods"
@@ -60,6 +60,6 @@ class PublicGoods(SimultaneousGame):
         self.tell(f"Round {len(self.history)}: gave {gifts}; everybody gets {share:.4g}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Rounds, and the share of all coins that was given."""
+        """Return the rounds and `given`, the share of all coins given."""
         coins = max(1, len(self.history)) * len(self.seats) * self.endowment
         return {"rounds": len(self.history), "given": sum(map(sum, self.history)) / coins}

@@ -1,4 +1,4 @@
-"""Recall: facts come one by one, among filler, and in the end one of them is asked for."""
+"""Recall: facts arrive one by one among filler, and at the end the game asks for one of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ GOAL = "goal"
 
 
 class Recall(TextGame):
-    """Acts: PASS while lines come, then the digit that was asked for.
+    """Acts: PASS while lines arrive, then the digit asked for.
 
-    Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
-    likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)
-    / f right. Options: lines 1 to 1,000; facts 1 to 10, no more than lines; values 2 to 10, digits from 0 on.
+    Of `lines` lines, `facts` are facts such as "book 3", each about another thing; the others are filler. Every fact is
+    equally likely to be asked for. A player that remembers c of f facts and otherwise guesses among v values is right
+    with probability (c + (f - c) / v) / f. Options: lines 1 to 1,000; facts 1 to 10, at most lines; values 2 to 10,
+    digits from 0.
     """
 
     name = "recall"
@@ -37,7 +38,7 @@ class Recall(TextGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the facts, their places among the lines, and which is asked for; tells the first line."""
+        """Draw the facts, their places and the question, and send the first line."""
         things = rng.choice(THINGS, size=self.facts, replace=False).tolist()
         self.truth = {thing: int(rng.integers(self.values)) for thing in things}
         self.script = rng.choice(FILLER, size=self.lines).tolist()
@@ -69,7 +70,7 @@ class Recall(TextGame):
 
     @property
     def asking(self) -> bool:
-        """Return True once the question was put."""
+        """Whether the question has been asked."""
         return self.told > self.lines
 
     def play(self, seat: str, act: str) -> str:
@@ -87,7 +88,7 @@ class Recall(TextGame):
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report if the answer was right, and how many lines before the question the fact came."""
+        """Return whether the answer was right, and the number of lines between the fact and the question."""
         place = next(i for i, line in enumerate(self.script) if line.split()[0] == self.asked)
         return {"right": self.ended == "right", "distance": self.lines - place}
 
@@ -98,7 +99,7 @@ class Recall(TextGame):
 
 
 class _Oracle:
-    """Recalls everything, and sums up as a list of the facts."""
+    """Player that remembers everything, with a summary that lists the facts."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -112,7 +113,7 @@ class _Oracle:
         return "PASS"
 
     def summary(self, view: View) -> str:
-        """The facts so far."""
+        """Return the facts so far."""
         return " ".join(f"{thing} {value}" for thing, value in self.known.items())
 
 

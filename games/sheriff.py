@@ -1,4 +1,4 @@
-"""Sheriff: a smuggler, a hidden cargo and bribes (Farina et al. 2019). Rules by OpenSpiel."""
+"""Sheriff of Nottingham: a smuggler, hidden cargo and bribes (Farina et al. 2019). Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ANSWERS = ("PASS", "INSPECT")
 class Sheriff(OpenSpielGame):
     """Acts: the smuggler's LOAD n, unseen, then in each round BRIBE n; the sheriff's INSPECT or PASS.
 
-    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
-    sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
-    smuggler n * item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the
-    smuggler. Passed: the smuggler gets n * item_value less the last bribe, which the sheriff gets.
+    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and sheriff_penalty
+    >= 0, in coins. Only the last round counts. Reward part "outcome": after INSPECT, n items cost the smuggler n *
+    item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the smuggler. After
+    PASS, the smuggler gets n * item_value minus the last bribe, which the sheriff gets.
     """
 
     name = "sheriff"
@@ -77,25 +77,25 @@ class Sheriff(OpenSpielGame):
         return "" if word.startswith("LOAD") else word
 
     def public(self) -> dict[str, Any]:
-        """All bribes and answers so far, and the rounds left, this one too."""
+        """Return all bribes and answers so far, and the rounds left, this one included."""
         acts = [self.word(action) for action in self.state.history()[1:]]
         bribes, answers = [int(act.split()[1]) for act in acts[::2]], acts[1::2]
         return {"bribes": bribes, "answers": answers, "rounds_left": self.num_rounds - len(answers)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The smuggler's cargo, once loaded."""
+        """Return the smuggler's cargo once loaded."""
         loaded = seat == "smuggler" and self.state.history()
         return {"items": self.state.history()[0] - 2} if loaded else {}
 
     def verdict(self) -> tuple[str, str]:
-        """The end by the last answer; only an inspection shows the cargo."""
+        """Return the end by the last answer; only an inspection reveals the cargo."""
         cargo, *_, answer = self.state.history()
         if ANSWERS[answer] == "PASS":
             return "pass", "The sheriff let the cargo pass."
         return "inspect", f"The sheriff inspected the cargo and found {cargo - 2} illegal items."
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Items loaded, the last bribe offered, whether the cargo was inspected; -1 for what was never reached."""
+        """Return items loaded, the last bribe, and whether the cargo was inspected; -1 for acts never reached."""
         bribes = self.public()["bribes"]
         items = self.private("smuggler").get("items", -1)
         return {"items": items, "bribe": bribes[-1] if bribes else -1, "inspected": self.ended == "inspect"}

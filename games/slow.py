@@ -1,7 +1,6 @@
-"""Slow calls: what takes a game long and needs nothing of it, such as code that runs, a query, a document.
+"""Slow calls of games (running code, a query), which a worker may compute elsewhere.
 
-The game stays where it is and its call alone may travel: a worker that dies amid one leaves no game half changed
-elsewhere, and the match, which fails with it, is played again from its deal.
+Only the call travels, never the game. If a worker dies, the match fails and is played again from its deal.
 """
 
 from collections.abc import Callable

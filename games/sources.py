@@ -1,4 +1,4 @@
-"""Our games' words on themselves, read from their source: to list games, none is loaded, nor what it is built on."""
+"""First docstring lines of game classes, read from source without importing the games or their dependencies."""
 
 from __future__ import annotations
 

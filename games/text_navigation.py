@@ -1,4 +1,4 @@
-"""A house told in words: fetch a thing and bring it to a room (a small TextWorld, Côté et al. 2018)."""
+"""A house described in words: fetch an item and bring it to a room (a small TextWorld, Côté et al. 2018)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SUBGOAL = "subgoal"
 class TextNavigation(Solitaire):
     """Acts: GO direction, TAKE item, DROP item. Solved by dropping the wanted item in the wanted room.
 
-    Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
-    every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
-    turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
-    the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
-    part of the payoff; strategist, whether a seat of this name sees the same, says before each turn what to do, and
-    alone is paid for it, so that the walker need not learn. Source of these two seats: EPO (Liu et al. 2025, ACL).
+    The walker sees only its room, so it must search for the item. Acts that are impossible now are illegal; every exit
+    and item is listed. Depth-first search and then the direct path need fewer than 4 * rooms turns, the default
+    max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether first taking the wanted item
+    and bringing it pay the part "subgoal" of 1 each, marks for credit outside the payoff; strategist, whether a second
+    seat sees the same, advises before each turn, and alone is paid, so that the walker need not learn. Source of these
+    two seats: EPO (Liu et al. 2025, ACL).
     """
 
     name = "text_navigation"
@@ -57,7 +57,7 @@ class TextNavigation(Solitaire):
         super().__init__(max_turns=4 * rooms if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws a house, what lies where, where the walker stands, and what is wanted where it is not."""
+        """Draw a house, the places of items and walker, and a goal room that does not hold the wanted item."""
         cells, self.doors = built(self.size, rng)
         self.names = dict(zip(cells, rng.choice(ROOMS, size=self.size, replace=False).tolist(), strict=True))
         items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
@@ -70,12 +70,12 @@ class TextNavigation(Solitaire):
 
     @property
     def walked(self) -> int:
-        """The walker's acts so far."""
+        """Walker's acts so far."""
         return self.turns // len(self.seats)
 
     @property
     def turns_left(self) -> int:
-        """Acts that the walker may still play."""
+        """Walker's remaining acts."""
         return self.max_turns - self.walked
 
     def rules(self) -> str:
@@ -87,7 +87,9 @@ class TextNavigation(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """The task, this room, its exits and items, what is carried, the turns left, and what the strategist said."""
+        """Return the task, the room, its exits and items, the items carried, the turns left, and the strategist's
+        advice.
+        """
         return {
             "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
@@ -96,21 +98,23 @@ class TextNavigation(Solitaire):
         }  # fmt: skip
 
     def situation(self, seat: str) -> str:
-        """The room, where everything lies, and what the strategist says of it."""
+        """Return the room, the places of all items, and the strategist's advice."""
         return f"{self.position} {self.places} {self.strategy}".rstrip()
 
     def legal(self, seat: str) -> list[str] | None:
-        """The walker's acts; the strategist may say anything."""
+        """Return the walker's acts; the strategist may say anything."""
         return None if seat == STRATEGIST else self.acts()
 
     def acts(self) -> list[str]:
-        """Every exit, every item here and every item carried."""
+        """Return an act for every exit, every item here and every item carried."""
         facts = self.public()
         words = {"GO": facts["exits"], "TAKE": facts["items"], "DROP": facts["carried"]}
         return [f"{verb} {noun}" for verb, nouns in words.items() for noun in nouns]
 
     def play(self, seat: str, act: str) -> str:
-        """Walk, take or drop; all read what that changed. The strategist says something, which changes nothing."""
+        """Move, take or drop, and tell all seats the change; or record the strategist's advice, which changes nothing
+        else.
+        """
         if seat == STRATEGIST:
             if not (said := one_line(act)):
                 raise IllegalAct("say what the walker is to do")
@@ -138,11 +142,11 @@ class TextNavigation(Solitaire):
         return read
 
     def payoffs(self) -> dict[str, float]:
-        """As of every game; marks for credit are none."""
+        """Return the payoffs without the marks for credit."""
         return {seat: payoff - self._totals[seat].get(SUBGOAL, 0.0) for seat, payoff in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, the turns of the shortest solution, and efficiency: shortest / walked, 0 where unsolved."""
+        """Return `solved`, the turns of the shortest solution, and efficiency: shortest / walked, 0 if unsolved."""
         efficiency = self.shortest / self.walked if self.ended == "solved" else 0.0
         return {**super().figures(), "shortest": self.shortest, "efficiency": efficiency}
 

@@ -12,7 +12,9 @@ WORDS = tuple(f"PLAY {cell}" for cell in range(1, 10))
 
 
 class TicTacToe(DrawnGame):
-    """Acts: PLAY n, cells counting from 1 at the top left. Payoffs 1 and -1; option draw: what a draw pays both."""
+    """Acts: PLAY n, cells counted from 1 at the top left. Payoffs 1 and -1; option draw: reward of both sides for a
+    draw.
+    """
 
     name = "tic_tac_toe"
     seats: tuple[str, ...] = ("first", "second")
@@ -35,10 +37,10 @@ class TicTacToe(DrawnGame):
         return WORDS[action]
 
     def public(self) -> dict[str, Any]:
-        """The board, such as XO3/4X6/789."""
+        """Return the board, such as XO3/4X6/789."""
         cells = str(self.state).upper().replace("\n", "/")
         return {"board": "".join([free if cell == "." else cell for free, cell in zip(EMPTY, cells, strict=True)])}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own mark (no secret)."""
+        """Return the seat's mark (no secret)."""
         return {"mark": "X" if seat == "first" else "O"}

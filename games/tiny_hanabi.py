@@ -1,4 +1,6 @@
-"""Tiny Hanabi: two cards, two acts, and the first act is a signal too (Foerster et al. 2019). Rules by OpenSpiel."""
+"""Tiny Hanabi: two cards and two acts, where the first act is also a signal (Foerster et al. 2019). Rules
+by OpenSpiel.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ def table(payoffs: str) -> str:
 
 
 class TinyHanabi(OpenSpielGame):
-    """Acts: PLAY A, PLAY B, PLAY C. Both are paid the same, 0 to 10.
+    """Acts: PLAY A, PLAY B, PLAY C. Both seats get the same payoff, 0 to 10.
 
-    reset(options={"chance": [0, 1]}) deals card 1 to first and card 2 to second.
+    reset(options={"chance": [0, 1]}) gives card 1 to first and card 2 to second.
     """
 
     name = "tiny_hanabi"
@@ -64,7 +66,7 @@ class TinyHanabi(OpenSpielGame):
         return "over", f"The match is over: both get {self.returns()[0]:g}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own card, the other seat's once each."""
+        """Return two deals with the same own card and the two cards of the other seat."""
         own = int(rng.integers(len(CARDS)))
         deals = [[own, other] if seat == "first" else [other, own] for other in range(len(CARDS))]
         return {"chance": deals[0]}, {"chance": deals[1]}

@@ -1,4 +1,4 @@
-"""TradeComm: two words to agree on a blind trade (Sokota et al. 2021). Rules by OpenSpiel."""
+"""TradeComm: agree on a blind trade with one letter each (Sokota et al. 2021). Rules by OpenSpiel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LETTERS = string.ascii_uppercase
 class TradeComm(OpenSpielGame):
     """Acts: SAY letter, once each, then TRADE give FOR get, once each and unseen; 1 to both if the trades match.
 
-    Options: num_items 2 to 26. The talk option is off unless given: the one letter is all that may be said.
+    Options: num_items 2 to 26. Talk is off by default, because only the one letter may be said.
     reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.
     """
 
@@ -52,7 +52,7 @@ class TradeComm(OpenSpielGame):
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:
-        """Words of either side so far."""
+        """Return the letters said so far."""
         utterances = self.state.history()[1:3]
         return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, utterances, strict=False)}}
 
@@ -61,7 +61,7 @@ class TradeComm(OpenSpielGame):
         return {"item": LETTERS[divmod(self.state.history()[0], self.num_items)[self.seats.index(seat)]]}
 
     def verdict(self) -> tuple[str, str]:
-        """The end: both trades read out, and whether they matched."""
+        """Return the outcome and both trades."""
         one, two = (self.word(action) for action in self.state.history()[3:])
         outcome = "trade" if self.state.returns()[0] else "no_trade"
         verdict = "The trade is made" if outcome == "trade" else "There is no trade"
@@ -72,7 +72,7 @@ class TradeComm(OpenSpielGame):
         return {"trade": self.ended == "trade"}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same own item, two different ones on the other side."""
+        """Return two deals with the same own item and different items of the other seat."""
         own = int(rng.integers(self.num_items))
         others = rng.choice(self.num_items, 2, replace=False).tolist()
         pairs = [(own, other) if seat == self.seats[0] else (other, own) for other in others]

@@ -1,4 +1,4 @@
-"""Twenty questions about an animal: the animals and what is true of them are Forsyth's Zoo data (UCI 1990)."""
+"""Twenty questions about an animal, with the facts of Forsyth's Zoo data (UCI 1990)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def zoo() -> Book:
 
 
 class TwentyQuestions(Questions):
-    """`Questions` about an animal; the options and rewards are said there."""
+    """`Questions` about an animal; see there for options and rewards."""
 
     name = "twenty_questions"
     metadata: ClassVar[dict[str, Any]] = {"name": "twenty_questions_v0", "render_modes": ["ansi"]}

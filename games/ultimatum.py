@@ -1,5 +1,4 @@
-"""The ultimatum game: one seat proposes how to split a pie, the other takes it or leaves both with nothing
-(Güth, Schmittberger and Schwarze 1982)."""
+"""Ultimatum game: one seat proposes a split, the other accepts it or leaves both with nothing (Güth et al. 1982)."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 class Ultimatum(TextGame):
     """Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option besides TextGame's: pie >= 1.
 
-    Reward part "deal": to both seats when the offer is accepted. Subgame perfect are two pure outcomes (`theory`,
-    at the default pie): the offer of nothing, accepted; and of one, by a responder that would reject nothing.
+    Reward part "deal": to both seats when the offer is accepted. Two pure outcomes are subgame perfect (`theory`, at
+    the default pie): an accepted offer of 0, and an offer of 1 to a responder that rejects only 0.
     """
 
     name = "ultimatum"
@@ -78,6 +77,6 @@ class Ultimatum(TextGame):
         return answer
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report whether there was a deal, and what part of the pie was offered, if any was."""
+        """Return whether there was a deal, and the offered share of the pie if any."""
         share = {} if self.offer is None else {"offered": self.offer / self.pie}
         return {"deal": self.ended == "deal", **share}

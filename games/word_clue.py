@@ -1,4 +1,4 @@
-"""WordClue: one side knows which words on the board are targets, and may say one word and a number."""
+"""WordClue: the giver knows the target words on the board and may say one word and a number per round."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def nouns() -> tuple[str, ...]:
 class WordClue(TextGame):
     """Acts: the giver's CLUE word number; in turn the guessers' GUESS word or STOP (no more guesses in this round).
 
-    Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board; targets 1 to words - 1;
-    rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: a clue is all that may be
-    said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
+    Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board; targets 1 to words - 1; rounds >=
+    1, clues in a match; cost >= 0 of a wrong guess. Talk is off by default, because only a clue may be said. Clues are
+    not checked for being English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
     """
 
     name, cooperative = "word_clue", True
@@ -51,7 +51,7 @@ class WordClue(TextGame):
         super().__init__(**{"talk": False, **options})
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws what is not given: the board out of all nouns, the targets out of the board."""
+        """Draw the board from all nouns and the targets from the board, unless the options set them."""
         board = list(options.get("board") or rng.choice(nouns(), self.size, replace=False).tolist())
         if not len(board) == len(set(board)) == self.size or not all(re.fullmatch("[a-z]+", str(w)) for w in board):
             raise ValueError(f"board must be {self.size} different words of letters a-z, not {board!r}")
@@ -76,21 +76,21 @@ class WordClue(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The board's words not yet guessed, those found and missed, the clue, guesses and rounds left."""
+        """Return the words not yet guessed, those found and missed, the clue, and the guesses and rounds left."""
         left = [word for word in self.board if word not in self.found and word not in self.missed]
         turn = {"clue": self.clue, "guesses_left": self.guesses_left, "rounds_left": self.rounds - self.round + 1}
         return {"board": left, "found": [*self.found], "missed": [*self.missed], **turn}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The targets not yet found, for the giver."""
+        """Return the remaining targets to the giver."""
         return {"targets": [word for word in self.targets if word not in self.found]} if seat == GIVER else {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Every word not yet guessed, and STOP; clues cannot be listed."""
+        """Return every word not yet guessed, and STOP. Clues cannot be listed."""
         return None if seat == GIVER else [*(f"GUESS {word}" for word in self.public()["board"]), "STOP"]
 
     def play(self, seat: str, act: str) -> str:
-        """A clue opens a round; a wrong guess, the last guess or the last STOP closes it."""
+        """Play an act. A clue opens a round; a wrong guess, the last guess or the last STOP closes it."""
         if seat == GIVER:
             return self._give(act)
         if not (match := GUESS.fullmatch(act)):
@@ -107,11 +107,13 @@ class WordClue(TextGame):
         return f"GUESS {word}"
 
     def next_seat(self, seat: str) -> str:
-        """The guessers in turn while a round is open, else the giver."""
+        """Return the next guesser while a round is open, else the giver."""
         return self.guessing[0] if self.guessing else GIVER
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Targets found, wrong guesses, the share of the targets that was found, rounds begun; answer, the targets."""
+        """Return targets found, wrong guesses, the share of targets found, rounds started, and `answer`,
+        the targets.
+        """
         counts = {"found": len(self.found), "missed": len(self.missed), "rounds": self.round}
         return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
 

@@ -1,4 +1,4 @@
-"""Wordle: a hidden word of five letters, found by guesses that are marked letter by letter (Wardle 2021)."""
+"""Wordle: find a hidden five-letter word by guesses that are marked letter by letter (Wardle 2021)."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def feedback(guess: str, word: str) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Return True if this is five letters from a to z."""
+    """Return True for five letters from a to z."""
     return len(text) == LETTERS and text.isascii() and text.isalpha() and text == text.lower()
 
 
 class Wordle(Solitaire):
-    """Act: GUESS and five letters; any may be guessed, `legal` lists the words that may be hidden.
+    """Acts: GUESS and five letters. Any word may be guessed; `legal` lists the words that may be hidden.
 
-    Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
-    max_turns, the tries; words, different words of five small letters (None: the common ones).
-    reset(options={"word": one of the words}) hides that word.
+    Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's: max_turns,
+    the tries; words, different words of five lower-case letters (None: the common ones). reset(options={"word": one of
+    the words}) hides that word.
     """
 
     name = "wordle"
@@ -65,7 +65,7 @@ class Wordle(Solitaire):
         super().__init__(max_turns=max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hides one of the words, all equally likely."""
+        """Hide one of the words, drawn uniformly."""
         self.word = str(options.get("word", self.words[rng.integers(len(self.words))]))
         if self.word not in self.words:
             raise ValueError(f"word must be one of the game's words, not {self.word!r}")
@@ -79,7 +79,7 @@ class Wordle(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """The guesses with their marks, and the turns left."""
+        """Return the guesses with their marks, and the turns left."""
         return {"guesses": [f"{guess} {marks}" for guess, marks in self.marked], "turns_left": self.turns_left}
 
     def legal(self, seat: str) -> list[str]:
@@ -98,6 +98,6 @@ class Wordle(Solitaire):
         return f"GUESS {guess}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, how many letters were right in the best guess; answer, the hidden word."""
+        """Return `solved`, the right letters of the best guess, and `answer`, the hidden word."""
         best = max((marks.count("G") for _, marks in self.marked), default=0)
         return {**super().figures(), "best_guess": best, "answer": self.word}

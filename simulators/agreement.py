@@ -1,9 +1,9 @@
-"""Agreement: whether a reply to a proposal ("Shall I cancel order 12345?") accepts or refuses it.
+"""Classification of replies to a proposal ("Shall I cancel order 12345?") as acceptance, refusal or neither.
 
-A reply agrees if one of its parts begins with words of assent, no part begins with words of refusal or doubt, and
-nothing in it sets a condition or takes the assent back. Facts beside it ("Yes, it never came") are no objection.
-What is ambiguous is read as doubt, never as a yes. English only. Lists of phrases instead of an embedding: a consent
-must be the same on every machine, with and without extras.
+A reply agrees if a part of it starts with assent, no part starts with refusal or doubt, and nothing in it sets a
+condition or withdraws the assent. Facts beside it ("Yes, it never came") are no objection. Ambiguous replies count as
+doubt, never as a yes. English only. Phrase lists instead of an embedding: consent must be read the same on every
+machine, with and without extras.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ LEXICON = frozenset(
 
 
 def read_agreement(text: str) -> Stance | None:
-    """Return whether a reply accepts what was proposed, refuses it, or leaves it open; None if it answers nothing."""
+    """Return "inform" if a reply accepts a proposal, "deny" if it refuses, "unknown" if it is unclear, None if it is no
+    answer.
+    """
     stances: set[Stance] = set()
     is_question = is_acknowledged = is_limited = False
     pieces = [*MARK.split(_words(text.replace("*", ","))), ""]

@@ -1,7 +1,7 @@
-"""The base class of simulators: games with a hidden record, a verifiable outcome, and their own yardsticks.
+"""Base class of simulators: games with a hidden record, a verifiable outcome and reference players.
 
-The world is a function of the options and the match's seed. What is hidden belongs to an entity (a patient, a
-customer, a task); train and test are split by that entity, never by row, so that nobody is met in both.
+The world is a function of the options and the match's seed. Hidden facts belong to an entity (a patient, a customer, a
+task). The train/test split is by entity, never by row, so that no entity occurs in both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DRAWS = 10_000
 
 
 class SimulatorFault(Exception):
-    """A fault of the simulator itself. Raised out of `step` it fails the match with this reason: never a score of 0."""
+    """Raised for a fault of the simulator itself. It fails the match with this reason instead of scoring 0."""
 
 
 Answer = Callable[[View], str]
@@ -31,14 +31,14 @@ Answer = Callable[[View], str]
 
 
 class Simulator(TextGame):
-    """A text game with a hidden record; a subclass is a domain.
+    """Base class of text games with a hidden record; a subclass is a domain.
 
-    Options besides TextGame's: split "train", "test" or "all"; persona, the simulated person's, one of `personas` or
-    "mixed" (a part of the record), where there are persons. Anything else raises ValueError.
+    Options besides TextGame's: split "train", "test" or "all"; persona, one of `personas` or "mixed" (drawn per match),
+    if the domain has persons. Anything else raises ValueError.
 
-    Its report holds `score`, the share of what could be had, in [0, 1], and `success`. Its `players` make scripted
-    players from the match's own game, which may not be reset yet, and a seed: at least `noop` (does nothing, scores at
-    most 0.02), `random` (a success rate near `floor`) and `oracle` (who knows the record: always 1).
+    The report contains `score`, the achieved share of the maximum, in [0, 1], and `success`. `players` are factories
+    that take the match's game (possibly before its reset) and a seed; at least `noop` (does nothing, scores at most
+    0.02), `random` (a success rate near `floor`) and `oracle` (knows the record, always scores 1).
     """
 
     rivals = False
@@ -60,12 +60,12 @@ class Simulator(TextGame):
         super().__init__(**options)
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Starts a match."""
+        """Start a match and reset the count of invalid acts."""
         self.invalid = 0
         super().reset(seed, options)
 
     def report(self) -> dict[str, float | bool | str]:
-        """As of every game, and `invalid`, the acts that could not be played."""
+        """Return the game's report and `invalid`, the number of illegal acts."""
         return {**super().report(), "invalid": self.invalid}
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
@@ -74,18 +74,19 @@ class Simulator(TextGame):
 
     @property
     def floor(self) -> float:
-        """The share of matches in which the random player succeeds, as the rules imply it."""
+        """Success rate of the random player implied by the rules."""
         raise NotImplementedError
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """For every secret that the first seat has not been told by now, the texts that would give it away.
+        """Return, for each secret still unknown to the first seat, the texts that would reveal it: names, synonyms,
+        paraphrases.
 
-        A name, its synonyms and paraphrases: none may occur in the messages and facts that it sees.
+        None of them may occur in the messages and facts that this seat sees.
         """
         return {}
 
     def draw_entity(self, draw: Callable[[], Any], key: Callable[[Any], str]) -> Any:
-        """The first entity of the option's split that `draw` gives; `key` names what an entity is, as text."""
+        """Draw entities until one belongs to the split, and return it. `key` returns an entity's identity as text."""
         for _ in range(DRAWS):
             entity = draw()
             if self.split == "all" or held_out(f"{self.name}:{key(entity)}") == (self.split == "test"):
@@ -93,7 +94,7 @@ class Simulator(TextGame):
         raise SimulatorFault(f"{self.name}: none of {DRAWS} entities is in the split {self.split}")
 
     def draw_persona(self, rng: np.random.Generator) -> str:
-        """The persona of this match: the option's, or any of them where it is mixed."""
+        """Return the persona of this match: the option's, or a random one if it is "mixed"."""
         return str(rng.choice(list(self.personas))) if self.persona == MIXED else str(self.persona)
 
 

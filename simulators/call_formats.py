@@ -1,7 +1,7 @@
-"""Formats in which models write tool calls and thoughts: tables with one row each.
+"""Tables of the formats in which models write tool calls and thoughts, one row each.
 
-To read another format, add its row. A body (what stands inside a wrapper) may be JSON, XML parameters, a name with
-JSON, or Python calls, whatever its wrapper.
+To support another format, add its row. A body (the text inside a wrapper) may be JSON, XML parameters, a name with
+JSON, or Python calls, in any wrapper.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Wrapper(NamedTuple):
-    """Text by which a model marks a call."""
+    """Marks by which a model encloses a call."""
 
     opening: str
     """Regular expression."""
@@ -49,7 +49,7 @@ WRAPPERS = (
 
 
 class Shape(NamedTuple):
-    """The keys of name and arguments in a call's JSON object."""
+    """Keys of name and arguments in a call's JSON object."""
 
     name: str
     arguments: str
@@ -100,7 +100,7 @@ _START = f"(?:^|{'|'.join(f'(?<={re.escape(mark)})' for pair in THOUGHTS for mar
 
 
 def _openings(*calls: str) -> re.Pattern[str]:
-    """Return a pattern of where a thought begins (`thought`) or ends (`after`), or a call begins (`call`)."""
+    """Return a pattern with groups `thought` (start of a thought), `after` (its end) and `call` (start of a call)."""
     thought, after = ("|".join(re.escape(pair[end]) for pair in THOUGHTS) for end in (0, 1))
     return re.compile(f"(?P<thought>{thought})|(?P<after>{after})|(?P<call>{'|'.join(calls)})", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""Calls in JSON values and Python literals, with bounds on depth and size."""
+"""Conversion of JSON values and Python literals to calls, with bounds on depth and size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True)
 class Call:
-    """A tool's name and its arguments, by name or by position; or a `problem`: why it cannot be run."""
+    """A tool call with named or positional arguments, or a `problem`, the reason why it cannot be run."""
 
     name: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def from_text(text: str) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep lists and objects are nested, counted level by level."""
+    """Return the nesting depth of lists and objects."""
     depth, level = 0, [value]
     while level := [entry for entry in level if isinstance(entry, dict | list)]:
         depth += 1

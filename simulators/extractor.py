@@ -1,8 +1,8 @@
-"""Extraction of facts from what a person said: a closed vocabulary, its synonyms, and who denies or doubts what.
+"""Extraction of facts from a person's text: a closed vocabulary with synonyms, negation and doubt.
 
-A few rules in the manner of NegEx (Chapman et al. 2001), which finds negation in clinical notes by trigger words and
-their scope. What is ambiguous is read as doubt. Not understood: what is said of others ("my brother coughs"), irony,
-and whatever is no word of the vocabulary; a `Reading` says where there was such a thing, for those who must be sure.
+A few rules in the manner of NegEx (Chapman et al. 2001), which detects negation in clinical notes by trigger words and
+their scope. Ambiguous text counts as doubt. Not understood: statements about others ("my brother coughs"), irony, and
+words outside the vocabulary; a `Reading` reports those for callers that must be sure.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ PLAIN_TALK = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """Facts that were understood of a text, and what was not understood."""
+    """Facts understood from a text, and the parts not understood."""
 
     facts: Mapping[str, Stance]
     unclear: frozenset[str]
@@ -92,27 +92,27 @@ class Reading:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All words for all topics; `vocabulary` makes one."""
+    """All phrases of all topics; create it with `vocabulary`."""
 
     phrases: Mapping[str, str]
     """From a folded phrase to its topic."""
 
     @functools.cached_property
     def mention(self) -> re.Pattern[str]:
-        """Finds phrases as whole words, the longest first."""
+        """Pattern of all phrases as whole words, the longest first."""
         longest = sorted(self.phrases, key=len, reverse=True)
         return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )")
 
     def words(self, topic: str) -> tuple[str, ...]:
-        """All phrases for this topic."""
+        """Return all phrases of this topic."""
         return tuple(phrase for phrase, meant in self.phrases.items() if meant == topic)
 
     def read(self, text: str, asked: str = "") -> dict[str, Stance]:
-        """Return what the text says of which topics; an answer that names none is about `asked`. Never raises."""
+        """Return the stance on each topic in the text. An answer that names no topic is about `asked`. Never raises."""
         return dict(self.understand(text, asked).facts)
 
     def understand(self, text: str, asked: str = "") -> Reading:
-        """Return what `read` gives, and what in the text it could not be sure of."""
+        """Return the facts of `read` together with the unclear parts of the text."""
         answered: defaultdict[str, set[Stance]] = defaultdict(set)
         claimed: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
@@ -179,7 +179,7 @@ def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
 
 
 def plain_words(text: str) -> str:
-    """Return the text as words and marks between single blanks: no case, no accents, no apostrophes."""
+    """Return the text as words and punctuation between single blanks, without case, accents and apostrophes."""
     marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:LONGEST]))
     marked = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", marked)
     letters = unicodedata.normalize("NFKD", marked).casefold()

@@ -1,7 +1,7 @@
-"""The nearest of many unit vectors and their clusters, by faiss: the same however many threads do it.
+"""Nearest-neighbour search and clustering of unit vectors with faiss, independent of the number of threads.
 
-Up to 20,000 vectors the index is flat (exact: a query takes under a millisecond); above, inverted lists (IVF), which
-are built in seconds and, unlike a graph (HNSW), the same however many threads build them.
+Up to 20,000 vectors the index is flat (exact; a query takes under a millisecond). Larger ones use inverted lists (IVF),
+which build in seconds and, unlike a graph (HNSW), are equal for any number of threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def build(vectors: Vectors) -> Any:
 
 
 def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64], Vectors]:
-    """Return the nearest centroid of each of the vectors [n, d], as [n], and the centroids [at most `clusters`, d]."""
+    """Return the index of each vector's nearest centroid [n], and the centroids [at most `clusters`, d]."""
     faiss, (count, width) = _faiss(), vectors.shape
     found = faiss.Kmeans(width, min(clusters, count), niter=20, seed=seed, min_points_per_centroid=1)
     with _one_thread(faiss):
@@ -48,7 +48,9 @@ def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """One thread, then as many as before: several add numbers up in another order, and end at other clusters."""
+    """Limit faiss to one thread within the context: several threads add in another order, which changes the
+    clusters.
+    """
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

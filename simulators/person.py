@@ -1,8 +1,8 @@
-"""Simulated persons: a script decides what is said, as typed acts; words only carry it.
+"""Simulated persons: a script decides typed speech acts, and templates or a model only word them.
 
-The words are a template's, or those of the player at the person's seat. Who only renders an act has his text read
-back (`simulators.extractor`): where it does not say exactly what it should, or says anything that cannot be checked,
-he is asked once more, then the template stands in. So the truth never depends on a language model.
+If the seat of a person words an act, its text is parsed again (`simulators.extractor`). A text that does not say
+exactly the act, or says anything that cannot be checked, is requested once more and then replaced by the template. So
+the truth never depends on a language model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Manner = Literal["plain", "terse", "vague", "hurried"]
 
 
 class Act(NamedTuple):
-    """An act of speech: what it is about, and with what stance or purpose."""
+    """A speech act: its kind and topic."""
 
     kind: Kind
     topic: str = ""
@@ -34,7 +34,7 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class Persona:
-    """Persona: how somebody answers; shares are probabilities, drawn once for each fact of the record."""
+    """How a person answers. Shares are probabilities, drawn once for each fact of the record."""
 
     manner: Manner = "plain"
     volunteers: float = 0.3
@@ -98,7 +98,7 @@ def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
 
 @dataclass
 class Renderings:
-    """Reads what a seat made of the acts it was to word, and counts how it did."""
+    """Checker of the texts in which a seat words acts, with counts of the results."""
 
     texts: int = 0
     wrong: int = 0
@@ -114,7 +114,7 @@ class Renderings:
     asked_again: bool = field(default=False, repr=False)
 
     def accepts(self, said: Reading, due: Reading) -> bool:
-        """Count a text and return whether, as it was read, it says all that is due and nothing else."""
+        """Count a text and return True if it says all that is due and nothing else."""
         self.texts += 1
         wrong = any(said.facts[topic] != stance for topic, stance in due.facts.items() if topic in said.facts)
         extra, withheld = bool(said.facts.keys() - due.facts.keys()), bool(due.facts.keys() - said.facts.keys())
@@ -135,6 +135,6 @@ class Renderings:
         return template
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Counts for a report."""
+        """Return the counts for a report."""
         names = ("texts", "wrong", "extra", "withheld", "unclear", "replaced")
         return {f"render_{name}": getattr(self, name) for name in names}

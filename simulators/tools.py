@@ -4,8 +4,8 @@
     for call in read_calls(text):
         game.tell(run(tools, call), seat)
 
-Nothing that a model wrote raises here: a wrong name, wrong arguments, a failure inside a tool are all texts for it to
-read. Only a SimulatorFault passes through.
+Model output never raises here: a wrong name, wrong arguments and failures inside a tool become texts for the model.
+Only SimulatorFault passes through.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_PROBLEMS = 3
 
 @dataclass(frozen=True)
 class Shape:
-    """Description of a tool by its function, without the function."""
+    """Description of a tool without its function."""
 
     name: str
     description: str
@@ -56,16 +56,16 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. Its function gets validated arguments, returns a text or what JSON can hold, says no by ValueError."""
+    """A tool. Its function takes validated arguments, returns text or JSON-able data, and refuses by ValueError."""
 
     shape: Shape
     function: Callable[..., Any]
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
-        """The tool that this function or method is: its name, its docstring's first line, its annotations.
+        """Create a tool from a function or method: its name, its docstring's first line, its annotations.
 
-        Parameters are str, int, float, bool, Literal, lists of these, and X | None. ValueError otherwise.
+        Parameters are str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError otherwise.
         """
         key = getattr(function, "__func__", function)
         if key not in SHAPES:
@@ -74,12 +74,14 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """Return the name by which a model calls it."""
+        """Name by which a model calls the tool."""
         return self.shape.name
 
 
 def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "signatures") -> str:
-    """The tools for a prompt, one a line: as Hermes and Qwen models were trained on ("json"), or short."""
+    """Return the tools for a prompt, one per line: in the JSON that Hermes and Qwen were trained on, or as short
+    signatures.
+    """
     if style == "signatures":
         return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
     return "\n".join(

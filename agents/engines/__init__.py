@@ -1,1 +1,1 @@
-"""Engines: they serve tokens."""
+"""Inference engines: they sample replies and score streams."""

@@ -1,4 +1,4 @@
-"""The interface of engines: sample replies, score streams, publish new weights."""
+"""Interface of inference engines: sample replies, score streams, publish weights."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from agents.stream import Stream
 
 @dataclass(frozen=True)
 class Request:
-    """One reply to sample: `ids` is the whole context of one seat's stream so far."""
+    """One reply to sample. `ids` is the full context of one seat's stream."""
 
     policy: str
     ids: tuple[int, ...]
@@ -31,7 +31,7 @@ class Request:
     """Whether the completion is to tell entropies, whatever the engine does otherwise."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
+        """Raise ValueError for invalid values, which would otherwise fail the other requests of the batch."""
         if not self.ids or self.max_tokens < 1:
             raise ValueError("a request has a context, and asks for a token at least")
         if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < math.inf:
@@ -42,7 +42,7 @@ class Request:
             raise ValueError(f"seed {self.seed} is negative")
 
     def check_vocabulary(self, size: int) -> None:
-        """Raise ValueError if the context has a token id that a vocabulary of this size lacks."""
+        """Raise ValueError if the context has a token id outside a vocabulary of this size."""
         if min(self.ids) < 0 or max(self.ids) >= size:
             wrong = next(id for id in self.ids if not 0 <= id < size)
             raise ValueError(f"token id {wrong} is not in the model's vocabulary of {size}")
@@ -50,7 +50,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """A sampled reply: its ids (stop id included), natural-log probabilities, and the weights' version."""
+    """A sampled reply: ids (with the stop id), natural-log probabilities, and the version of the weights."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -62,34 +62,34 @@ class Completion:
 
 
 class Engine(Protocol):
-    """An engine: serves tokens for named policies, from `open` until `close`; slow calls are coroutines."""
+    """Inference engine for named policies, usable from `open` to `close`. Slow calls are coroutines."""
 
     max_context: int
     """The most tokens of a context and its reply that it serves, whatever a model's positions."""
 
     async def open(self) -> None:
-        """Start whatever the engine needs to run; called once, in the event loop that will ask it."""
+        """Start the engine; called once, in the event loop that will use it."""
 
     async def close(self) -> None:
         """Stop the engine; no call may follow. Closing twice, or before `open`, does nothing."""
 
     def figures(self) -> dict[str, float]:
-        """Counters that only grow; `seconds` is wall time spent in decoding and scoring."""
+        """Return counters that only grow; `seconds` is the wall time of decoding and scoring."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request, in order."""
+        """Return one sampled completion per request, in order."""
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Log-probabilities (float32, one per sampled token) of each stream under the policy's weights."""
+        """Return each stream's log-probabilities under the policy's weights (float32, one per sampled token)."""
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a policy's version under that name from now on; every cache made with an older one is dropped."""
+        """Serve this version of a policy from now on; caches made with older weights are dropped."""
 
     async def release(self, policy: str) -> None:
-        """Release what the next `publish` of a policy rebuilds: its weights are about to change."""
+        """Free memory that the next `publish` of the policy rebuilds, because its weights are about to change."""
 
     async def retire(self, policy: str) -> None:
-        """Stop serving that name, and release its weights and caches."""
+        """Stop serving a policy and free its weights and caches."""
 
     def forget(self, key: str) -> None:
-        """Drop the cache of a stream that has ended."""
+        """Drop the cache of a finished stream."""

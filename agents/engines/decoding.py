@@ -1,7 +1,7 @@
-"""Decoding: requests that wait together become one batch, and each reply is sampled token by token.
+"""Decode waiting requests as one batch, token by token.
 
-What several requests have in common is computed once. New contexts are a tree. Requests of the same context share a row
-of the batch until they sample different tokens; then each goes on in a row of its own.
+Shared tokens are computed once. New contexts form a tree. Requests with the same context share a row of the batch until
+they sample different tokens; then each continues in a row of its own.
 """
 
 import math
@@ -26,7 +26,7 @@ from agents.trees import paths_seen, tree_of
 
 @dataclass
 class Served:
-    """A policy's weights and the attention caches made with them."""
+    """A policy's weights and their attention caches."""
 
     weights: Any
     """The module that was published; None where it lies in a folder or is an adapter."""
@@ -47,7 +47,7 @@ class Served:
 
     @property
     def vocabulary(self) -> int:
-        """Number of token ids that the model can read."""
+        """Number of token ids that the model accepts."""
         return int(self.model.get_input_embeddings().weight.shape[0])
 
 
@@ -56,7 +56,7 @@ _NOTHING = KV((), torch.empty(0))
 
 @dataclass
 class _Row:
-    """One request while it is being decoded."""
+    """One request during decoding."""
 
     request: Request
     served: Served
@@ -73,11 +73,11 @@ class _Row:
 
     @property
     def shape(self) -> Shape:
-        """Return how it samples."""
+        """Sampling settings of the request."""
         return Shape(self.request.temperature, self.request.top_k, self.request.top_p)
 
     def take(self, token: int, logprob: float) -> None:
-        """Go on with a token."""
+        """Append a sampled token."""
         self.ids.append(token)
         self.logprobs.append(logprob)
         if token in self.request.stop_ids:
@@ -86,7 +86,7 @@ class _Row:
             self.finish = "length"
 
     def completion(self) -> Completion:
-        """Return the reply as it was sampled."""
+        """Return the sampled reply."""
         finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
         entropy = None if self.entropy is None else tuple(self.entropy)
         return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
@@ -94,24 +94,25 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Branch:
-    """A row of the batch: the requests of one policy that have the same ids so far, or nobody any more."""
+    """A row of the batch: requests of one policy with the same ids so far, or an unused row."""
 
     policy: str
     rows: list[_Row]
 
     @property
     def token(self) -> int:
-        """The id that was sampled last; 0 where nobody goes on."""
+        """The id sampled last; 0 for an unused row."""
         return self.rows[0].ids[-1] if self.rows else 0
 
 
 class Decoder:
-    """Decodes requests for policies that one model computes."""
+    """Decodes requests of policies that share one computing model."""
 
     def __init__(self, served: dict[str, Served], bf16: bool, entropy: bool, replays: Replays | None = None) -> None:
-        """`served`: the policies; `bf16`: whether products are bfloat16; `entropy`: whether all completions tell it.
+        """Create a decoder for the `served` policies.
 
-        `replays`: the model's recorded steps, where its steps can be recorded.
+        `bf16`: whether products are bfloat16; `entropy`: whether all completions report entropies; `replays`: the
+        model's recorded steps, if they can be recorded.
         """
         self.served, self.bf16, self.entropy = served, bf16, entropy
         self.model = next(iter(served.values())).model
@@ -120,7 +121,7 @@ class Decoder:
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
 
     def decode(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample a completion for each request."""
+        """Return a sampled completion for each request."""
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             rows = self._rows(requests)
             branches = _by_context(rows)
@@ -136,13 +137,13 @@ class Decoder:
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
 
     def _replayed(self, replays: Replays) -> bool:
-        """Have it keep what it recorded of these policies alone; False where rows differ in their adapters."""
+        """Drop recorded steps of other adapters; return False if rows differ in their adapters."""
         lanes = next(iter(self.served.values())).lanes
         replays.made_of(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
         return len(self.served) == 1 or lanes is None
 
     def _rows(self, requests: Sequence[Request]) -> list[_Row]:
-        """Pair every request with the longest cache there is."""
+        """Pair every request with its longest cached prefix."""
         pasts = [self.served[r.policy].caches.longest_prefix(r.key, r.ids) for r in requests]
         for policy in dict.fromkeys(r.policy for r in requests):
             new = [i for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None]
@@ -157,10 +158,10 @@ class Decoder:
         ]
 
     def _begun(self, policy: str, contexts: list[Ids]) -> dict[Ids, KV]:
-        """Caches of new contexts, or of how all of them begin; what several share is computed once.
+        """Return caches for new contexts, or for their common prefix; shared tokens are computed once.
 
-        What all begin with is kept for those that come later. The rest are trees of at most
-        `MOST_AT_ONCE` tokens, unless the model cannot see paths.
+        The common prefix stays cached for later contexts. The rest is computed in trees of at most `MOST_AT_ONCE`
+        tokens, unless the model does not support trees.
         """
         opening = self._opening(policy, common_prefix(contexts))
         most = MOST_AT_ONCE.get(self.device.type, MOST_AT_ONCE["cpu"])
@@ -185,7 +186,7 @@ class Decoder:
         return costs(self.model, self.bf16).scores > 0
 
     def _opening(self, policy: str, ids: Ids) -> KV:
-        """The cache of what new contexts begin with, from what is known of it; kept until the next weights."""
+        """Return the cache of the contexts' common prefix, which is kept until the weights change."""
         kept = self.served[policy].prefixes
         known = kept.nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
         if len(known.ids) < len(ids):
@@ -194,7 +195,7 @@ class Decoder:
         return known
 
     def _grown(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
-        """Caches of contexts in lexicographic order, all longer than the opening, by one pass over their tree."""
+        """Return caches of sorted contexts, all longer than the opening, from one pass over their tree."""
         known, tree = len(opening.ids), tree_of(contexts, len(opening.ids))
         batch = BatchKV([opening], room=len(tree.ids))
         tokens = torch.tensor([tree.ids], device=self.device)
@@ -213,7 +214,7 @@ class Decoder:
         }
 
     def _prefilled(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
-        """The batch with all that is new in every branch, and the logits after it."""
+        """Return the batch after computing the new tokens of every branch, and the logits."""
         pasts = [branch.rows[0].past for branch in branches]
         news = [branch.rows[0].request.ids[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
         width = max(map(len, news))
@@ -231,7 +232,7 @@ class Decoder:
     def _forward(
         self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
     ) -> torch.Tensor:
-        """One forward pass over right-aligned new tokens [B, W] of these policies; logits [B, vocabulary] after."""
+        """Run right-aligned new tokens [B, W] of these policies; returns the logits [B, vocabulary] after them."""
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
         if width == 1:
@@ -245,9 +246,9 @@ class Decoder:
     def _pass(
         self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
     ) -> torch.Tensor:
-        """Any forward pass over tokens and positions [B, W]; logits [B, vocabulary] after the last column.
+        """Run tokens and positions [B, W]; returns the logits [B, vocabulary] after the last column.
 
-        The mask, bool, says which columns are real, [B, S], or which of them each token sees, [B, 1, W, S].
+        The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
         replays = self.replays if batch.stays and tokens.shape[1] == 1 else None
         if (lanes := self.served[policies[0]].lanes) is not None:
@@ -287,9 +288,9 @@ def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
 
 
 def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
-    """Draw one token for every request from [B, V] logits, and note its log-probability.
+    """Draw one token per request from logits [B, V] and record its log-probability.
 
-    Requests of a branch that sample alike have one distribution, from which each draws for itself.
+    Requests of a branch with equal settings share a distribution; each draws for itself.
     """
     drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
     numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}

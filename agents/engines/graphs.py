@@ -1,8 +1,8 @@
-"""Steps on a GPU: a step's kernels are recorded once as a CUDA graph, and from then on started by one call.
+"""Record decoding steps as CUDA graphs, so that one call starts all kernels of a step.
 
-A step of one token a row is a thousand small kernels; to start them one by one takes a host ten times as long as they
-run. A graph always computes the same shapes at the same addresses. So all batches share one storage, rows and columns
-are rounded up (nobody looks at those too many), and graphs are dropped where the weights or the storage have moved.
+A step of one token per row is a thousand small kernels; starting them one by one takes the host ten times as long as
+running them. A graph has fixed shapes and addresses. All batches therefore share one storage, rows and columns are
+rounded up, and graphs are dropped when weights or storage move.
 """
 
 import math
@@ -116,13 +116,13 @@ class Replays:
 
 
 class _Recorder:
-    """Records graphs; all work in the same memory, as they run one after the other."""
+    """Records graphs that share one memory pool, because they run one after another."""
 
     def __init__(self) -> None:
         self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, compute: Callable[[], torch.Tensor], room: torch.Tensor) -> Any:
-        """A graph that writes what `compute` returns to `room`; nothing is computed yet."""
+        """Return a graph that writes the result of `compute` to `room`. Recording runs no kernel."""
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which empties the allocator's cache every time

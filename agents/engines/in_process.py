@@ -1,8 +1,8 @@
-"""The in-process engine: the trainer's own weights, all pending turns of all matches in one batch.
+"""In-process engine: decodes with the trainer's own weights, all pending turns of all matches in one batch.
 
-A request waits until the event loop has nothing else to run; then everything that is waiting is decoded at
-once, in the computing thread, and what asks meanwhile waits for the next time. Which turns share a batch thus depends
-on the matches alone and never on the clock, so that a run on the CPU can be repeated bit by bit.
+A request waits until the event loop is idle. Then all waiting requests are decoded together in the computing thread;
+requests that arrive meanwhile wait for the next batch. The composition of batches thus depends on the matches and not
+on the clock, so that a CPU run is bit-reproducible.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _Asked = tuple[Request, asyncio.Future[Completion | Exception]]
 
 
 class InProcessEngine:
-    """Serves transformers models that live in this process: those that are trained there, and folders."""
+    """Engine for transformers models in this process: modules under training, and folders."""
 
     max_context = sys.maxsize
 
@@ -57,7 +57,7 @@ class InProcessEngine:
         cache_bytes: int = 2 << 30,
         entropy: bool = False,
     ) -> None:
-        """`entropy`: whether completions tell it."""
+        """Create the engine. `entropy`: whether completions report entropies."""
         self.precision, self.max_batch, self.cache_bytes, self.entropy = precision, max_batch, cache_bytes, entropy
         self._seconds = 0.0
         self._served: dict[str, Served] = {}
@@ -73,10 +73,10 @@ class InProcessEngine:
         """Keys of streams that have ended; their caches go when the computing thread comes by."""
 
     async def open(self) -> None:
-        """Do nothing: nothing has to be started."""
+        """Do nothing; the engine needs no start."""
 
     async def close(self) -> None:
-        """Release all weights and caches."""
+        """Free all weights and caches."""
         await self._do(self._close)
 
     def _close(self) -> None:
@@ -86,14 +86,14 @@ class InProcessEngine:
         self._drop_unused()
 
     def figures(self) -> dict[str, float]:
-        """`seconds`: wall time spent in decoding and scoring so far."""
+        """Return `seconds`, the wall time of decoding and scoring."""
         return {"seconds": self._seconds}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a folder's weights, or a module by reference, but with bfloat16 its linear layers, which are copied.
+        """Serve a folder's weights or a module by reference; with bfloat16 products its linear layers are copied.
 
-        Of an adapter, a folder's or one that is trained, only the low-rank matrices are its own. A module or adapter
-        that is to be `copied` is so once, and later versions are written into that copy.
+        Of an adapter, only the low-rank matrices are its own. Weights marked `copied` are copied once, and later
+        versions overwrite the copy.
         """
         await self._do(self._publish, policy, version, weights)
 
@@ -117,7 +117,7 @@ class InProcessEngine:
         trim_holes()  # what an update freed, before play takes buffers of other sizes
 
     def _from_folder(self, policy: str, folder: Path) -> Lanes:
-        """The folder's model, or its base with its adapter."""
+        """Return the folder's model, or its base with its adapter."""
         if not is_adapter(folder):
             lanes = self._shared(folder)
             lanes.drop(policy)
@@ -127,7 +127,7 @@ class InProcessEngine:
         return lanes
 
     def _shared(self, folder: Path, base: Any = None) -> Lanes:
-        """A folder's model, loaded once for all who are served from there, unless it is given."""
+        """Return the model of a folder, loaded once for all policies, or made from `base` if given."""
         if folder not in self._folders:
             bf16 = self.precision.bf16_products
             given = half(base) if bf16 and base is not None else base
@@ -136,12 +136,12 @@ class InProcessEngine:
         return self._folders[folder]
 
     def _drop_unused(self) -> None:
-        """Drop models that no served policy uses any more."""
+        """Drop models that no served policy uses."""
         used = {id(served.lanes) for served in self._served.values()}
         self._folders = {folder: lanes for folder, lanes in self._folders.items() if id(lanes) in used}
 
     async def release(self, policy: str) -> None:
-        """Free the memory of a policy's copies and caches for the coming update; it is still served."""
+        """Free a policy's copies and caches for the coming update; it is still served."""
         await self._do(self._release, policy)
 
     def _release(self, policy: str) -> None:
@@ -152,7 +152,7 @@ class InProcessEngine:
         trim_holes()  # and the other way round
 
     async def retire(self, policy: str) -> None:
-        """Release a policy's weights and caches; nothing happens where there are none."""
+        """Free a policy's weights and caches, if any."""
         await self._do(self._retire, policy)
 
     def _retire(self, policy: str) -> None:
@@ -162,7 +162,7 @@ class InProcessEngine:
         self._drop_unused()
 
     def forget(self, key: str) -> None:
-        """Drop the attention cache of a stream that has ended, before anything else is computed."""
+        """Drop the attention cache of a finished stream before the next computation."""
         self._forgotten.append(key)
 
     def _forget(self) -> None:
@@ -172,7 +172,7 @@ class InProcessEngine:
                 served.caches.drop(key)
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Log-probabilities of the sampled tokens under the served weights."""
+        """Return the log-probabilities of sampled tokens under the served weights."""
         return await self._do(self._score, policy, streams, temperatures)
 
     def _score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
@@ -185,7 +185,7 @@ class InProcessEngine:
             return score_streams(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request, together with whatever else is waiting."""
+        """Return one sampled completion per request, decoded together with all waiting requests."""
         for request in requests:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
@@ -202,7 +202,7 @@ class InProcessEngine:
         return completions
 
     async def _do(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """Run work in the computing thread; requests that wait to be decoded wait for its end."""
+        """Run work in the computing thread; waiting requests are decoded after it."""
         self._at_work += 1
         try:
             return await compute(self._after_forgetting, lambda: work(*given, **named))
@@ -215,7 +215,7 @@ class InProcessEngine:
         return work()
 
     def _watch(self) -> None:
-        """Decode what is waiting once a few passes of the event loop have brought no further request."""
+        """Decode the waiting requests once a few passes of the event loop have added none."""
         if self._waiting and not self._at_work:
             asyncio.get_running_loop().call_soon(self._when_quiet, len(self._waiting), 2)
 
@@ -230,7 +230,7 @@ class InProcessEngine:
         self._decoding = loop.create_task(self._answer(self._chunks(waiting)))
 
     def _chunks(self, waiting: Sequence[_Asked]) -> list[list[_Asked]]:
-        """Group waiting requests into batches: of one model, up to the maximum size."""
+        """Group waiting requests into batches of one model, up to the maximum size."""
         groups: dict[tuple[int, str], list[_Asked]] = {}
         for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
             served = self._served.get(request.policy)  # None where it was retired meanwhile: decoding tells who waits
@@ -240,7 +240,7 @@ class InProcessEngine:
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
     async def _answer(self, chunks: Sequence[list[_Asked]]) -> None:
-        """Decode them all; results go out afterwards, so that timing does not decide who asks for more."""
+        """Decode all batches. Results are delivered together, so that timing does not decide who asks next."""
         answers = await self._do(lambda: [self._tried([request for request, _ in chunk]) for chunk in chunks])
         for chunk, answer in zip(chunks, answers, strict=True):
             for (_, future), one in zip(chunk, answer, strict=True):
@@ -248,9 +248,9 @@ class InProcessEngine:
                     future.set_result(one)
 
     def _tried(self, requests: Sequence[Request]) -> list[Completion | Exception]:
-        """Decode a batch; of one that fails each half apart, so that an error reaches the requests alone that raise it.
+        """Decode a batch; if it fails, decode each half, so that only the failing requests get the error.
 
-        Requests of a policy are neighbours: another policy's weights spoil none of its replies for good.
+        Requests of a policy are adjacent, so that broken weights of one policy cannot spoil replies of another.
         """
         try:
             return [*self._decode(requests)]
@@ -269,7 +269,7 @@ class InProcessEngine:
             self._seconds += perf_counter() - start
 
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample a completion for each request, as one batch; one model computes for all of them."""
+        """Return a completion for each request, decoded as one batch by one model."""
         served = {request.policy: self._served[request.policy] for request in requests}
         model = next(iter(served.values())).model
         kept = self._replays.setdefault(model, Replays(self._rooms)) if replays(model) else None

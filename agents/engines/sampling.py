@@ -1,4 +1,4 @@
-"""From logits to tokens: temperature, truncation, and a draw by inverse CDF."""
+"""Sample tokens from logits: temperature, truncation and inverse-CDF draws."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor
 
 
 def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
-    """Keep the top-k tokens, then the smallest set holding mass top-p, of [B, V] and renormalise.
+    """Keep the top-k tokens of [B, V], then the smallest set with mass top-p, and renormalise.
 
     `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
     """

@@ -1,4 +1,4 @@
-"""Settings of the engine."""
+"""Settings of the inference engine."""
 
 import sys
 from typing import Annotated, Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class EngineSpec(BaseModel):
-    """The engine that serves tokens."""
+    """Settings of the inference engine."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -26,5 +26,5 @@ class EngineSpec(BaseModel):
 
     @property
     def max_context(self) -> int:
-        """Return the most tokens of a context and its reply that the engine serves, whatever the model's positions."""
+        """Maximum tokens of a context with its reply that the engine supports for any model."""
         return self.max_model_len if self.kind == "vllm" else sys.maxsize

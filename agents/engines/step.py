@@ -1,9 +1,9 @@
-"""One new token in every row of a batch through a decoder of Llama's kind, in few operator calls.
+"""Decode one token per row with a Llama-like model in few operator calls.
 
-transformers' forward pass is made for any length and any cache: with one token in a row most of its 250 operator calls
-a layer prepare what is known already, and keys and values are copied for every head that shares them. This is the same
-arithmetic on the model's own layers, whatever those are (halved, packed, with adapters), in three fifths of the calls.
-It serves the kinds of model that are written so; all others go through transformers.
+transformers' forward pass supports any length and cache. With one token per row, most of its 250 operator calls per
+layer prepare known values, and keys and values are copied for every head that shares them. This module does the same
+arithmetic on the model's own layers, of any kind (bfloat16, packed, with adapters), in three fifths of the calls. Other
+model types use transformers.
 """
 
 from typing import Any
@@ -36,10 +36,10 @@ def step(
     mask: torch.Tensor,
     column: slice | torch.Tensor,
 ) -> torch.Tensor:
-    """[B, vocabulary] logits after new tokens [B] at positions `places` [B, 1].
+    """Return logits [B, vocabulary] for new tokens [B] at positions `places` [B, 1].
 
-    `data` [layers, 2, B, key heads, S or more, width] are keys and values; the new ones are written to `column`, a
-    slice or an index [1]. `mask` [B, S] is true where a row may look, the new column included.
+    `data` [layers, 2, B, key heads, S or more, width] holds keys and values; the new ones are written to `column`, a
+    slice or an index [1]. `mask` [B, S] is True where a row may attend, including the new column.
     """
     core = model.model
     x = core.embed_tokens(tokens)
@@ -64,7 +64,7 @@ def _mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 class _Attention:
-    """Attention of one token a row; what all layers have in common is made once."""
+    """Attention with one query per row; values common to all layers are computed once."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class _Attention:
         cos: torch.Tensor,
         sin: torch.Tensor,
     ) -> None:
-        """`cos` and `sin`: [B, 1, width] of the new tokens' positions."""
+        """Prepare a step. `cos` and `sin` are [B, 1, width] for the new tokens' positions."""
         self.data, self.column, self.seen = data, column, mask.shape[1]
         self.half = cos.shape[-1] // 2
         self.cos, self.sin = cos, torch.cat((-sin[..., : self.half], sin[..., self.half :]), -1)
@@ -83,7 +83,10 @@ class _Attention:
         """[B * key heads, 1, S]: the least number instead of -inf where a row may not look."""
 
     def __call__(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
-        """softmax(scale q k^T + bias) v, [B, hidden] from [B, hidden]; heads that share a key are rows of a product."""
+        """Return softmax(scale q k^T + bias) v, [B, hidden] from [B, hidden].
+
+        Heads that share a key are rows of one product.
+        """
         keys, values = self.data[layer.layer_idx].unbind()
         rows, width, shared = len(x), layer.head_dim, keys.shape[1]
         y = products((layer.q_proj, layer.k_proj, layer.v_proj), x).view(rows, -1, width)
@@ -107,5 +110,5 @@ class _Attention:
             kept.index_copy_(2, self.column, new)
 
     def _turned(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, heads, width] rotated by position; source: Su et al. 2021, "RoFormer", in halves as Llama has it."""
+        """Return x [B, heads, width] rotated by position (RoPE, Su et al. 2021), in halves as in Llama."""
         return torch.addcmul(x * self.cos, x.roll(self.half, -1), self.sin)

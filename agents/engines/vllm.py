@@ -1,11 +1,10 @@
-"""The vLLM engine: token ids in, token ids out, thousands of replies in flight, one server process for each base model.
+"""vLLM engine: token ids in and out, thousands of replies in flight, one server process per base model.
 
-What a policy's version is made of is written to a folder in memory when it is published, and loaded from there: whole
-weights in place of the older ones, an adapter under a name that it has for this version alone, since what vLLM keeps of
-prompts is kept by that name. Streams are scored in this process, on the trainer's own weights: vLLM's log-probabilities
-of prompts know no temperature.
+Published weights are written to a folder in memory and loaded from there: full weights replace the older ones; an
+adapter gets a new name for each version, because vLLM caches prompts by that name. Streams are scored in this process
+with the trainer's weights, because vLLM's prompt log-probabilities ignore the temperature.
 
-Sources: vLLM 0.32, `vllm.v1.engine.async_llm`; what its CPU build needs is said where it is done.
+Sources: vLLM 0.32, `vllm.v1.engine.async_llm`; the needs of its CPU build are noted in place.
 """
 
 import asyncio
@@ -43,7 +42,7 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 @dataclass
 class _Server:
-    """A vLLM engine and what it holds."""
+    """A vLLM engine and its contents."""
 
     folder: Path
     """Whose weights it began with."""
@@ -58,7 +57,7 @@ class _Server:
 
 @dataclass
 class _Served:
-    """A policy's version."""
+    """A policy's published version."""
 
     weights: Weights
     version: int
@@ -77,10 +76,10 @@ class _Served:
 
 
 class VLLMEngine:
-    """Serves policies through vLLM, on a GPU or through its CPU build."""
+    """Serves policies through vLLM, on GPUs or with its CPU build."""
 
     def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
-        """`gpus`: over how many the layers of a model are spread (tensor parallelism)."""
+        """Create the engine. `gpus`: degree of tensor parallelism."""
         self.spec, self.bf16, self.gpus = spec, precision.bf16_products, gpus
         self.max_context = spec.max_context
         self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
@@ -96,7 +95,7 @@ class VLLMEngine:
         self._settling = asyncio.Lock()
 
     async def open(self) -> None:
-        """Do nothing: a server starts with the first policy published for it."""
+        """Prepare the scratch folder and the watchdog. A server starts with its first published policy."""
         self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_in_memory()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
@@ -106,7 +105,7 @@ class VLLMEngine:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
     async def close(self) -> None:
-        """Stop all servers and remove the files written for them."""
+        """Stop all servers and remove their files."""
         for server in self._servers.values():
             await stop(server.llm)
         self._servers.clear()
@@ -118,13 +117,13 @@ class VLLMEngine:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def figures(self) -> dict[str, float]:
-        """`seconds` of writing and scoring, `publish_seconds`, and of all prompts' tokens how many were cached."""
+        """Return `seconds` of decoding and scoring, `publish_seconds`, `prompt_tokens` and `cached_tokens`."""
         return self._figures | {"seconds": self._figures["seconds"] + self._scorer.figures()["seconds"]}
 
     # -- what is served ----------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a version: of what is trained as it is now, a folder's once it is asked to write."""
+        """Serve a version: trained weights now, a folder's weights at its first request."""
         started = perf_counter()
         served, before = await compute(self._written, policy, version, weights), self._served.get(policy)
         self._served[policy] = served  # at no moment is there none: matches may go on meanwhile
@@ -134,7 +133,7 @@ class VLLMEngine:
         self._figures["publish_seconds"] += perf_counter() - started
 
     def _written(self, policy: str, version: int, weights: Weights) -> _Served:
-        """A folder of what is published, as it is now."""
+        """Export the weights to a folder, unless they are in one, and return its record."""
         given = weights.served()
         if isinstance(given, Path):
             if not is_adapter(given):
@@ -160,7 +159,7 @@ class VLLMEngine:
         return _Served(weights, version, f"trained {policy}", folder)
 
     async def _settle(self, policies: Sequence[str]) -> None:
-        """Load what of these was published and is not yet there."""
+        """Load the published versions of these policies that are not loaded yet."""
         async with self._settling:
             for policy in policies:
                 served = self._served[policy]
@@ -198,7 +197,7 @@ class VLLMEngine:
             server.folder = served.folder
 
     async def _started(self, served: _Served, before: _Server | None) -> _Server:
-        """A server for this, and for what the one before it served."""
+        """Start a server for this version and for the adapters of its predecessor `before`, which is stopped."""
         rank = next((rank for rank in RANKS if rank >= served.rank), 0) if served.rank else 0
         if served.rank and not rank:
             raise EngineError(f"vLLM serves adapters of rank {RANKS[-1]} at most, not {served.rank}")
@@ -212,7 +211,7 @@ class VLLMEngine:
         return _Server(folder, vocabulary_in(folder), rank, llm)
 
     async def _forget(self, server: _Server) -> None:
-        """Unload adapters that are served no more."""
+        """Unload adapters that are no longer served."""
         now = {id(served) for served in self._served.values()}
         for number, served in [*server.adapters.items()]:
             if id(served) not in now and not served.writing:
@@ -222,28 +221,28 @@ class VLLMEngine:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
     async def release(self, policy: str) -> None:
-        """Release the scorer's copies; vLLM keeps what it has."""
+        """Free the scorer's copies; vLLM keeps its own."""
         if policy in self._scored:
             await self._scorer.release(policy)
 
     async def retire(self, policy: str) -> None:
-        """Serve nothing under that name any more."""
+        """Stop serving a policy."""
         await self._drop(policy, self._served.pop(policy, None))
 
     async def _drop(self, policy: str, served: _Served | None) -> None:
-        """Remove what there is of a version that is not served any more, but for an adapter that still writes."""
+        """Free a version that is no longer served, except an adapter with replies in progress."""
         self._scored.discard(policy)
         await self._scorer.retire(policy)
         if served and served.due and self._scratch in served.folder.parents:
             shutil.rmtree(served.folder, ignore_errors=True)
 
     def forget(self, key: str) -> None:
-        """Do nothing: vLLM evicts caches by itself."""
+        """Do nothing; vLLM evicts caches itself."""
 
     # -- what is asked -----------------------------------------------------------------------------------
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Log-probabilities of the sampled tokens under the published weights, computed in this process."""
+        """Return the log-probabilities of sampled tokens under the published weights, computed in this process."""
         if policy not in self._scored:
             served = self._served[policy]
             await self._scorer.publish(policy, served.version, served.weights)
@@ -251,7 +250,7 @@ class VLLMEngine:
         return await self._scorer.score(policy, streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request, with whatever else is in flight."""
+        """Return one sampled completion per request."""
         for request in requests:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")

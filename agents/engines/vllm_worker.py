@@ -1,18 +1,18 @@
-"""An extension of vLLM's worker processes for the vLLM engine: reload weights in place.
+"""Extension of vLLM's worker processes: reload weights in place.
 
-vLLM mixes `Publishing` into its workers; `vllm` itself is imported within them only.
+vLLM mixes `Publishing` into its workers. `vllm` is imported only inside them.
 """
 
 from typing import Any
 
 
 class Publishing:
-    """An extension of vLLM's worker."""
+    """Extension of vLLM's worker."""
 
     model_runner: Any
 
     def arena_reload(self, folder: str) -> None:
-        """Load a folder's weights in place of the present ones."""
+        """Replace the present weights by those of a folder."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.model
         from vllm.platforms import current_platform

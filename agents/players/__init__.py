@@ -1,1 +1,1 @@
-"""Model-backed and scripted players."""
+"""Players backed by models, endpoints, people or scripts."""

@@ -1,4 +1,4 @@
-"""Players who name numbers: bids in an auction, prices, offers, gifts. They know what their view tells them."""
+"""Scripted players that name numbers: auction bids, prices, offers and contributions."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Plan:
 
 
 def truthful_bidder(view: View) -> str:
-    """Bids its value: weakly dominant where the second price is paid."""
+    """Bid the own value: weakly dominant in a second-price auction."""
     return f"BID {view.private['value']}"
 
 
 def shading_bidder(view: View) -> str:
-    """Bids (n - 1) / n of its value, rounded up: the equilibrium of n bidders where the first price is paid."""
+    """Bid (n - 1) / n of the own value, rounded up: the equilibrium of n bidders in a first-price auction."""
     players, value = view.public["players"], view.private["value"]
     return f"BID {-(-(players - 1) * value // players)}"
 
 
 def greedy_bidder(view: View) -> str:
-    """Bids 1, hoping that nobody else wants it."""
+    """Bid 1, in the hope that nobody else bids."""
     return "BID 1"
 
 
@@ -45,7 +45,10 @@ def greedy_bidder(view: View) -> str:
 
 
 def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
-    """Accepts a price as good as the target, else names the target: of the limit, the dream, turns played and left."""
+    """Accept a price as good as the target, else name the target.
+
+    `target` takes the limit, the best possible price, and the turns played and left.
+    """
     facts, sells = view.public, "cost" in view.private
     limit = view.private["cost" if sells else "value"]
     price = target(limit, facts["max_price"] if sells else 1, facts["turn"], facts["turns_left"])
@@ -55,12 +58,12 @@ def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
 
 
 def truthful_haggler(view: View) -> str:
-    """Names its limit and accepts what is no worse."""
+    """Name the limit, and accept any price that is no worse."""
     return _haggle(view, lambda limit, dream, turn, left: limit)
 
 
 def conceding_haggler(view: View) -> str:
-    """From the best price there is down to its limit at its last act, in equal steps."""
+    """Concede in equal steps from the best possible price to the limit at the last act."""
 
     def target(limit: int, dream: int, turn: int, left: int) -> int:
         made, to_come = turn // 2, (left - 1) // 2
@@ -70,7 +73,7 @@ def conceding_haggler(view: View) -> str:
 
 
 def hard_haggler(view: View) -> str:
-    """Wants the price halfway between its limit and the best there is, always; rounded in its own favour."""
+    """Insist on the price halfway between the limit and the best one, rounded in the own favour."""
     return _haggle(view, lambda limit, dream, turn, left: limit + _away((dream - limit) / 2))
 
 
@@ -82,14 +85,14 @@ def _away(x: float) -> int:
 
 
 def fair_splitter(view: View) -> str:
-    """Offers half of the pie, rounded down, and rejects less."""
+    """Offer half of the pie, rounded down, and reject less."""
     half = view.public["pie"] // 2
     offer = view.public["offer"]
     return f"OFFER {half}" if offer is None else "ACCEPT" if offer >= half else "REJECT"
 
 
 def greedy_splitter(view: View) -> str:
-    """Subgame perfect: offers one coin, accepts any offer but nothing."""
+    """Subgame perfect: offer one coin, and accept any offer above zero."""
     offer = view.public["offer"]
     return "OFFER 1" if offer is None else "ACCEPT" if offer else "REJECT"
 
@@ -98,17 +101,17 @@ def greedy_splitter(view: View) -> str:
 
 
 def free_rider(view: View) -> str:
-    """Give nothing: dominant where a coin given returns less than a coin to its giver."""
+    """Give nothing: dominant if a coin returns less than a coin to its giver."""
     return "GIVE 0"
 
 
 def contributor(view: View) -> str:
-    """Give all."""
+    """Give everything."""
     return f"GIVE {view.public['endowment']}"
 
 
 def conditional_contributor(view: View) -> str:
-    """Give all at first, then what the others gave on average in the last round, rounded down."""
+    """Give everything first, then the others' average contribution of the last round, rounded down."""
     history = view.public["history"]
     if not history:
         return contributor(view)
@@ -134,7 +137,7 @@ def likely(view: View, bid: str) -> float:
 
 
 def plain_dealer(view: View) -> str:
-    """The likeliest of its bids, the lowest one of them; LIAR when that is likelier to be right."""
+    """Make the most probable bid, the lowest among equals; say LIAR if that is more probably right."""
     bids = view.public["bids"]
     right = {word: likely(view, word) for word in view.legal or () if word != "LIAR"}
     if bids:
@@ -143,7 +146,7 @@ def plain_dealer(view: View) -> str:
 
 
 def bluffer(view: View) -> str:
-    """The lowest bid left, whatever its dice; LIAR when none is left or its dice show the last bid to be false."""
+    """Make the lowest remaining bid, whatever the dice; say LIAR if none is left or the dice disprove the last bid."""
     bids = view.public["bids"]
     lowest = (view.legal or ("LIAR",))[0]
     return "LIAR" if bids and not likely(view, bids[-1]) else lowest

@@ -1,13 +1,13 @@
-"""Cautious next tokens: where a policy is unsure it tries several continuations and keeps the one of least perplexity.
+"""Cautious next-token sampling: several continuations where the policy is uncertain, keeping the most probable one.
 
-Up to the first token whose distribution has an entropy H above `low` a reply is sampled as ever. There
+A reply is sampled as usual up to the first token whose distribution has an entropy H above `low`. There
 
     N = int(1 + (most - 1) · clip((H - low) / (high - low), 0, 1))
 
-continuations are sampled up to the next mark (one of . , ? ! : ; ) ] } or a line's end), and the one with the least
-mean of -log p is kept; then it goes on. Log-probabilities are those of the policy itself, not of what is kept among
-several, so no policy may learn from such replies. It wins where the right continuation is the confident one, and loses
-where a wrong one is. Source: CNTP (Wang et al. 2025), most 40, low .01, high 1.5.
+continuations are sampled up to the next mark (one of . , ? ! : ; ) ] } or a line's end). The one with the lowest mean
+of -log p is kept, and sampling continues. The log-probabilities are the policy's, not those of the selection, so no
+policy may learn from such replies. The method helps if correct continuations are confident and hurts if wrong ones are.
+Source: CNTP (Wang et al. 2025), most 40, low .01, high 1.5.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Chat completions as servers write them: the reply's text, how it ended, and its usage.
+"""Parse chat completions of servers: the reply's text, finish reason and usage.
 
-Nothing in a body is trusted. Raises Unusable for a body that holds no reply, also where everything is well formed
-but the text is missing: a thought, a refusal, a tool call or a filter's work is no act.
+Bodies are not trusted. A body without a reply raises UnusableReply, even if it is well formed: a thought, a refusal, a
+tool call or filtered text is not an act.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply and how it ended; `tokens` were written."""
+    """A reply with its finish reason and number of tokens."""
 
     text: str
     finish: Literal["stop", "length"]
@@ -39,7 +39,7 @@ class Answer:
 
 
 class Usage(BaseModel):
-    """Tokens of one call, as the server tells them."""
+    """Token counts of one call as reported by the server."""
 
     model_config = ConfigDict(strict=True)
 
@@ -48,7 +48,7 @@ class Usage(BaseModel):
 
 
 class _Part(BaseModel):
-    """One part of a message; thoughts and other kinds are skipped."""
+    """One part of a message; thoughts and other types are skipped."""
 
     model_config = ConfigDict(strict=True)
 
@@ -77,7 +77,7 @@ class _Said(BaseModel):
 
 
 class Choice(BaseModel):
-    """The only choice that is asked for."""
+    """The first choice of a completion."""
 
     model_config = ConfigDict(strict=True)
 
@@ -86,13 +86,13 @@ class Choice(BaseModel):
 
     @property
     def finish(self) -> Literal["stop", "length"]:
-        """`length` if the limit of tokens cut the text."""
+        """`length` if the token limit cut the text, else `stop`."""
         return "length" if self.finish_reason == "length" else "stop"
 
     def require_text(self, limit: int) -> str:
-        """Return the text. Raises Unusable, with the reason, if there is none or if it was cut off by a filter.
+        """Return the text. Raises UnusableReply with the reason if there is none or a filter cut it.
 
-        `limit` is the number of tokens that was allowed.
+        `limit` is the request's token limit.
         """
         text, message, cut = self.message.text, self.message, self.finish_reason == "length"
         if one_line(text, 1) and self.finish_reason not in CUT_OFF:
@@ -114,7 +114,7 @@ class Choice(BaseModel):
 
 
 def read_completion(body: bytes) -> tuple[Choice, Usage | None]:
-    """Return the first choice of a body, and its usage where the numbers are sane. Raises Unusable if it has none."""
+    """Return the first choice of a body, and its usage if plausible. Raises UnusableReply without a choice."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):

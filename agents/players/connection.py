@@ -1,4 +1,4 @@
-"""HTTP client of endpoints: bounded bodies, no redirects, proxies by the environment but for this machine."""
+"""HTTP client for endpoints: bounded bodies, no redirects, and the environment's proxies except for this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host's name or address is this machine's own."""
+    """Return True if a host name or address is this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -28,13 +28,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_here(url: str) -> bool:
-    """Return True if a server runs on this machine; 0.0.0.0 is where servers listen, and clients mean themselves."""
+    """Return True if a server runs on this machine. 0.0.0.0 is a listening address that clients use for themselves."""
     host = urlsplit(url).hostname or ""
     return is_loopback(host) or host in ("0.0.0.0", "::")
 
 
 def proxy_variable(url: str) -> str:
-    """Return the environment variable that names the proxy to a server; "" if it is reached directly."""
+    """Return the environment variable with the proxy for a server; "" for a direct connection."""
     parts = urlsplit(url)
     if _is_here(url) or proxy_bypass(parts.netloc):
         return ""
@@ -47,9 +47,9 @@ def _set_variables(*schemes: str) -> list[str]:
 
 
 def make_http_client(openai: Any, url: str) -> Any:
-    """Return the HTTP client for a server. Raises EndpointError if the environment's proxy or certificates are unfit.
+    """Return the HTTP client for a server. Raises EndpointError if the environment's proxy or certificates are invalid.
 
-    A server on this machine is reached directly: no proxy could reach it.
+    A server on this machine is reached directly, because no proxy could reach it.
     """
     import httpx2
 
@@ -69,7 +69,7 @@ def make_http_client(openai: Any, url: str) -> Any:
 
 
 def _unfit_proxy(kind: str) -> str:
-    """Return an error that names the variables; not their values, which may hold passwords."""
+    """Return an error that names the variables but not their values, which may contain passwords."""
     return f"{' or '.join(_set_variables('http', 'https', 'all')) or 'the proxy setting'} is {kind}"
 
 
@@ -100,7 +100,7 @@ async def _bound(response: Any) -> None:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float:
-    """Return the seconds of a Retry-After, which is a number or a date; 0 for none, the past and nonsense."""
+    """Return the seconds of a Retry-After header, a number or a date; 0 if it is missing, past or malformed."""
     told = headers.get("retry-after", "")
     try:
         seconds = float(told)

@@ -1,9 +1,8 @@
-"""Players behind an OpenAI-compatible endpoint: a role's texts go out as chat messages, a reply comes back.
+"""Players behind an OpenAI-compatible endpoint: a role's texts become chat messages, and the reply is parsed.
 
-Nothing that a server returns is trusted: a body has a size, a reply is text of a length, usage is counted in
-sane numbers or estimated. What cannot be had in time, in form or within the spend limit raises EndpointError,
-which ends the match that asked, with its reason, and no other. A key that a server repeats is cut out of all it
-says before anybody else sees it.
+Servers are not trusted: bodies and replies have a maximum length, and usage is checked or estimated. If a reply is not
+available in time, in form or within the spend limit, EndpointError ends only the match that asked, with the reason. A
+key that a server repeats is redacted from all its texts.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ OPENAI = "https://api.openai.com/v1"
 
 
 class Listed(BaseModel):
-    """One model of a server's list."""
+    """One model in a server's list."""
 
     id: str
 
 
 class Listing(BaseModel):
-    """Answer of a server to `/models`."""
+    """A server's answer to `/models`."""
 
     data: list[Listed]
 
 
 class Endpoint:
-    """One server, shared by all matches and all of its models in a run; errors call it by its `name`."""
+    """One server, shared by all matches and models of a run. Errors start with its `name`."""
 
     def __init__(self, spec: EndpointSpec | None = None, name: str = "endpoint") -> None:
         self.spec, self.name = spec or EndpointSpec(), name
@@ -87,9 +86,9 @@ class Endpoint:
         self._openai, self._limiter_class = openai, aiolimiter.AsyncLimiter
 
     async def check(self, models: Iterable[str]) -> list[str]:
-        """Ask for the server's list of models, before anything starts; what the user should know, a line each.
+        """Ask for the server's list of models before anything starts. Returns warnings, one line each.
 
-        EndpointError where nobody answers or the key is refused; a server need not have such a list.
+        Raises EndpointError if the server does not answer or refuses the key. A server need not have such a list.
         """
         client, _ = self._connected()
         try:
@@ -111,11 +110,14 @@ class Endpoint:
         return [self._abbreviated(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
 
     def player(self, model: str, role: Role, seed: int, said: Mapping[int, Answer] | None = None) -> EndpointPlayer:
-        """A seat's player in one match; what it `said` before, by turn, it says again without being asked."""
+        """Return a player for one seat in one match.
+
+        `said` holds earlier replies by turn, which are replayed without a request.
+        """
         return EndpointPlayer(self, model, role, seed, said or {})
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Return the model's reply to a chat. Raises EndpointError if none can be had."""
+        """Return the model's reply to a chat. Raises EndpointError after the last failed attempt."""
         chance, wait, why = random.Random(seed), 0.0, ""
         for attempt in range(self.spec.attempts):
             if attempt:
@@ -130,7 +132,7 @@ class Endpoint:
         raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
 
     async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Return the reply to one request, or to one with fewer parameters where the server refuses some."""
+        """Return the reply to one request. Drops parameters that the server refuses and sends it again."""
         read = 8 + sum(8 + len(message["content"].encode("utf-8", "replace")) // 3 for message in chat)
         while True:
             client, limiter = self._connected()
@@ -155,7 +157,7 @@ class Endpoint:
                 self.waiting -= 1
 
     def _parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
-        """Return a request's parameters: what the role leaves open, and what the server does not take, is left out."""
+        """Return a request's parameters, without those that the role does not set or the server does not accept."""
         set_ = {name: getattr(sampling, name) for name in OPTIONAL if name in sampling.model_fields_set}
         parameters = {name: value for name, value in set_.items() if name not in self._left_out}
         if sampling.stop:
@@ -165,9 +167,9 @@ class Endpoint:
         return {**parameters, self._limit_name: sampling.max_tokens}
 
     def _adapt(self, error: Any, sent: Mapping[str, Any]) -> bool:
-        """Note which of the parameters sent the server wants otherwise; True if the request may be sent again without.
+        """Record which parameters the server refuses; return True if the request may be sent again without them.
 
-        `temperature` and `top_p` are given up where they are 1, which is what the protocol takes without them.
+        `temperature` and `top_p` are only dropped if they are 1, the protocol's default.
         """
         told = _refusal(error)
         if error.status_code >= 500:
@@ -180,14 +182,14 @@ class Endpoint:
         return bool(refused)
 
     def _refused(self, error: Any) -> Unusable:
-        """Return a refusal as an error: whether it may pass, and how long the server asks to wait."""
+        """Return a refusal as an error, with whether it is final and how long the server asks to wait."""
         status, wait = error.status_code, seconds_to_wait(error.response.headers)
         asked = f", to wait {wait:.6g} s" if wait > LONGEST_WAIT else ""
         final = bool(asked) or (status not in AGAIN and status < 500)
         return Unusable(f"status {status}{self._by_proxy()}{asked}: {_refusal(error)}", final=final, wait=wait)
 
     def _settle(self, body: bytes, read: int, most: int) -> Answer:
-        """Return the answer in a body; the reservation gives way to the server's usage, where its numbers are sane."""
+        """Return the answer in a body and replace the reservation by the server's usage, if its numbers are sane."""
         choice, told = read_completion(body)
         usage = told or Usage(prompt_tokens=read, completion_tokens=most)
         self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - most)
@@ -195,7 +197,7 @@ class Endpoint:
         return Answer(text, choice.finish, usage.completion_tokens)
 
     def _connected(self) -> tuple[Any, Any]:
-        """The client and the limiter, if any, of the running event loop; a run may use several, one after another."""
+        """Return the client and limiter (or None) of the running event loop; a run may use several loops."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             try:
@@ -213,13 +215,13 @@ class Endpoint:
         return self._client, self._limiter
 
     def _unreached(self, error: BaseException) -> bool:
-        """Return True if nobody was reached who could have answered."""
+        """Return True if no connection was made."""
         import httpx2
 
         return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol)
 
     def _why(self, error: BaseException) -> str:
-        """Return in one line what went wrong with a request that got no answer."""
+        """Return a one-line reason for a request without an answer."""
         cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
         if self._unreached(error):
             told = self._abbreviated(str(cause) or "no answer")
@@ -261,7 +263,7 @@ def _refusal(error: Any) -> str:
 
 
 class EndpointPlayer:
-    """One seat's side of one match: renders what it sees, asks the endpoint, reads the act from the reply."""
+    """One seat's side of one match: renders observations, asks the endpoint, and parses the act."""
 
     def __init__(self, endpoint: Endpoint, model: str, role: Role, seed: int, said: Mapping[int, Answer]) -> None:
         self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said

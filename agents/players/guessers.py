@@ -1,8 +1,4 @@
-"""Scripted players of the games of one seat: each knows its game's rules and only what its view tells.
-
-They are the yardsticks of these games: who halves what is possible, guesses only what may be right, reads the map,
-keeps a hand on the wall or searches a house room by room.
-"""
+"""Scripted players of single-seat games. Each knows its game's rules and its view; they serve as baselines."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ def beside(cell: Cell, way: str) -> Cell:
 
 
 def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]:
-    """For every cell that can be reached, the first step of a shortest way there; "" for the start."""
+    """Return the first step of a shortest path to every reachable cell; "" for the start."""
     first, edge = {start: ""}, [start]
     for cell in edge:
         for way in doors.get(cell, ()):
@@ -36,16 +32,16 @@ def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]
 
 
 class Halver:
-    """Questions: asks what splits the things still possible most evenly, guesses when two or one are left.
+    """Questions: ask what splits the remaining things most evenly, guess when at most two are left.
 
-    It needs the open book (option open_book); without one it tries at random what it has not tried yet.
+    Needs the open book (option open_book). Without one it plays a random untried act.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """ASK or GUESS."""
+        """Return ASK or GUESS."""
         answers, legal = view.public["answers"], view.legal or ("",)
         untried = [act for act in legal if act not in answers] or list(legal)
         if "book" not in view.public:
@@ -77,13 +73,13 @@ def marks(guess: str, word: str) -> str:
 
 
 class ConsistentGuesser:
-    """Wordle: any listed word that would have got all the marks so far."""
+    """Wordle: guess a random listed word that fits all marks so far."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """GUESS and a word; an empty act where none are listed."""
+        """Return GUESS and a word; an empty act if none are listed."""
         guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
         fitting = [
@@ -93,13 +89,13 @@ class ConsistentGuesser:
 
 
 class MapReader:
-    """Maze with the full view: the first step of the shortest way on the map; the seed changes nothing."""
+    """Maze with the full view: take the first step of the shortest path; ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """A direction."""
+        """Return a direction."""
         grid = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
         cells = {mark: cell for cell, mark in grid.items()}
         doors = {cell: [way for way in WAYS if grid.get(beside(cell, way), "#") != "#"] for cell in grid}
@@ -107,20 +103,20 @@ class MapReader:
 
 
 class WallFollower:
-    """Maze in either view: keeps the right hand on the wall; the seed changes nothing."""
+    """Maze in either view: keep the right hand on the wall; ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.facing = 0
 
     def act(self, view: View) -> str:
-        """Right if there is a way, else ahead, else left, else back."""
+        """Return right if possible, else ahead, else left, else back."""
         turns = [(self.facing + turn) % 4 for turn in (1, 0, 3, 2)]
         self.facing = next(turn for turn in turns if WAYS[turn] in view.public["exits"])
         return WAYS[self.facing]
 
 
 class Fetcher:
-    """Text navigation: explores depth first, takes the item when it sees it, goes straight once it knows the way."""
+    """Text navigation: explore depth first, take the item when visible, then take the shortest known path."""
 
     def __init__(self, seed: int = 0) -> None:
         self.here: Cell = (0, 0)
@@ -129,7 +125,7 @@ class Fetcher:
         self.back: list[str] = []  # the ways back to where exploring began
 
     def act(self, view: View) -> str:
-        """TAKE, DROP or GO."""
+        """Return TAKE, DROP or GO."""
         facts = view.public
         item, _, goal = facts["task"].partition(" to ")
         self.doors[self.here], self.rooms[facts["room"]] = facts["exits"], self.here

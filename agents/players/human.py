@@ -1,4 +1,4 @@
-"""A person at the terminal, as a player. Others' texts are shown as plain text, never as markup or escapes."""
+"""A person at the terminal as a player. Texts of others are printed as plain text, never as markup or escapes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ class HumanLeft(Exception):
 
 
 class Human:
-    """Shows what the seat may know, and asks until the answer can be read as one of the legal acts.
+    """Shows a seat's view at the terminal and asks until the answer is a legal act.
 
-    A game that tells people in words is heard instead of its facts; acts have no numbers then, for no list is shown.
+    If the game describes itself in words (`teller`), these replace the facts, and acts have no numbers because no list
+    is shown.
     """
 
     def __init__(self, console: Console, teller: Tells | None = None, game: Game | None = None) -> None:
-        """`game` is the match's own: with it, acts in other words than those listed are read as a model's are."""
+        """Create the player.
+
+        `game` is the match's game: with it, acts worded differently are accepted if the game accepts them.
+        """
         self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -44,7 +48,7 @@ class Human:
         self._begun = False
 
     async def act(self, view: View) -> Act:
-        """Take one turn; HumanLeft at the end of the input."""
+        """Take one turn. Raises HumanLeft at the end of the input."""
         if not self._begun:
             self._begun = True
             self._say(f"You are {view.seat}. {TOLD_HELP if self.teller else HELP}", "bold")
@@ -107,7 +111,7 @@ class Human:
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
-    """The legal act that was written, or whose number was, else None; where none are listed, any text but ""."""
+    """Return the legal act with this text or number, else None. Without a list, any text but "" is an act."""
     if legal is None:
         return written or None
     by_name = {_folded(act): act for act in legal}
@@ -128,7 +132,7 @@ def takes(game: Game, act: str) -> bool:
 
 
 def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells | None = None) -> None:
-    """Print what is new, each line with its sender; what other seats did in words, where the game has them."""
+    """Print new messages with their senders; acts of other seats in words, if the game supports it."""
     for message in messages:
         words = in_words(message, teller) if teller else None
         line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
@@ -148,7 +152,7 @@ def in_words(message: Message, teller: Tells) -> Text | None:
 
 
 def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
-    """Facts as a role's template names them; texts of several lines, such as boards, below their names."""
+    """Print facts with their names in role templates; multi-line texts, such as boards, start below the name."""
     for name, value in facts.items():
         if isinstance(value, str) and "\n" in value:
             head, text = f"{scope}.{name}:\n", value
@@ -158,7 +162,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
 
 
 def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
-    """Numbers that stand for acts: their own, as in PLAY 3, else their places; none where acts are numbers."""
+    """Return the numbers that stand for acts: their own, as in PLAY 3, else their positions; {} if acts are numbers."""
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

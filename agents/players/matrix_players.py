@@ -1,7 +1,7 @@
-"""The strategies of the iterated prisoner's dilemma (Axelrod 1984), for all two-by-two games played in rounds.
+"""Strategies of the iterated prisoner's dilemma (Axelrod 1984) for all repeated two-by-two games.
 
-To cooperate is the first legal act, to defect the second. A rule looks at the finished rounds only, as whether
-either side cooperated in each, so it knows nothing that both have not seen.
+The first legal act is to cooperate, the second to defect. A rule sees only the finished rounds, as whether each side
+cooperated.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ GENEROSITY = 1 / 3  # Nowak and Sigmund (1992), for the payoffs 5, 3, 1, 0
 
 
 class MatrixPlayer:
-    """Plays by a rule; chance, where the rule uses any, from its own generator."""
+    """Plays by a rule; a random rule uses the player's own generator."""
 
     def __init__(self, rule: Rule, seed: int = 0) -> None:
         self.rule, self.rng = rule, random.Random(seed)
 
     def act(self, view: View) -> str:
-        """One of the two legal acts."""
+        """Return one of the two legal acts."""
         assert view.legal is not None
         cooperate, defect = view.legal
         index = ("row", "column").index(view.seat)
@@ -33,27 +33,27 @@ class MatrixPlayer:
 
 
 def always_cooperate(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperates, whatever happens."""
+    """Always cooperate."""
     return True
 
 
 def always_defect(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Defects, whatever happens."""
+    """Always defect."""
     return False
 
 
 def alternator(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperates in the first round and in every second one after it."""
+    """Cooperate in the first round and in every second one after it."""
     return len(own) % 2 == 0
 
 
 def tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperates first, then does what the other did last."""
+    """Cooperate first, then copy the other's last act."""
     return not other or other[-1]
 
 
 def tit_for_two_tats(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Defects only after two defections in a row."""
+    """Defect only after two defections in a row."""
     return len(other) < 2 or other[-1] or other[-2]
 
 
@@ -63,17 +63,17 @@ def generous_tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random
 
 
 def grim(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperates until the other defects once, then never again."""
+    """Cooperate until the other defects once, then never again."""
     return all(other)
 
 
 def pavlov(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Win-stay, lose-shift: keeps its act after the other cooperated, changes it after a defection."""
+    """Win-stay, lose-shift: keep the act after the other cooperated, change it after a defection."""
     return not own or own[-1] == other[-1]
 
 
 def mostly_cooperate(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperates nine times in ten, by chance."""
+    """Cooperate nine times in ten, at random."""
     return rng.random() < 0.9
 
 

@@ -1,4 +1,4 @@
-"""Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
+"""Players that speak through a chat frame: sampled replies of a model, or scripted replies as tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +16,14 @@ from games.contracts import Act, TurnSource, View
 
 
 class Writer(Protocol):
-    """Source of a reply's tokens, or of those of a `summary` of all that the seat was shown before this view."""
+    """Source of a reply's tokens, or, with `summary`, of a summary of everything that the seat saw before this view."""
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """An observation and its reply as token ids, as later turns of the seat see them."""
+    """Token ids of an observation and its reply, as the seat's later turns see them."""
 
     seen: tuple[int, ...]
     said: tuple[int, ...]
@@ -33,11 +33,11 @@ class Exchange:
 
 
 class ChatPlayer:
-    """One seat's side of one match: renders what it sees, has a reply written, reads the act from it.
+    """One seat's side of one match: renders observations, requests replies, and parses acts.
 
-    `streams` holds the token record, one append-only stream for memory `all`; memory `window` starts a new
-    one whenever old exchanges leave the window, `summary` after each summary, history `strip` after a reply with
-    something private. The context of every sampled token is thus what it was sampled from.
+    `streams` is the token record: one append-only stream with memory `all`. Memory `window` starts a new stream
+    whenever exchanges leave the window, `summary` after each summary, and history `strip` after a reply with a private
+    part. Every sampled token thus has its true context.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ChatPlayer:
         source: TurnSource = "policy",
         positions: int = NO_LIMIT,
     ) -> None:
-        """`positions`: the most tokens of a context and its reply."""
+        """Create the player. `positions` is the maximum number of tokens of a context with its reply."""
         self.source = source
         self.context = min(role.memory.context or positions, positions)
         """The most tokens of a stream with the reply to come, and with the next summary where one may be written."""
@@ -68,7 +68,7 @@ class ChatPlayer:
         self.version = 0
 
     async def act(self, view: View) -> Act:
-        """Take one turn, or sum up first where the context is full: then the same view is to be shown once more.
+        """Take one turn, or write a summary if the context is full; the caller then shows the same view again.
 
         Only sampled ids are marked as the policy's own. Raises ContextFull if the context has no room for a reply.
         """
@@ -101,22 +101,22 @@ class ChatPlayer:
         )
 
     def _wrote(self, view: View, stream: Stream, completion: Completion) -> str:
-        """Add a reply to its stream; its text."""
+        """Append a reply to its stream and return its text."""
         stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         return self.frame.decode(completion.ids)
 
     def _exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
-        """The exchange as later turns are to see it."""
+        """Return the exchange as later turns will see it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
             return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
     def _stream_for(self, view: View) -> tuple[Stream, Sequence[int], bool]:
-        """Return the stream to go on with, or a new one; what closes its last reply; whether the seat's facts are gone.
+        """Return the stream to continue or a new one, the ids that close its last reply, and whether facts repeat.
 
-        A stream that begins with all of the past but its private parts has the key of the one before: an engine may
-        go on from what the two have in common.
+        A new stream that repeats the past without private parts keeps the previous key, so that an engine can reuse the
+        common prefix.
         """
         kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
         self._summed_up = False
@@ -135,9 +135,9 @@ class ChatPlayer:
         return stream, (), is_new
 
     def put(self, view: View, act: str) -> Act:
-        """Put an act in place of the last reply: all that follows goes on as if it had been that.
+        """Replace the last reply by an act; the match continues as if it had been the reply.
 
-        It is context in the next stream, and nobody's own.
+        The act is context in the next stream and belongs to no policy.
         """
         raw = self.role.write(act)
         said = spoken(self.frame, raw).ids
@@ -148,7 +148,7 @@ class ChatPlayer:
     # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
-        """Have the past summed up at the end of its stream; the game reads nothing of that."""
+        """Write a summary at the end of the present stream; the game does not see it."""
         memory = self.role.memory
         stream, closing, _ = self._stream_for(view)
         asked = tuple(self.frame.ask(memory.ask))
@@ -160,7 +160,7 @@ class ChatPlayer:
         return Act("", raw, "", "", completion.finish, len(completion.ids), "summary")
 
     def _is_full(self, view: View) -> bool:
-        """Return True if the present stream cannot hold this turn; ContextFull where no summary is left to write."""
+        """Return True if the present stream has no room for this turn. Raises ContextFull if no summary is left."""
         memory = self.role.memory
         if memory.kind != "summary" or not self.streams or self._summed_up:
             return False
@@ -175,9 +175,9 @@ class ChatPlayer:
         return True
 
     def _check_room(self, used: int, new: int, fresh: bool) -> None:
-        """Raise ContextFull if the context has no room for `new` tokens after those `used`, and for a reply.
+        """Raise ContextFull if the context has no room for `new` tokens after the `used` ones, and for a reply.
 
-        Raises RoleError if a fresh stream has no room for any turn.
+        Raises RoleError if even a fresh stream has no room for a turn.
         """
         if self._missing(used + new) <= 0:
             return
@@ -195,20 +195,20 @@ class ChatPlayer:
         raise ContextFull(self._overflow(used + new))
 
     def _missing(self, used: int) -> int:
-        """Return the tokens by which the context is too small for those used, a reply, and the summary of both."""
+        """Return the missing tokens for `used` tokens, a reply and a later summary; at most 0 if there is room."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
         return used + self.role.sampling.max_tokens + asking - self.context
 
     def _overflow(self, used: int) -> str:
-        """Return in words why there is no room for a reply after so many tokens."""
+        """Return the message that a reply after so many tokens does not fit."""
         reply = self.role.sampling.max_tokens
         return f"context limit: {used:,} tokens and a reply of up to {reply:,} of {self.context:,}"
 
 
 def model_writer(engine: Engine) -> Writer:
-    """Replies sampled by an engine."""
+    """Return a writer that samples replies from an engine."""
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         (completion,) = await engine.generate([request])
@@ -256,7 +256,7 @@ def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "sto
 
 
 class ScriptedPlayer:
-    """A seat played by a scripted policy: no tokens, no streams."""
+    """A seat played by a scripted policy, without tokens or streams."""
 
     streams: Sequence[Stream] = ()
     stream_keys: Sequence[str] = ()
@@ -267,10 +267,10 @@ class ScriptedPlayer:
         self.script = script
 
     async def act(self, view: View) -> Act:
-        """Ask the scripted policy."""
+        """Return the scripted policy's act."""
         return self.answer(view)
 
     def answer(self, view: View) -> Act:
-        """Ask the scripted policy, without waiting."""
+        """Return the scripted policy's act, synchronously."""
         text = self.script.act(view)
         return Act(text, text, text.partition("|")[2].strip() if "|" in text else "", "", "script")

@@ -1,9 +1,9 @@
-"""Scripted negotiators: they know the rules of the game `negotiation` and only what their view tells them.
+"""Scripted negotiators: they know the rules of the game `negotiation` and their view.
 
-Three of them are one rule with three aspirations: accept what is worth the aspiration, else demand the share
-that is just worth it, with the fewest items; a fourth, `rubinstein`, comes down as fast as talks may break down. The
-exploiters know which rule they face, not the other side's values: they keep every value vector that the rules and the
-acts so far allow and maximise the expected gain, taking it that talks do not break down.
+Three follow one rule with different aspirations: accept an offer worth the aspiration, else demand the share that is
+just worth it, with the fewest items. `rubinstein` concedes with the risk of breakdown. The exploiters know the
+opponent's rule but not its values: they track all value vectors consistent with the rules and the acts so far and
+maximise the expected gain, assuming no breakdown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAIVELY_SURE = 8  # what a naive negotiator always accepts
 
 
 class Table(NamedTuple):
-    """A negotiator's view; `offer` is the share that the other side would take."""
+    """A negotiator's view; `offer` is the share that the other side demands."""
 
     pool: Triple
     values: Triple
@@ -37,7 +37,7 @@ class Table(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """Value of accepting the standing offer."""
+        """Own value of accepting the standing offer; 0 without one."""
         return worth(self.values, remainder(self.pool, self.offer)) if self.offer is not None else 0
 
 
@@ -55,7 +55,7 @@ def worth(values: Triple, share: Triple) -> int:
 
 
 def remainder(pool: Triple, share: Triple) -> Triple:
-    """The rest of the pool, which a share leaves to the other side."""
+    """Return the rest of the pool, which a share leaves to the other side."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
@@ -100,69 +100,69 @@ def settled(seen: Table, wanted: float) -> str:
 
 
 class Aspirer:
-    """Accepts what is worth its aspiration, else demands it; the seed changes nothing."""
+    """Accepts offers worth its aspiration, else demands it; ignores the seed."""
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
         self.aspiration = aspiration
 
     def act(self, view: View) -> str:
-        """ACCEPT or an OFFER."""
+        """Return ACCEPT or an OFFER."""
         seen = table(view)
         return settled(seen, self.aspiration(seen.turn, seen.left))
 
     def chances(self, view: View) -> dict[str, float]:
-        """All on one act."""
+        """Return probability 1 for its act."""
         return {self.act(view): 1.0}
 
 
 class Rubinstein:
-    """Rubinstein's share of the pool, as if it were a pie, less by the risk of breakdown at each turn.
+    """Demands Rubinstein's share of the pool, as of a pie, reduced by the risk of breakdown at each turn.
 
-    His first mover gets 1 / (1 + d) and the other d / (1 + d), d = 1 - breakdown; without a risk both ask for half.
+    The first mover gets 1 / (1 + d) and the other d / (1 + d), with d = 1 - breakdown. Without risk both demand half.
     """
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """ACCEPT or an OFFER."""
+        """Return ACCEPT or an OFFER."""
         seen = table(view)
         patience = 1 - seen.breakdown
         return settled(seen, WORTH / (1 + patience) * patience**seen.turn)
 
 
 class Naive:
-    """Offers any split, all alike, and accepts with a chance that grows with what it is offered: offered / 8.
+    """Offers a uniformly random split, and accepts with probability offered / 8.
 
-    Where it is shown splits, it offers one of these. It reads no values but its own, when it accepts: noisy, and
-    without skill.
+    If its view lists splits, it offers one of these. It uses only its own values, and only to accept: noisy and
+    unskilled.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
 
     def act(self, view: View) -> str:
-        """ACCEPT or an OFFER."""
+        """Return ACCEPT or an OFFER."""
         if self.rng.random() < self.accepts(table(view)):
             return "ACCEPT"
         offers = any_offer(view)
         return offers[self.rng.integers(len(offers))]
 
     def chances(self, view: View) -> dict[str, float]:
-        """Return the probabilities of accepting, and of each split."""
+        """Return the probabilities of accepting and of each split."""
         accepts, offers = self.accepts(table(view)), any_offer(view)
         return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
 
     def accepts(self, seen: Table) -> float:
-        """The chance of accepting what stands."""
+        """Return the probability of accepting the standing offer."""
         return min(1.0, seen.offered / NAIVELY_SURE)
 
 
 class Novice(Naive):
-    """Knows how acts are written, and nothing else: offers any split, and a coin says whether it accepts."""
+    """Knows the format of acts and nothing else: offers a random split, and accepts by a coin toss."""
 
     def accepts(self, seen: Table) -> float:
-        """One half, where there is something to accept."""
+        """Return one half if there is an offer, else 0."""
         return 0.0 if seen.offer is None else 0.5
 
 
@@ -173,20 +173,20 @@ def any_offer(view: View) -> list[str]:
 
 
 class RandomExploiter:
-    """Best response to a uniformly random negotiator: optimal stopping, asking for everything while it waits."""
+    """Best response to a uniformly random negotiator: optimal stopping, demanding everything while waiting."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """ACCEPT when no later chance is worth more on average, else OFFER of the whole pool."""
+        """Return ACCEPT if no later outcome is worth more on average, else OFFER of the full pool."""
         seen = table(view)
         if seen.offer is not None and seen.offered >= self.chance(seen.pool, seen.values, seen.left):
             return "ACCEPT"
         return offer(seen.pool)
 
     def chance(self, pool: Triple, values: Triple, left: int) -> float:
-        """The expected gain of asking for everything now, with `left` turns left, and stopping well later."""
+        """Return the expected gain of demanding everything with `left` turns left and stopping optimally later."""
         if left < 2:
             return 0.0
         later = self.chance(pool, values, left - 2)
@@ -195,10 +195,10 @@ class RandomExploiter:
 
 
 class AspirationExploiter:
-    """Best response to an Aspirer of known aspiration and unknown values; the seed changes nothing.
+    """Best response to an Aspirer of known aspiration and unknown values; ignores the seed.
 
-    A set of value vectors ("minds") is a bit mask. All are equally likely, so instead of mean gains the sums
-    over a set are compared, and sums over disjoint sets add up.
+    A set of value vectors ("minds") is a bit mask. All are equally likely, so sums of gains over a set are compared
+    instead of means; sums over disjoint sets add up.
     """
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
@@ -206,7 +206,7 @@ class AspirationExploiter:
         self.turns = 0
 
     def act(self, view: View) -> str:
-        """ACCEPT or the OFFER of greatest expected gain."""
+        """Return ACCEPT or the OFFER with the greatest expected gain."""
         seen = table(view)
         if seen.turn < 2 or seen.turn + seen.left != self.turns:
             self._meet(seen)
@@ -219,7 +219,7 @@ class AspirationExploiter:
         return offer(share)
 
     def _meet(self, seen: Table) -> None:
-        """Starts a match: all value vectors the rules allow, what each of them accepts and demands when."""
+        """Start a match: list the possible value vectors, and what each accepts and demands at every turn."""
         pool, own = seen.pool, seen.values
         vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
         minds = [
@@ -247,7 +247,7 @@ class AspirationExploiter:
             self._still_possible(self.demands[seen.turn - 1].get(seen.offer, 0))
 
     def _learn(self, turn: int, share: Triple) -> None:
-        """The other side refused what was asked and demanded a share: who would have done both?"""
+        """Restrict the belief to minds that would refuse our demand and make this one."""
         self._still_possible(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
 
     def _still_possible(self, minds: int) -> None:
@@ -255,7 +255,7 @@ class AspirationExploiter:
         self.belief = self.belief & minds or self.everybody
 
     def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
-        """The greatest sum of gains from demanding a share at this turn, and that share."""
+        """Return the greatest sum of gains from demanding a share at this turn, and that share."""
         if (turn, minds) not in self.known:
             tried: dict[int, tuple[int, Triple]] = {}
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
@@ -267,7 +267,7 @@ class AspirationExploiter:
         return self.known[turn, minds]
 
     def _await(self, turn: int, minds: int) -> int:
-        """The sum of gains still to come from those who refuse at this turn and make their own demand."""
+        """Return the sum of future gains from the minds that refuse at this turn and make their own demand."""
         if not minds or turn + 1 >= self.turns:
             return 0
         total = 0

@@ -1,4 +1,4 @@
-"""Positions of games, as those who look ahead walk them: OpenSpiel's states, or clones of any game."""
+"""Positions of games for search: OpenSpiel's states, or clones of any game."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 5.0  # seconds of the processor to look at all of them once: a search
 
 
 class Position(Protocol):
-    """A place in a game: who is to move (-1: nobody, it is over), what may be done, what was earned so far."""
+    """A position: the seat to move (-1: the game is over), its acts, and the payoffs so far."""
 
     mover: int
 
@@ -32,7 +32,7 @@ class Position(Protocol):
 
 
 class SpielPosition:
-    """A position of OpenSpiel's; `game` words the acts of the position that it is at itself."""
+    """A position of an OpenSpiel game; only the root has a `game`, which words its acts."""
 
     def __init__(self, state: Any, game: SpielRules | None = None) -> None:
         self.state, self.game = state, game
@@ -87,7 +87,7 @@ class ClonePosition:
         return [payoffs[seat] for seat in self.seats]
 
     def played_out(self, rng: random.Random) -> Sequence[float]:
-        """Payoffs when everybody goes on at random."""
+        """Return the payoffs after random play from here."""
         game = self.game.clone()
         while not game.ended:
             game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
@@ -122,7 +122,7 @@ def _title(game: Game) -> tuple[str, ...]:
 
 
 def is_contest(game: Game) -> bool:
-    """Return True if in all of ten games at random what was better for one of two seats was worse for the other."""
+    """Return True if, in ten random matches, a better result for one seat was always worse for the other."""
     trial, ends = fresh_copy(game), []
     name = ("contest", *_title(trial))
     if name not in _KNOWN:
@@ -135,7 +135,7 @@ def is_contest(game: Game) -> bool:
 
 
 def is_small(game: Game) -> bool:
-    """Return True if the game has few enough positions, and fast enough ones, to look at all of them."""
+    """Return True if the game has few enough positions, visited fast enough, to search all of them."""
     trial = fresh_copy(game)
     name = ("small", *_title(trial))
     if name not in _KNOWN:

@@ -1,7 +1,7 @@
-"""Remarks of a scripted negotiator beside its act: short, varied, and true to its own values and to the act.
+"""Remarks of a scripted negotiator beside its act: short, varied, and true to its values and act.
 
-A remark tells nothing but the speaker's own values, and only numbers that hold. It is drawn among all that is true
-in the situation, so that people and small models alike get arguments and not one phrase.
+A remark reveals only the speaker's own values and correct numbers. It is drawn from all true remarks in the situation,
+so that people and small models get arguments instead of one phrase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GOOD, POOR, LATE = 7, 4, 3
 
 
 class Situation(NamedTuple):
-    """A speaker's knowledge when it acts; shares are by kind."""
+    """A speaker's knowledge when it acts; shares are counts by kind."""
 
     items: tuple[str, ...]
     pool: Triple
@@ -39,12 +39,12 @@ class Situation(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """Value of the standing offer to the speaker; 0 where there is none."""
+        """Value of the standing offer to the speaker; 0 without one."""
         return worth(self.values, remainder(self.pool, self.theirs)) if self.theirs is not None else 0
 
     @property
     def favourite(self) -> int | None:
-        """The kind that is worth more, each, than any other; None where two are."""
+        """The kind with the highest value per item; None if there are several."""
         best = [kind for kind, value in enumerate(self.values) if value == max(self.values)]
         return best[0] if len(best) == 1 else None
 
@@ -118,7 +118,7 @@ def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
 
 
 class Talkative:
-    """A negotiator that says a few words beside its acts, which stay the same; they come from the seed."""
+    """A negotiator that adds a random remark to its unchanged acts."""
 
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:
         self.script, self.rng = script, np.random.default_rng((seed, 1))
@@ -126,7 +126,7 @@ class Talkative:
         self.before: Triple | None = None
 
     def act(self, view: View) -> str:
-        """The scripted policy's act, and a remark behind "|" where it offers or accepts."""
+        """Return the scripted policy's act, with a remark after "|" if it offers or accepts."""
         act = self.script.act(view)
         kind, _, numbers = act.partition(" ")
         if kind not in ("OFFER", "ACCEPT"):

@@ -1,7 +1,7 @@
-"""Scripted policies by name: without weights, written `name` or `name:argument`, such as `random`, `mcts:100`.
+"""Scripted policies by name: `name` or `name:argument`, such as `random` or `mcts:100`.
 
-`path/to/file.py:function` is one of the user's own: the function takes (game, seed), as the `players` of a game do, and
-returns what makes an act of a `View`.
+`path/to/file.py:function` names a user's own policy: like the `players` of a game, the function takes (game, seed) and
+returns a function from a `View` to an act.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ def names_scripted(spec: str) -> bool:
 def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     """Raise ScriptedPolicyError for an unknown name, a malformed argument, or a policy that cannot play `game`.
 
-    `game` is an AEC text game, reset or not; it is left as it is. With a seat, that seat's acts must be listed
-    for a scripted policy that picks among them; without one, any seat's.
+    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a list of
+    them for `seat`, or for any seat without one.
     """
     kind, argument = _lookup(spec, game)
     if game is None:
@@ -256,7 +256,7 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
 
 
 def can_play(spec: str, game: Game, seat: str) -> bool:
-    """Return True if this scripted policy can play at this seat of the game."""
+    """Return True if this scripted policy can play this seat of the game."""
     try:
         check_scripted(spec, game, seat)
     except ScriptedPolicyError:
@@ -265,14 +265,14 @@ def can_play(spec: str, game: Game, seat: str) -> bool:
 
 
 def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
-    """Make the scripted policy of this spec for one seat of one match; `game` is the match's own game, to search."""
+    """Return the scripted policy of a spec for one seat of one match; `game` is the match's own game, for search."""
     kind, argument = _lookup(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
 def _lookup(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
-    """The row that a spec names, and its argument's value; a game's own player goes before others of that name."""
+    """Return the kind of a spec and its argument's value. A game's own players take precedence."""
     if file := file_of(spec):
         return _of_file(spec, file), None
     if (game is not None and spec in game.players) or (spec in own_players() and spec not in SCRIPTED):

@@ -1,7 +1,7 @@
-"""Players that look ahead: minimax with alpha-beta, and Monte Carlo tree search.
+"""Players that search: minimax with alpha-beta, and Monte Carlo tree search.
 
-They look at the whole position, so they play only games in which nobody hides anything. Rules that are
-OpenSpiel's are searched as OpenSpiel's states; any other game through `clone()`, its listed acts and its payoffs.
+They use the full position, so they play only games without hidden information. Games with OpenSpiel rules are searched
+as OpenSpiel states; other games through `clone()`, listed acts and payoffs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Minimax:
             self.table = _WHOLE.setdefault(str(game.spiel), {})
 
     def act(self, view: View) -> str:
-        """A best act."""
+        """Return a best act."""
         here = position(self.game)
         if self.depth is not None:
             self.table = {}
@@ -48,7 +48,7 @@ class Minimax:
         return here.word(self.rng.choice([act for act, value in values.items() if value >= best - ALIKE]))
 
     def values(self, here: Position) -> dict[Any, float]:
-        """Value of each act to the mover: exact for the best ones, else a bound below them."""
+        """Return the value of each act to the mover: exact for the best ones, else an upper bound below them."""
         sign, best, values = (1 if here.mover == 0 else -1), -math.inf, {}
         left = math.inf if self.depth is None else self.depth - 1
         for act in here.acts():
@@ -59,7 +59,7 @@ class Minimax:
         return values
 
     def value(self, at: Position, left: float, low: float, high: float) -> float:
-        """Value of a position to the first seat, exact between low and high, looking `left` acts ahead."""
+        """Return a position's value to the first seat, exact between low and high, searching `left` acts ahead."""
         if at.mover < 0 or left == 0:
             own, other = at.earned()
             return (own - other) / 2
@@ -87,7 +87,7 @@ class Minimax:
 
 
 class SpielMcts:
-    """Monte Carlo tree search by OpenSpiel, with proven wins and losses."""
+    """OpenSpiel's Monte Carlo tree search, with proven wins and losses."""
 
     def __init__(self, seed: int, game: SpielRules, simulations: int, rollouts: int) -> None:
         import pyspiel
@@ -99,12 +99,12 @@ class SpielMcts:
         )
 
     def act(self, view: View) -> str:
-        """The act that was looked at most, or that is proven to win."""
+        """Return the most visited act, or a proven win."""
         return self.game.word(self.bot.step(self.game.state))
 
 
 class Node:
-    """A position in the tree, with what came of the visits that went through it."""
+    """A position in the search tree, with the totals of its visits."""
 
     def __init__(self, at: ClonePosition) -> None:
         self.at, self.visits, self.totals = at, 0, [0.0] * len(at.seats)
@@ -112,14 +112,14 @@ class Node:
 
 
 class CloneMcts:
-    """Monte Carlo tree search (UCT) through clones: every seat is taken to seek its own payoff."""
+    """Monte Carlo tree search (UCT) through clones; every seat is assumed to maximise its own payoff."""
 
     def __init__(self, seed: int, game: Game, simulations: int, rollouts: int) -> None:
         self.rng, self.game, self.simulations, self.rollouts = random.Random(seed), game, simulations, rollouts
         self.least, self.most = math.inf, -math.inf
 
     def act(self, view: View) -> str:
-        """The act that was looked at most."""
+        """Return the most visited act."""
         root = Node(ClonePosition(self.game))
         for _ in range(self.simulations):
             self._visit(root)
@@ -136,7 +136,7 @@ class CloneMcts:
             node.totals = [total + payoff for total, payoff in zip(node.totals, payoffs, strict=True)]
 
     def _step(self, node: Node) -> Node:
-        """A child not seen yet, drawn at random; else the one of the highest upper confidence bound."""
+        """Return a random unvisited child, else the child with the highest upper confidence bound."""
         fresh = [act for act in node.at.acts() if act not in node.children]
         if fresh:
             act = self.rng.choice(fresh)

@@ -1,4 +1,4 @@
-"""The servers that models behind endpoints live on: which one a name means, one account and one rate for each."""
+"""Registry of endpoint servers: one account and one rate limit for each."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def parsed(spec: str) -> tuple[str, str]:
 
 
 class Endpoints:
-    """The servers that a run or a command may ask, by name: "" is `endpoint`, others are of `endpoints`."""
+    """The servers of a run or command, by name: "" is the setting `endpoint`, others are in `endpoints`."""
 
     def __init__(self, specs: Mapping[str, EndpointSpec] | None = None) -> None:
         self._specs = {"": EndpointSpec()} | dict(specs or {})
         self._made: dict[str, Endpoint] = {}
 
     def at(self, spec: str) -> Endpoint:
-        """The server of `endpoint:MODEL` or `endpoint@SERVER:MODEL`, the same one for all of its models."""
+        """Return the server of an endpoint spec; all of its models share it. Raises EndpointError if it is unknown."""
         name, _ = parsed(spec)
         if name not in self._specs:
             known = [server for server in self._specs if server]
@@ -40,7 +40,7 @@ class Endpoints:
         return self._made[name]
 
     async def check(self, specs: Iterable[str]) -> list[str]:
-        """Ask every server of these specs once for its models; see `Endpoint.check`."""
+        """Ask each server of these specs once for its models. Returns warnings; see `Endpoint.check`."""
         models: dict[Endpoint, list[str]] = {}
         for spec in specs:
             models.setdefault(self.at(spec), []).append(parsed(spec)[1])
@@ -48,7 +48,7 @@ class Endpoints:
         return [note for some in notes for note in some]
 
     def status(self) -> str:
-        """Say how many requests were answered and are on their way, while they are; "" where nobody is asked."""
+        """Return the numbers of answered requests and requests in flight as text; "" if no server is used."""
         made = self._made.values()
         if not made:
             return ""

@@ -1,4 +1,4 @@
-"""Players that fit every game: they only pick among the acts that are listed as legal."""
+"""Scripted players for every game, and the base of players that follow a rule."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from games.contracts import View
 
 
 class Random:
-    """Uniform over the legal acts, from its own generator; an empty act where none are listed."""
+    """Uniform over the legal acts, from its own generator; an empty act if none are listed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """Any legal act."""
+        """Return a random legal act."""
         return self.rng.choice(view.legal) if view.legal else ""
 
 
 class RecordedActs:
-    """A player of recorded acts, by turn; KeyError for any other turn."""
+    """Repeats recorded acts by turn."""
 
     def __init__(self, acts: Mapping[int, str]) -> None:
         self.acts = acts
 
     def act(self, view: View) -> str:
-        """The act of this turn."""
+        """Return the act of this turn. Raises KeyError if there is none."""
         return self.acts[view.turn]
 
 
 class FirstLegal:
-    """Always the first legal act; an empty act where none are listed. The seed changes nothing."""
+    """Always the first legal act; an empty act if none are listed. Ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """The first legal act."""
+        """Return the first legal act."""
         return view.legal[0] if view.legal else ""

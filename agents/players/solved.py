@@ -1,7 +1,7 @@
-"""Players of solved games: mixed strategies that nobody, or hardly anybody, can beat.
+"""Players of solved games: mixed strategies that are unexploitable, or nearly so.
 
-They need rules that are OpenSpiel's, two seats of which one loses what the other wins, and few histories. They
-know only their own information state. A game is solved once per process, when it is first played.
+They need OpenSpiel rules, two seats, zero sums and few histories, and use only their own information state. A game is
+solved once per process, when it is first played.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mixed:
         self.rng, self.game, self.strategy = random.Random(seed), game, strategy
 
     def act(self, view: View) -> str:
-        """An act, drawn by the strategy at what this seat knows."""
+        """Return an act drawn from the strategy at the seat's information state."""
         player = self.game.possible_agents.index(view.seat)
         actions, chances = zip(*self.strategy[self.game.state.information_state_string(player)], strict=True)
         return self.game.word(self.rng.choices(actions, chances)[0])
@@ -69,7 +69,7 @@ def cfr_strategy(name: str, iterations: int) -> Strategy:
 
 
 def kuhn_strategy(alpha: float) -> Strategy:
-    """The equilibria of Kuhn poker (Kuhn 1950): the first seat bets a jack with chance alpha, 0 to 1/3.
+    """Return an equilibrium of Kuhn poker (Kuhn 1950): the first seat bets a jack with probability alpha, 0 to 1/3.
 
     Information states are OpenSpiel's: the card (0, 1, 2 for J, Q, K), then the acts so far (p, b).
     """
@@ -84,14 +84,14 @@ def kuhn_strategy(alpha: float) -> Strategy:
 
 @dataclass
 class Sequences:
-    """One seat's sequences (own acts that lead somewhere; the empty one is 0) and where each choice stands."""
+    """One seat's sequences (its own acts from the root; 0 is the empty one) and its information states."""
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     before: dict[str, int] = field(default_factory=dict)
     """Information state -> the sequence that leads to it."""
 
     def meet(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
-        """Number the sequences that go on from an information state."""
+        """Number the sequences that continue from an information state."""
         if infostate not in self.before:
             self.before[infostate] = sequence
             for action in actions:
@@ -129,7 +129,10 @@ def equilibrium(name: str) -> Strategy:
 
 
 def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
-    """Realisation weights of the own sequences. Variables: those, then a value for each choice of the other's."""
+    """Return optimal realisation weights of the own sequences.
+
+    Variables: the weights, then a value for each information state of the other seat.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
@@ -197,7 +200,7 @@ def bluffs(text: str | None) -> float | None:
 
 
 def is_kuhn(game: Game) -> bool:
-    """Return True if this is Kuhn poker for two."""
+    """Return True if the game is Kuhn poker for two."""
     if not isinstance(game, SpielRules) or len(game.possible_agents) != 2:
         return False
     return bool(game.spiel.get_type().short_name == "kuhn_poker")

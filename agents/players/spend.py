@@ -1,4 +1,4 @@
-"""Settings and limits of an endpoint, and the account of what a run has spent there."""
+"""Settings and spend limits of an endpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plain_url(url: str) -> str:
 
 
 class EndpointSpec(BaseModel):
-    """Use of one server in one run, by all its matches together."""
+    """Settings of one server, shared by all matches of a run."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -62,7 +62,7 @@ class EndpointSpec(BaseModel):
 
 
 class Spend:
-    """A run's account. A call reserves its largest possible cost beforehand, so that no limit is overrun."""
+    """Token account of a run. A call reserves its maximum cost first, so that no limit is exceeded."""
 
     def __init__(self, spec: EndpointSpec) -> None:
         self.spec, self.read, self.wrote = spec, 0, 0
@@ -73,11 +73,11 @@ class Spend:
         return (self.read * self.spec.price_in + self.wrote * self.spec.price_out) / 1e6
 
     def add(self, read: int, wrote: int) -> None:
-        """Book tokens, or take back what was booked."""
+        """Add tokens to the account, or subtract a reservation."""
         self.read, self.wrote = self.read + read, self.wrote + wrote
 
     def reserve(self, read: int, wrote: int) -> None:
-        """Book what a call may use; EndpointError where that would pass a limit."""
+        """Reserve tokens for one call. Raises EndpointError if the call could exceed a limit."""
         self.add(read, wrote)
         tokens, spec = self.read + self.wrote, self.spec
         over = spec.max_tokens is not None and tokens > spec.max_tokens

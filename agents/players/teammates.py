@@ -1,4 +1,4 @@
-"""Scripted Hanabi players: they know what hints have told, and differ in what they take a hint for."""
+"""Scripted Hanabi players: they know all hints and differ in how they interpret them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Told(NamedTuple):
 
 
 def sure_teammate(view: View) -> str:
-    """Plays what hints prove to fit, else makes another sure of a card that fits, else discards."""
+    """Play cards proven playable by hints, else prove a playable card to a teammate, else discard."""
     needed = _needed(view)
     for slot, told in enumerate(_own(view), 1):
         if told.fits(needed):
@@ -46,7 +46,7 @@ def sure_teammate(view: View) -> str:
 
 
 def trusting_teammate(view: View) -> str:
-    """Takes a hint for an invitation: plays the newest card that was hinted at and may fit; else as the sure one."""
+    """Take hints as invitations: play the newest hinted card that may be playable; else as the sure one."""
     own, needed = _own(view), _needed(view)
     for slot in range(len(own), 0, -1):
         if own[slot - 1] != Told("", "") and own[slot - 1].may_fit(needed):
@@ -55,7 +55,7 @@ def trusting_teammate(view: View) -> str:
 
 
 def bold_teammate(view: View) -> str:
-    """Waits for no hint: plays the oldest card that may fit, as long as it can lose a life; then as the sure one."""
+    """Do not wait for hints: play the oldest card that may be playable while a life is spare; then as the sure one."""
     needed = _needed(view)
     for slot, told in enumerate(_own(view), 1):
         if view.public["lives"] > 1 and told.may_fit(needed):

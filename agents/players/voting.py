@@ -1,9 +1,9 @@
-"""Self-consistency: several replies are sampled, and the one is kept whose final act most of them share.
+"""Self-consistency: sample several replies and keep one with the most frequent final act.
 
-A reply's final act is what the game would read of it, without talk, or what a pattern finds there, for replies that
-reason before they answer. Replies without one do not vote. Among acts with as many votes the one that was sampled first
-wins, and of its replies the first is kept. What is kept is no sample of the policy, so no policy may learn from it; the
-log says `voted` of such turns. Source: self-consistency (Wang et al. 2022), majority over 40 sampled chains of thought.
+A reply's final act is the game's text without talk, or the match of a pattern in it, for replies that reason before
+they answer. Replies without a final act do not vote. Ties go to the act sampled first, and of its replies the first is
+kept. The kept reply is not a sample of the policy, so no policy may learn from it; the log marks such turns as `voted`.
+Source: self-consistency (Wang et al. 2022), majority over 40 sampled chains of thought.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Rewards, advantage estimators and normalisation: from what happened to what it was worth."""
+"""Credit assignment: rewards, advantage estimators, selection and normalisation."""

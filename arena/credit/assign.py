@@ -1,4 +1,4 @@
-"""Credit assignment: from rewards to one advantage per turn."""
+"""Credit assignment: from named rewards to one advantage per turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +16,9 @@ from arena.records import is_excused
 
 
 def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
-    """Rewards by stage and weight, selection, the estimator's advantages, then transforms.
+    """Compute rewards, selection, advantages and transforms of a batch.
 
-    Trajectories that selection drops are missing from the result.
+    Returns one `Credited` per trajectory; trajectories that selection drops are missing.
     """
     rewards = turn_rewards(batch, rule)
     selection = select(batch, rewards, rule)
@@ -51,7 +51,7 @@ def estimated(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
 
 
 def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
-    """[T] one number per turn: Σ weight[name] · reward[name] over the named rewards after all stages."""
+    """Return [T] the reward of each turn: Σ weight[name] · reward[name] over all named rewards after the stages."""
     columns = named_rewards(batch, rule.stages)
     total = np.zeros(len(batch.owner))
     for name, column in columns.items():
@@ -60,7 +60,7 @@ def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
 
 
 def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Floats]:
-    """The game's named rewards as columns [T], and what the stages make of them."""
+    """Return the named rewards as columns [T]: the game's own, added to and changed by the stages in order."""
     columns: dict[str, Floats] = {}
     for row, turn in enumerate(batch.turns):
         for name, value in turn.rewards.items():
@@ -73,7 +73,7 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
 
 
 def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
-    """Apply the rule's selectors to the batch, one after another. Excused replies are out of the loss anyway."""
+    """Apply the rule's selectors in order. Excused replies (`is_excused`) are always out of the loss."""
     selection = Selection.everything(batch).out_of_loss(batch.column(is_excused) > 0)
     for selector in rule.select:
         selection = selector(batch, rewards, selection)
@@ -81,7 +81,7 @@ def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
 
 
 def _without_dropped(batch: TurnBatch, rewards: Floats, selection: Selection) -> tuple[TurnBatch, Floats, Selection]:
-    """The batch of the trajectories that are kept."""
+    """Return the batch, rewards and selection without dropped trajectories."""
     rows = np.flatnonzero(selection.kept).tolist()
     turns = selection.kept[batch.owner]
     left = TurnBatch(

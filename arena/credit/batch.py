@@ -1,7 +1,7 @@
-"""Batches of turns: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
+"""Batches of turns: the turns of an iteration's trajectories as flat columns, and statistics over groups.
 
-T is the number of turns, M of trajectories, N of sampled tokens. Turns stand trajectory after trajectory in the
-order of play; tokens stand trajectory after trajectory, stream after stream.
+T is the number of turns, M of trajectories, N of sampled tokens. Turns are ordered by trajectory, then by time; tokens
+by trajectory, then by stream.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -47,41 +47,41 @@ class TurnBatch:
         return self._with(memory=memory)
 
     def _with(self, **changes: Any) -> "TurnBatch":
-        """The same trajectories, and the columns worked out so far, which depend on them alone."""
+        """Return a changed copy that shares the columns computed so far: they depend on the trajectories only."""
         twin = replace(self, **changes)
         vars(twin).update({n: v for n, v in vars(self).items() if n not in self.__dataclass_fields__})
         return twin
 
     @property
     def counts(self) -> Bools:
-        """[M] `counted` in full."""
+        """[M] `counted` as an array, also if all trajectories count."""
         return np.ones(len(self.lengths), bool) if self.counted is None else self.counted
 
     # -- columns -----------------------------------------------------------------------------------------
 
     @cached_property
     def lengths(self) -> Ints:
-        """[M] turns of each trajectory."""
+        """[M] number of turns of each trajectory."""
         return np.array([len(t.turns) for t in self.trajectories], np.int64)
 
     @cached_property
     def starts(self) -> Ints:
-        """[M + 1]: the turns of trajectory m are `starts[m]` to `starts[m + 1]`."""
+        """[M + 1] offsets: trajectory m has the turns `starts[m]` to `starts[m + 1]`."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
 
     @cached_property
     def owner(self) -> Ints:
-        """[T] the trajectory of each turn."""
+        """[T] trajectory of each turn."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
     def place(self) -> Ints:
-        """[T] the number of each turn within its trajectory, from 0."""
+        """[T] position of each turn within its trajectory, from 0."""
         return np.arange(len(self.owner)) - self.starts[self.owner]
 
     @cached_property
     def last(self) -> Bools:
-        """[T] whether it is the last turn of its trajectory."""
+        """[T] True for the last turn of each trajectory."""
         return np.asarray(self.place == self.lengths[self.owner] - 1)
 
     @cached_property
@@ -90,12 +90,12 @@ class TurnBatch:
         return [turn for trajectory in self.trajectories for turn in trajectory.turns]
 
     def column(self, value: Callable[[Turn], float]) -> Floats:
-        """[T] a number from each turn."""
+        """Return [T] a number per turn."""
         return np.fromiter((value(turn) for turn in self.turns), np.float64, len(self.owner))
 
     @cached_property
     def token_turns(self) -> Ints:
-        """[N] the turn, as a row of this batch, that sampled each token."""
+        """[N] row in this batch of the turn that sampled each token."""
         parts = []
         for start, trajectory in zip(self.starts, self.trajectories, strict=False):
             rows = {turn.index: start + k for k, turn in enumerate(trajectory.turns)}
@@ -107,11 +107,11 @@ class TurnBatch:
 
     @cached_property
     def turn_tokens(self) -> Ints:
-        """[T] sampled tokens of each turn that are in a stream."""
+        """[T] number of each turn's sampled tokens in streams."""
         return np.bincount(self.token_turns, minlength=len(self.owner)).astype(np.int64)
 
     def measure(self, name: str) -> Floats:
-        """One of the measures, concatenated over trajectories; KeyError, naming it, where it was not taken."""
+        """Return a measurement concatenated over trajectories. Raises KeyError if it was not taken."""
         if name not in self.measures:
             raise KeyError(f"nobody measured '{name}' for this batch")
         arrays = self.measures[name]
@@ -120,12 +120,12 @@ class TurnBatch:
     # -- groups ------------------------------------------------------------------------------------------
 
     def groups(self, by: Sequence[Key]) -> Ints:
-        """[T] the number of each turn's group: those alike in all of `by`. An empty `by` is one group."""
+        """Return [T] group numbers of turns that agree in all keys `by`. With no keys all turns are one group."""
         whole = self.trajectory_groups([name for name in by if name != "turn"])[self.owner]
         return _dense(whole * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else whole
 
     def trajectory_groups(self, by: Sequence[Key]) -> Ints:
-        """[M] the number of each trajectory's group; `turn` does not tell trajectories apart."""
+        """Return [M] group numbers of trajectories that agree in all keys `by`; ignores the key `turn`."""
         names = [name for name in by if name != "turn"]
         return self.numbered([tuple(getattr(t, name) for name in names) for t in self.trajectories])
 
@@ -136,12 +136,12 @@ class TurnBatch:
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
     def sum_by(self, values: Floats, groups: Ints) -> Floats:
-        """The sum over each one's group, [T] for turns and [M] for trajectories, over those that count."""
+        """Return each entry's group sum ([T] turns or [M] trajectories) over counted trajectories."""
         size = int(groups.max(initial=-1)) + 1
         return np.asarray(np.bincount(groups, values * self._weights(len(values)), size)[groups])
 
     def mean_by(self, values: Floats, groups: Ints, weights: Floats | None = None) -> Floats:
-        """The mean of each one's group, [T] for turns and [M] for trajectories, over those that count."""
+        """Return each entry's group mean ([T] turns or [M] trajectories) over counted trajectories."""
         weight = self._weights(len(values)) if weights is None else weights * self._weights(len(values))
         size = int(groups.max(initial=-1)) + 1
         sums = np.bincount(groups, values * weight, size)
@@ -149,7 +149,7 @@ class TurnBatch:
         return (sums / np.where(counts > 0, counts, 1.0))[groups]
 
     def std_by(self, values: Floats, groups: Ints, weights: Floats | None = None, ddof: int = 0) -> Floats:
-        """The standard deviation within each one's group, over those that count; 0 where fewer than 1 + ddof do."""
+        """Return each entry's group standard deviation over counted trajectories; 0 if fewer than 1 + ddof count."""
         gaps = (values - self.mean_by(values, groups, weights)) ** 2
         variance = self.mean_by(gaps, groups, weights)
         if ddof:
@@ -158,7 +158,7 @@ class TurnBatch:
         return np.sqrt(variance)
 
     def count_by(self, groups: Ints) -> Floats:
-        """Return, for each one, how many of its group count in the statistics."""
+        """Return, for each entry, how many entries of its group count in the statistics."""
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
@@ -174,17 +174,17 @@ class TurnBatch:
     # -- along a trajectory ------------------------------------------------------------------------------
 
     def totals(self, values: Floats) -> Floats:
-        """[M] the sum over each trajectory's turns."""
+        """Return [M] the sum over each trajectory's turns."""
         return np.bincount(self.owner, values, len(self.lengths)).astype(np.float64)
 
     def returns(self, rewards: Floats, gamma: float = 1.0) -> Floats:
-        """[T] R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' along each trajectory."""
+        """Return [T] returns-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' along each trajectory."""
         return self.backward(rewards, np.full(len(rewards), gamma))
 
     def backward(self, values: Floats, carry: Floats) -> Floats:
-        """[T] x_k = values_k + carry_k · x_{k+1} along each trajectory, x = 0 after its end.
+        """Return [T] x_k = values_k + carry_k · x_{k+1} along each trajectory, with x = 0 after its end.
 
-        One pass over the places, all trajectories at once: trajectories of 10 turns cost 10 vector operations.
+        Processes all trajectories at once, one vector operation per turn position.
         """
         sums = values.astype(np.float64, copy=True)
         order = np.argsort(self.place, kind="stable")

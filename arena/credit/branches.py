@@ -1,4 +1,4 @@
-"""Matches and their branches: pairs of answers where two part, and what the branches of a tree have in common."""
+"""Branches of matches: pairs of replies from one state, and turns that branches share."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -12,7 +12,7 @@ from games.contracts import MOST_TURNS, MatchId
 
 
 class Pair(NamedTuple):
-    """Two answers of one seat to the same words; each line of play was finished by itself."""
+    """Two replies of one seat to the same messages, each followed by its own continuation of the match."""
 
     first: int
     """Which of the trajectories gave the one answer,"""

@@ -1,9 +1,9 @@
-"""Comparison of estimators on one match log: the advantages that each would have given every turn.
+"""Comparison of estimators on one match log: the advantages that each assigns to every turn.
 
-Nothing is played or learned again: rewards and turns come from the log, iteration after iteration, so that estimators
-with a memory see what they would have seen. What replay put in the place of a trajectory stands there, as it did for
-the run's own credit; what it added besides was priced by replay and by no estimator, and is left out. So are selection
-and transforms: every other turn is there.
+Nothing is played or learned. Rewards and turns are read from the log in order, so that stateful estimators get the same
+history as in a run. Trajectories that replay substituted are included as the run's own credit saw them. Trajectories
+that replay added are left out, because replay and not the estimator set their advantages. Selection and transforms are
+not applied.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Comparison:
     """The estimators' columns."""
 
     def overview(self) -> pd.DataFrame:
-        """One row per estimator: mean, deviation, share of zeros, and share of turns it praises."""
+        """Return each estimator's mean, standard deviation, share of zeros and share of non-negative advantages."""
         values = self.turns[self.estimators]
         rows = {
             "mean": values.mean(),
@@ -53,20 +53,20 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def correlations(self, method: str = "pearson") -> pd.DataFrame:
-        """Between each two estimators over all turns; NaN for one that says the same of every turn."""
+        """Return the estimators' correlation matrix over all turns; NaN for constant advantages."""
         constant = [name for name in self.estimators if self.turns[name].std(ddof=0) < ZERO]
         matrix = self.turns[self.estimators].corr(method=method)  # type: ignore[arg-type]
         matrix.loc[constant, :] = matrix.loc[:, constant] = np.nan
         return matrix
 
     def bias(self) -> pd.DataFrame:
-        """Mean advantage of each role, in the estimator's standard deviations: whether an estimator favours a role."""
+        """Return each role's mean advantage in standard deviations of the estimator, to show favoured roles."""
         deviations = self.turns[self.estimators].std(ddof=0)
         means = self.turns.groupby(["game", "role"])[self.estimators].mean()
         return means / deviations.where(deviations >= ZERO)
 
     def most_disputed(self) -> str:
-        """The match about whose turns, all together, the estimators disagree most, each in its own deviations."""
+        """Return the match with the largest sum over turns of the spread between standardised estimators."""
         values = self.turns[self.estimators]
         scaled = (values - values.mean()) / values.std(ddof=0).clip(lower=ZERO)
         spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).sum()
@@ -85,12 +85,12 @@ async def compare(
     seed: int = 0,
     length: int = 1,
 ) -> Comparison:
-    """Advantages of the turns of a run's trained policies by each estimator, by default in all iterations.
+    """Compute the advantages of a run's trained turns by each estimator, by default in all iterations.
 
-    The rewards are those of the run's own rule; `seed` and `length`, in iterations, are the run's.
-    Earlier iterations are walked through for those that remember, and for their critics: the run's own where the log
-    is all that it needs, else `linear`. ConfigError for an estimator that needs what no log holds, or a run without a
-    turn to speak of.
+    Rewards follow the run's own credit rule; `seed` and `length` (iterations) are the run's. Earlier iterations are
+    processed too, for stateful estimators and critics. The critic is the run's own if the log suffices for it,
+    otherwise `linear`. Raises ConfigError if an estimator needs measurements that no log holds, or if the run has no
+    trained turn.
     """
     reader, names = RunReader(run), column_names(estimators)
     judges = [_Judge(chosen, rule.critic, seed) for chosen in estimators]
@@ -149,7 +149,10 @@ def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
 
 
 def column_names(estimators: Sequence[Chosen]) -> list[str]:
-    """A name for each estimator: its own, with its settings where two would have the same; files without folders."""
+    """Return a column name per estimator, with its settings if two share a name; files without their folders.
+
+    Raises ConfigError if an estimator is named twice with the same settings.
+    """
     whole, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
     apart = len(set(short)) == len(set(whole))
     names = [
@@ -164,7 +167,7 @@ def column_names(estimators: Sequence[Chosen]) -> list[str]:
 
 
 def _rewards(reader: RunReader, batch: TurnBatch, spec: CreditSpec) -> Floats:
-    """Return each turn's reward: by the run's own stages, or from the run's log where the stages asked a model."""
+    """Return each turn's reward: by the run's own stages, or from the run's log if a stage needs a model."""
     if not any(stage.needs for stage in spec.stages):
         return turn_rewards(batch, spec)
     own = {MatchId.parse(t.match).iteration for t in batch.trajectories}  # those that replay brought back are older

@@ -1,4 +1,4 @@
-"""Figures of single tokens, for the credit file: what they were worth, and what an update made of them."""
+"""Per-token values for the credit file: advantages, probability ratios and log-probability gaps."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
 
 
 def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:
-    """The streams in which something was sampled, trajectory after trajectory."""
+    """Return the streams with sampled tokens, trajectory after trajectory."""
     return [stream for item in credited for stream in item.trajectory.streams if stream.sampled]
 
 
 def token_figures(
     credited: Sequence[Credited], before: Sequence[StreamScores], after: Sequence[StreamScores]
 ) -> TokenFigures:
-    """Return the figures of these trajectories' sampled tokens, by the trainer's scores before and after an update.
+    """Return the values of the trajectories' sampled tokens from the trainer's scores before and after an update.
 
-    A ratio is p after / p before; a gap is log p of the trainer before the update less that of the sampler.
+    A ratio is p after / p before; a gap is the trainer's log p before the update minus the sampler's.
     """
     figures: TokenFigures = {}
     scores = zip(before, after, strict=True)

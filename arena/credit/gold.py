@@ -1,4 +1,4 @@
-"""The measure `gold`: how likely a policy finds the right answer before each of its turns."""
+"""The measure `gold`: the policy's log-probability of the right answer before each of its turns."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Credit of one iteration: measures first, then replay, rewards and advantages; and the state between iterations."""
+"""Credit of one iteration (measures, replay, rewards, advantages) and its state between iterations."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import deepcopy
@@ -51,11 +51,11 @@ class Crediting:
         declared: bool = True,
         check: Callable[[Sequence[Trajectory]], None] = lambda trajectories: None,
     ) -> None:
-        """`state` is what an earlier one's `state` said, {} at the beginning; `seed`, `iterations` and `deals`
-        of one are the run's.
+        """Restore the pipeline from `state`, which an earlier `Crediting.state` returned ({} at the beginning).
 
-        `declared`: whether the games say what they pay, so that rewards that credit names are known to exist.
-        `check` raises StoreError for trajectories from a log that no model here can read.
+        `seed`, `iterations` and `deals` (per iteration) are the run's. `declared`: the games declare their rewards, so
+        names in the credit rule were checked before the run. `check` raises StoreError for logged trajectories that no
+        model can read.
         """
         self._check = check
         self._declared = declared
@@ -69,13 +69,13 @@ class Crediting:
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """State of credit and replay, as JSON for the checkpoint."""
+        """Return the state of credit and replay, as JSON for the checkpoint."""
         return {"memory": self._memory, "replay": self._past}
 
     async def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """Return how many deals an iteration still lacks, after so many and what selection would drop of them.
+        """Return how many deals an iteration still lacks after `deals`, counting those that selection would drop.
 
-        Nothing is remembered of the question.
+        Leaves the state of estimators unchanged.
         """
         wanted = self._deals
         if not deals:
@@ -120,7 +120,7 @@ class Crediting:
         return TurnBatch(trajectories, clock, rng, memory, await self._measures(k, needs, trajectories))
 
     async def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        """Return each trajectory's needed measures; each is made once an iteration, however often credit is tried."""
+        """Return each trajectory's needed measures, each computed once per iteration."""
         if k != self._iteration:
             self._iteration, self._known = k, {}
         new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]

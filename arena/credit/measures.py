@@ -1,16 +1,16 @@
-"""Measures: what models compute for credit beforehand, one array per trajectory and name.
+"""Measures: values that models compute for credit beforehand, one array per trajectory and name.
 
-| name | per | what |
+| name | per | value |
 |---|---|---|
-| `old` | sampled token | log-probability under the weights that are about to learn |
-| `entropy` | sampled token | nats of the distribution it was drawn from |
-| `reference` | sampled token | log-probability under the policy's own beginning |
+| `old` | sampled token | log-probability under the weights before the update |
+| `entropy` | sampled token | entropy in nats of the token's distribution |
+| `reference` | sampled token | log-probability under the policy's reference weights |
 | `gold` | turn | mean log-probability of the right answer's tokens before the turn (`arena.credit.gold`) |
-| `values` | turn | what the critic says of its state |
-| `action_values` | turn | what the critic says of its reply there |
-| `token_values` | sampled token | what the critic says of the state before it |
+| `values` | turn | the critic's state value V(s) |
+| `action_values` | turn | the critic's value of the reply Q(s, a) |
+| `token_values` | sampled token | the critic's value of the state before it |
 
-Tokens stand stream after stream, as in `TurnBatch.token_turns`. Nothing is measured that no part needs.
+Tokens are ordered stream after stream, as in `TurnBatch.token_turns`. Only measures that a part needs are computed.
 """
 
 from collections import defaultdict
@@ -35,7 +35,10 @@ async def measure(
     gold: Gold | None = None,
     critic: Critic | None = None,
 ) -> Measures:
-    """Each wanted measure of each trajectory; temperatures are by role, `gold` says how the answer is asked for."""
+    """Compute the wanted measures of each trajectory.
+
+    `temperatures` are by role; `gold` says how to ask for the right answer, and is required for the measure `gold`.
+    """
     measures: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
     by_policy: dict[str, list[int]] = defaultdict(list)
     for i, trajectory in enumerate(trajectories):

@@ -1,7 +1,7 @@
-"""Names of rewards: those that an experiment's credit speaks of, and those that there are.
+"""Validation of reward names in credit settings.
 
-A name that nobody is paid under would be 0 for ever, unheard. Games that say what they pay (`TextGame.reward_parts`)
-are checked before a run begins, others by what came in its first iteration.
+A misspelt name would be a reward of 0 forever without a message. Games that declare their rewards
+(`TextGame.reward_parts`) are checked before a run starts, other games by the rewards of its first iteration.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,9 +17,9 @@ from games.contracts import ILLEGAL, Game
 
 
 def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game], marks: Collection[str] = ()) -> None:
-    """ConfigError for a reward that credit names and no game, stage or rule of play (`marks`) pays.
+    """Raise ConfigError for a reward name that no game, stage or rule of play (`marks`) pays.
 
-    Nothing is checked where some game does not say what it pays.
+    Checks nothing if some game does not declare its rewards.
     """
     if not declared(games):
         return
@@ -51,7 +51,7 @@ def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
 
 
 def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
-    """ConfigError for the first reward that credit names and that is not among those that are paid."""
+    """Raise ConfigError for the first reward name in the credit rule that is not in `paid`."""
     known = {ILLEGAL, STAKE, *paid}
     for place, name in spoken_of(rule, replay):
         if name not in known:

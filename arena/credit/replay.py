@@ -1,11 +1,11 @@
-"""Replay: trajectories of earlier iterations that are learned from once more.
+"""Replay: learning again from trajectories of earlier iterations.
 
-What is remembered are names of matches in the run's own log, with scores; tokens, rewards and the sampler's
-log-probabilities are read from there again. Scores are those of selection (`arena.credit.selection`). What comes back
-is marked: the gate between sampler and trainer ignores it, and its behaviour, old and present log-probabilities stay
-three things, so that `policy_gradient`'s correction weighs it, or, `uncorrected`, openly does not.
+The buffer stores match ids in the run's own log with scores (`arena.credit.selection.scores`). Tokens, rewards and the
+sampler's log-probabilities are read from the log again. Replayed trajectories are marked: the gate between sampler and
+trainer ignores them, and behaviour, old and current log-probabilities stay three arrays, so that the correction of
+`policy_gradient` can weight them (`uncorrected` does not).
 
-A replay is `replay(memory, log, *, settings)`, with two moments: `inject` before credit, `again` after it.
+A replay is `replay(memory, log, *, settings)`. `inject` runs before credit, `extra_trajectories` after it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 
 class Entry(NamedTuple):
-    """A trajectory that is remembered; a list in the checkpoint."""
+    """A trajectory in the replay buffer; a list in the checkpoint."""
 
     match: str
     seat: str
@@ -50,12 +50,12 @@ class Entry(NamedTuple):
 
     @property
     def iteration(self) -> int:
-        """The iteration that played it."""
+        """The iteration that played the match."""
         return MatchId.parse(self.match).iteration
 
 
 class Recall(NamedTuple):
-    """A trajectory that replay brought back in an iteration, as the iteration's row of metrics keeps it."""
+    """A replayed trajectory, as stored in the iteration's row of metrics."""
 
     match: str
     seat: str
@@ -66,34 +66,34 @@ class Recall(NamedTuple):
 
 
 class Replay(Protocol):
-    """Replay of earlier trajectories: what of them is injected, added, and remembered."""
+    """Replay of earlier trajectories: substitution before credit, addition after credit, and the buffer."""
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """The trajectories that credit gets in place of the batch's. Stores nothing."""
+        """Return the trajectories that credit gets in place of the batch's. Stores nothing."""
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """Earlier trajectories to learn from besides, in a step of their own or not; stores the batch's best."""
+        """Return earlier trajectories to learn from in addition, and store the batch's best ones."""
 
     @property
     def own_step(self) -> bool:
-        """Return True if replayed trajectories are learned in a step of their own, after that of the fresh ones."""
+        """True if added trajectories are learned in an update of their own, after that of the fresh ones."""
 
 
 @dataclass(frozen=True)
 class Success:
-    """A group of equal failures gets an earlier success in place of its first trajectory: ARPO-GUI's buffer.
+    """ARPO-GUI's buffer: replace the first trajectory of a group of equal failures by an earlier success.
 
-    Of each task (alike in `by`, role and policy) the latest `keep` trajectories that scored more than `above` are
-    remembered. A group of at least two (`group`, and the same policy) whose scores have a deviation < `std` and a mean
-    < `mean` gets a remembered one at random, from earlier iterations only; only what was just played is remembered. In
-    a group of 8 failures at 0 a success at 1 has A = +2.475 and the others -.354 with GRPO's deviation (ddof 1). The
-    injected one counts as of the group's deal, in statistics too (the selector `replayed` takes it out of them), and
-    comes before selection, so that `zero_variance` keeps the group.
+    The buffer keeps the latest `keep` trajectories of each task (equal `by`, role and policy) that scored more than
+    `above`. A group (equal `group` and policy) of at least two whose scores have a deviation < `std` and a mean <
+    `mean` gets a random success from earlier iterations. Only fresh trajectories enter the buffer. In a group of 8
+    failures at 0 a success at 1 has A = +2.475 and the others -.354 with GRPO's deviation (ddof 1). The injected
+    trajectory counts in its new group, in statistics too (the selector `replayed` excludes it). Injection comes before
+    selection, so that `zero_variance` keeps the group.
 
-    A task is a deal, and deals come again with `play.pool` only; without `seed` in `by` the success may be another
-    deal's. The released code recomputes old log-probabilities and so hides that the sample is off-policy: the
-    default here too unless the loss has a correction. Nothing happens while no success is remembered. Source: ARPO (Lu
-    et al. 2025, dvlab), n = 8, FIFO of 8 by task.
+    A task is a deal, and deals repeat only with `play.pool`. Without `seed` in `by` the success may be of another deal.
+    The released code recomputes old log-probabilities, which hides that the sample is off-policy. So does the default
+    here, unless the loss has a correction. Nothing happens while the buffer holds no success. Source: ARPO (Lu et al.
+    2025, dvlab), n = 8, FIFO of 8 by task.
     """
 
     memory: dict[str, Any]
@@ -109,7 +109,7 @@ class Success:
     own_step = False
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """The batch's trajectories, the first of every failed group replaced where a success is remembered."""
+        """Return the batch's trajectories, the first of every failed group replaced if the buffer has a success."""
         score, groups = scores(batch, rewards, self.of), batch.trajectory_groups([*self.group, "policy"])
         failed = (batch.std_by(score, groups) < self.std) & (batch.mean_by(score, groups) < self.mean)
         failed &= batch.count_by(groups) > 1
@@ -124,7 +124,7 @@ class Success:
         return injected
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """Nothing; remembers the successes of the batch, which is as it was played."""
+        """Store the successes of the batch. Returns nothing to add."""
         score, tasks = scores(batch, rewards, self.of), self._tasks(batch)
         for i in np.flatnonzero(score > self.above).tolist():
             one, successes = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
@@ -138,20 +138,19 @@ class Success:
 
 @dataclass(frozen=True)
 class SelfImitation:
-    """Trajectories that did well are learned once more, at what they are worth by now: SPEAR.
+    """SPEAR: learn good trajectories once more, with advantages against the current level of their task.
 
-    Remembered are trajectories with A > 0 (the mean over their turns), with `pattern` only those in which some turn's
-    text matches it, for `tolerate` iterations; and of each task (alike in `by`, and the same policy) the mean scores of
-    the last `history` groups. Once more than `threshold` of a policy's score above their task's median mean, `size` of
-    them are drawn, worth A = score - median (with `std` divided by the median deviation of the task's groups + 1e-6)
-    in all their turns, and all of the policy's are forgotten. As the median passes a trajectory's score its A is 0 and
-    it is not learned again. `weight` multiplies A, and so the loss, which is proportional to A > 0, but not the
-    regularisers; while it is 0 nothing is replayed.
+    The buffer keeps trajectories with A > 0 (mean over their turns) for `tolerate` iterations; with `pattern` only
+    those with a matching turn. Per task (equal `by` and policy) it keeps the mean scores of the last `history` groups.
+    Once more than `threshold` of a policy's trajectories score above their task's median mean, `size` of them are drawn
+    with A = score - median on all their turns (`std`: divided by the median deviation of the task's groups + 1e-6), and
+    the policy's buffer is emptied. A trajectory below the median is not learned again. `weight` multiplies A, and
+    therefore the loss but not the regularisers; at weight 0 nothing is replayed.
 
-    `step: own` is an update of its own after that of the fresh trajectories, as published; with Adam, which divides by
-    the gradient's size, its `weight` says little, and the step moves on along the first one's momentum. `step: shared`
-    puts both into one update. `which: any` is the random counterpart: at the same moments as many trajectories of the
-    iteration, whichever, at what the better ones are worth.
+    `step: own` is a separate update after that of the fresh trajectories, as published. Adam divides by the gradient's
+    size, so `weight` has little effect there, and the step continues along the first one's momentum. `step: shared`
+    puts both into one update. `which: any` is the random control: as many trajectories of the iteration at the same
+    times, with the advantages of the better ones.
 
     Source: SPEAR (Qin et al. 2025): coefficient·(1 - cos(πt/T))/2 with T = 200, tolerance at most 10 steps, history of
     10,240, threshold 1.5 × 2,048 samples (script: 1.5 × 32), only with a tool call, one history for all (`by: []`), a
@@ -176,15 +175,15 @@ class SelfImitation:
 
     @property
     def own_step(self) -> bool:
-        """As `step` says."""
+        """True for `step: own`."""
         return self.step == "own"
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """The batch's own trajectories."""
+        """Return the batch's own trajectories."""
         return list(batch.trajectories)
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """Return the remembered trajectories that are worth more than the median by now, when they are enough."""
+        """Return stored trajectories above the current median, once more than `threshold` are."""
         score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
@@ -205,7 +204,7 @@ class SelfImitation:
         return replayed
 
     def _remember_groups(self, batch: TurnBatch, score: Floats, tasks: Sequence[str]) -> None:
-        """Add the mean and the deviation of each of the batch's groups to their task's history."""
+        """Append each group's mean and deviation to its task's history."""
         groups = batch.trajectory_groups([*self.group, *self.by, "policy"])
         firsts = np.unique(groups, return_index=True)[1].tolist()
         for name, values in (("means", batch.mean_by(score, groups)), ("stds", batch.std_by(score, groups))):
@@ -218,7 +217,7 @@ class SelfImitation:
     def _admitted(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[Credited]
     ) -> list[Entry]:
-        """Return entries for trajectories of this iteration that did better than was to be expected."""
+        """Return buffer entries for the iteration's trajectories with a positive advantage."""
         searched = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
@@ -228,13 +227,13 @@ class SelfImitation:
         ]
 
     def _any(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
-        """Return as many of the batch's trajectories as were drawn, of the same policy; some twice if it has fewer."""
+        """Return as many of the batch's trajectories of the same policy, with repeats if it has fewer."""
         own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
         places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))
         return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
 
     def _worth(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
-        """The trajectory at what it is worth by now; its rewards have been counted before."""
+        """Return the trajectory with its current advantage and zero rewards, which were counted before."""
         gain = entry.score - median
         if self.std:
             gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
@@ -282,7 +281,7 @@ def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory
 
 
 def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
-    """[M] what each trajectory is in these respects, as text that can be a key in JSON."""
+    """Return [M] the trajectories' values of these keys, as text that can be a JSON key."""
     return [json.dumps([getattr(one, name) for name in by]) for one in batch.trajectories]
 
 

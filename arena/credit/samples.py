@@ -25,12 +25,11 @@ def samples_of(
     sources: Collection[TurnSource] = OWN,
     version: int | None = None,
 ) -> list[Sample]:
-    """One sample per stream with a token to learn from; temperatures are by role.
+    """Return one sample per stream with a token to learn from; temperatures are by role.
 
-    Given the `version` of the weights that are about to learn, a sample says which tokens those sampled.
-
-    Turns of other `sources` are context: neither in the loss, nor compared with the sampler by the gate. Where a match
-    and its branch part, their turns are numbered as a pair. Boundaries of turns come from the stream's turn ids alone.
+    With the `version` of the weights to be updated, a sample marks the tokens that these weights sampled. Turns of
+    other `sources` are context: neither in the loss, nor compared with the sampler by the gate. Turns of a match and
+    its branch after a common state are numbered as a pair. Turn boundaries come from the stream's turn ids.
     """
     samples = []
     paired = _pairs(credited)
@@ -69,7 +68,7 @@ def samples_of(
 def _without(
     stream: Stream, own: NDArray[np.bool_], tokens: Floats | None, turns: Sequence[int]
 ) -> tuple[NDArray[np.bool_], Floats | None, Stream]:
-    """The stream with the tokens of these turns as context, which of its tokens are own then, and what those have."""
+    """Return own-token mask, token advantages and stream with the tokens of these turns as context."""
     left = own & ~np.isin(stream.turns, turns)
     return left, None if tokens is None else tokens[left[own]], replace(stream, mask=left.tolist())
 
@@ -79,7 +78,7 @@ def _source(trajectory: Trajectory) -> Source:
 
 
 def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
-    """[K] the number of each turn's pair of answers, -1 for none, by the place of its trajectory."""
+    """Return each trajectory's pair numbers by turn, [K], -1 for turns in no pair."""
     numbers: dict[int, NDArray[np.int64]] = {}
     for number, pair in enumerate(pairs([item.trajectory for item in credited])):
         for one in (pair.first, pair.second):

@@ -1,13 +1,13 @@
-"""Selection: which turns and trajectories are learned from. Four different acts, never one flag.
+"""Selection: which turns and trajectories are learned from. Four separate acts, never one flag.
 
-*Out of the loss*: a turn's tokens are context only, its reward still counts in its group's statistics. *Out of the
-statistics*: a trajectory learns but does not tell others what is normal. *Dropped*: a trajectory is as if it had not
-been played; with `play.resample` others are played in its place. *Ended during play* is the game's doing (`illegal:
-end`, limits) and in the record already.
+*Out of the loss*: a turn's tokens are context only; its reward still counts in group statistics. *Out of the
+statistics*: a trajectory is learned but does not affect group statistics. *Dropped*: a trajectory is removed as if it
+had not been played; with `play.resample` others are played instead. *Ended during play* is up to the game (`illegal:
+end`, limits) and already in the record.
 
-A selector is `selector(batch, rewards, selection, *, settings) -> Selection`; it can only take away. What it compares
-are scores: the sum of a trajectory's turn rewards, after stages and weights, or with `of` that of one of the game's
-named rewards, unweighted. Groups are judged by those of them that count, and a group of one is not judged: it stays.
+A selector is `selector(batch, rewards, selection, *, settings) -> Selection` and can only remove. It compares scores:
+the sum of a trajectory's turn rewards after stages and weights, or with `of` the sum of one of the game's named
+rewards, unweighted. Group statistics are over counted trajectories; groups of one are kept.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Selection:
-    """Masks over a batch: what is in the loss, in the statistics, and kept at all."""
+    """Masks over a batch: turns in the loss, trajectories in the statistics, trajectories not dropped."""
 
     learned: Bools
     """[T] whether the turn's tokens are in the loss."""
@@ -43,7 +43,7 @@ class Selection:
 
     @classmethod
     def everything(cls, batch: TurnBatch) -> "Selection":
-        """A selection of the whole batch."""
+        """Return a selection of the whole batch."""
         trajectories = np.ones(len(batch.lengths), bool)
         return cls(np.ones(len(batch.owner), bool), trajectories, trajectories.copy())
 
@@ -56,7 +56,7 @@ class Selection:
         return replace(self, counted=self.counted & ~trajectories)
 
     def drop(self, batch: TurnBatch, trajectories: Bools) -> "Selection":
-        """Drop these [M] trajectories altogether."""
+        """Drop these [M] trajectories."""
         kept = self.kept & ~trajectories
         return Selection(self.learned & kept[batch.owner], self.counted & kept, kept)
 
@@ -66,12 +66,12 @@ Selector = Callable[..., Selection]
 
 
 def scores(batch: TurnBatch, rewards: Floats, of: str | None = None) -> Floats:
-    """[M] what each trajectory earned altogether, or of one of the game's named rewards."""
+    """Return [M] the total reward of each trajectory, or the total of the game's named reward `of`."""
     return batch.totals(rewards if of is None else batch.column(lambda turn: turn.rewards.get(of, 0.0)))
 
 
 def lost_deals(batch: TurnBatch, selection: Selection) -> float:
-    """Return the number of deals that were dropped: a deal counts 1, each of its trajectories an equal part."""
+    """Return the number of dropped deals: a deal counts 1, each of its trajectories an equal part."""
     deals = batch.trajectory_groups(["game", "seed"])
     return float(np.sum(np.bincount(deals, ~selection.kept) / np.bincount(deals)))
 
@@ -82,11 +82,11 @@ def lost_deals(batch: TurnBatch, selection: Selection) -> float:
 def void_turns(
     batch: TurnBatch, rewards: Floats, selection: Selection, *, void: Literal["empty", "invalid"] = "invalid"
 ) -> Selection:
-    """Trajectories with a void turn are out of the loss, and stay in the statistics.
+    """Take trajectories with a void turn out of the loss; they stay in the statistics.
 
-    Void is a turn whose act the game could not read or allow (invalid), or only one without an act (empty). Source:
-    SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer, prose alone, is void and ends the
-    episode; here ending it is the game's business (`illegal: end`), and it is out of the loss either way.
+    A void turn has an act that the game could not read or allow (`invalid`), or no act at all (`empty`). Source:
+    SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer is void and ends the episode. Here
+    the game decides about ending (`illegal: end`).
     """
     column = batch.column(
         lambda turn: turn.source not in UNREAD and not (turn.valid if void == "invalid" else turn.action.strip())
@@ -102,10 +102,10 @@ def overlong(
     unit: Literal["turn", "trajectory"] = "trajectory",
     counted: bool = True,
 ) -> Selection:
-    """Trajectories, or only the turns, that the token limit cut off are out of the loss.
+    """Take trajectories, or only the turns, that hit the token limit out of the loss.
 
-    With `counted: false` such trajectories are out of the statistics too. Source: DAPO's overlong filtering (Yu et
-    al. 2025), one turn per trajectory there; SUPO masks whole rollouts.
+    With `counted: false` such trajectories are out of the statistics too. Source: DAPO's overlong filtering (Yu et al.
+    2025), one turn per trajectory there; SUPO masks whole rollouts.
     """
     cut = batch.column(lambda turn: turn.finish == "length") > 0
     trajectories = batch.totals(cut.astype(np.float64)) > 0
@@ -120,10 +120,10 @@ def ended(
     *,
     how: Annotated[list[str], Field(min_length=1)] = CUT_OFF,
 ) -> Selection:
-    """Trajectories of matches that ended in one of these ways are out of the loss, and stay in the statistics.
+    """Take trajectories of matches with one of these endings out of the loss; they stay in the statistics.
 
-    The ways are those of a game's report; by itself those in which a match is cut off: `context`, full with no summary
-    left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by `play.stop`.
+    The endings are those of a game's report. The default are truncated matches: `context`, a full context with no
+    summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by `play.stop`.
     """
     cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
     return selection.out_of_loss(cut[batch.owner])
@@ -136,7 +136,7 @@ def written_as(
     *,
     sources: Annotated[list[TurnSource], Field(min_length=1)] = SUMMARIES,
 ) -> Selection:
-    """Turns of these sources are out of the loss; by itself summaries, so that acts alone are learned."""
+    """Take turns of these sources out of the loss; by default summaries, so that only acts are learned."""
     return selection.out_of_loss(batch.column(lambda turn: turn.source in sources) > 0)
 
 
@@ -149,11 +149,11 @@ def high_entropy(
     quantile: Share = 0.2,
     by: list[TrajectoryKey] = AGENT,
 ) -> Selection:
-    """Turns written with less entropy than most are out of the loss: those below a quantile of their group.
+    """Take turns whose entropy is below a quantile of their group out of the loss.
 
-    A turn's entropy is the mean over its tokens, the quantile is linear between the turns of the kept trajectories
-    alike in `by`. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch (`by: []`); in its released
-    code the filter is commented out.
+    A turn's entropy is the mean over its tokens. The quantile interpolates linearly between the turns of undropped
+    trajectories with equal `by`. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch (`by: []`); in
+    its released code the filter is commented out.
     """
     entropy = gathered(batch, batch.measure("entropy"))
     groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
@@ -165,10 +165,10 @@ def high_entropy(
 
 
 def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selection:
-    """Trajectories that `learn.replay` brought back are out of the statistics: they learn, and set no standard.
+    """Take trajectories of `learn.replay` out of the statistics; they are still learned.
 
-    Without it they count, as in ARPO-GUI. An estimator that divides by the group's deviation finds none in a group of
-    equal failures, so that the replayed success beside them is worth 0.
+    By default they count, as in ARPO-GUI. Excluded, a replayed success in a group of equal failures gets advantage 0
+    from an estimator that divides by the group's deviation, because the deviation is 0.
     """
     return selection.out_of_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
 
@@ -185,9 +185,9 @@ def zero_variance(
     of: Annotated[str, RewardName()] | None = None,
     tolerance: Spread = 1e-6,
 ) -> Selection:
-    """Groups whose scores are all equal are dropped: DAPO's dynamic sampling, which `play.resample` completes.
+    """Drop groups whose scores are all equal: DAPO's dynamic sampling, with `play.resample` to refill.
 
-    Equal is a range of at most `tolerance`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.
+    Equal means a range of at most `tolerance`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.
     """
     judged = _judged(batch, rewards, selection, by, of)
     size, own = len(judged.score), judged.groups[selection.counted]
@@ -207,7 +207,7 @@ def accuracy_band(
     by: list[TrajectoryKey] = PROBLEM,
     of: Annotated[str, RewardName()] | None = None,
 ) -> Selection:
-    """Groups whose mean score lies outside [low, high] are dropped: too hard, or too easy.
+    """Drop groups whose mean score is outside [low, high]: too hard or too easy.
 
     Source: SimpleTIR (Xue et al. 2025), for scores of 0 and 1.
     """
@@ -227,10 +227,10 @@ def std_band(
     among: list[TrajectoryKey] = AGENT,
     of: Annotated[str, RewardName()] | None = None,
 ) -> Selection:
-    """Groups whose scores deviate by less than `low` are dropped, and all but the `top` share that deviates most.
+    """Drop groups whose scores deviate by less than `low`, and all but the `top` share with the largest deviation.
 
-    The deviation is the population's. Of G groups ⌈top · G⌉ are kept, and what ties with the last of them; groups are
-    ranked among those alike in `among`, since roles earn on different scales. As published: low 1e-3 SimpleTIR, .3
+    The deviation is the population's. Of G groups ⌈top · G⌉ are kept, plus ties with the last of them. Groups are
+    ranked among those with equal `among`, because roles earn on different scales. As published: low 1e-3 SimpleTIR, .3
     UI-S1; top .25 UFO, .75 SPEAR, over all groups together (`among: []`).
     """
     judged = _judged(batch, rewards, selection, by, of)
@@ -253,10 +253,10 @@ def random(
     unit: Literal["turn", "trajectory", "group"] = "trajectory",
     by: list[TrajectoryKey] = PROBLEM,
 ) -> Selection:
-    """The control: a fraction of what is left, drawn at random; turns and trajectories out of the loss, groups dropped.
+    """Control: remove a random fraction; turns and trajectories leave the loss, groups are dropped.
 
-    So each does what the selectors do whose control it is: `high_entropy` takes turns, `void_turns` and `overlong`
-    trajectories, the bands groups (by `by`). The number taken is the nearest to the fraction.
+    `unit: turn` is the control of `high_entropy`, `trajectory` of `void_turns` and `overlong`, `group` (by `by`) of the
+    bands. The number removed is the nearest to the fraction.
     """
     if unit == "turn":
         left = np.flatnonzero(selection.learned)

@@ -1,4 +1,4 @@
-"""Settings of credit: the parts that make advantages of rewards."""
+"""Settings of credit."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -39,11 +39,11 @@ class CreditSpec(Spec):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Measures that models have to take first (`arena.credit.measures`); empty where a match log is enough."""
+        """Measures that models have to compute first (`arena.credit.measures`); empty if a match log suffices."""
         return frozenset[str]().union(*(part.needs for _, part in self.parts()))
 
     def parts(self) -> Iterator[tuple[str, Chosen]]:
-        """Every part but critic and schedules, after the field where it stands."""
+        """Yield every part but the critic and schedules, with its field name."""
         yield "estimator", self.estimator
         yield from (("stages", part) for part in self.stages)
         yield from (("select", part) for part in self.select)

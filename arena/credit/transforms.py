@@ -1,6 +1,6 @@
-"""Transforms: from one advantage per token to another, after the estimator, in the order given.
+"""Transforms of token advantages, applied after the estimator in the given order.
 
-A transform is `transform(batch, advantages, *, settings) -> [N] float64`, both of all sampled tokens.
+A transform is `transform(batch, advantages, *, settings) -> [N] float64`, over all sampled tokens.
 """
 
 from collections.abc import Callable
@@ -21,29 +21,29 @@ POLICY: list[Key] = ["policy"]
 
 
 def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> Floats:
-    """Every token's advantage minus the mean over all tokens of its policy, divided by their deviation + 1e-6.
+    """Standardise token advantages over all tokens of the policy: (A - mean) / (deviation + 1e-6).
 
-    With `by` over the tokens of turns alike in that; longer turns weigh more. Zero where all are equal.
+    With `by` over the tokens of turns in the same group; longer turns weigh more. Zero if all are equal.
     """
     return z_scores(batch, advantages, by)
 
 
 @needs("entropy")
 def entropy_scale(batch: TurnBatch, advantages: Floats, *, alpha: float = 0.2, by: list[Key] = POLICY) -> Floats:
-    """AEPO: louder where the policy was unsure, A' = A · (1 + alpha · z(H)), z over all tokens of its policy.
+    """AEPO: scale advantages up at uncertain tokens, A' = A · (1 + alpha · z(H)), z over the policy's tokens.
 
     H is the entropy of the distribution each token was drawn from, before the update, and a constant to it. Advantages
-    of tokens more than 1/alpha deviations below the mean turn round. Zero where A is. Source: AEPO (Dong et al. 2025);
-    its release takes z within each micro-batch of the update, with the weights of that moment.
+    of tokens more than 1/alpha deviations below the mean change sign. Zero if A is. Source: AEPO (Dong et al. 2025);
+    its release computes z within each micro-batch of the update, with the current weights.
     """
     return advantages * (1.0 + alpha * z_scores(batch, batch.measure("entropy"), by))
 
 
 def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
-    """ARPO: what a match and its branches share has the mean of their advantages; nothing else changes.
+    """ARPO: give tokens that a match shares with its branches the mean of their advantages.
 
-    Over the copies of a token the sum stays as it was, so that the gradient does, too, as long as no ratio is clipped.
-    Source: ARPO (Dong et al. 2025), "hard" attribution; its release leaves to each copy its own ("soft").
+    The sum over a token's copies is unchanged, so the gradient is too, unless a ratio is clipped. Source: ARPO (Dong et
+    al. 2025), "hard" attribution; its release leaves each copy its own advantage ("soft").
     """
     return over_copies(batch, advantages)
 
@@ -59,9 +59,9 @@ def dealt_measures(
     of: Annotated[Chosen, TRANSFORM] = Chosen(TRANSFORM, "entropy_scale"),
     by: list[Key] = POLICY,
 ) -> Floats:
-    """The random counterpart of weighing by a measure: another transform, its measures dealt among alike tokens (`by`).
+    """Control: apply another transform with its measures permuted among tokens of the same group (`by`).
 
-    Each token gets the entropy of another one, so that as much is weighed and as strongly, but anywhere.
+    Each token gets the entropy of a random other token, so the amount of scaling is the same but its place is random.
     """
     dealt = batch.dealt(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
     measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}

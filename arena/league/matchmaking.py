@@ -1,4 +1,4 @@
-"""Matchmaking: draw opponents for the trained policies, and count their win rates against each."""
+"""Matchmaking: draw opponents for trained policies, and count win rates against each."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class WinRates:
         }
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Count finished matches, in order: each trained seat against each that is not."""
+        """Count finished matches in order: each trained seat against each untrained one."""
         for record in records:
             for learner, opponent, score in scores(record):
                 key = _key(record.game, learner, opponent)
@@ -34,12 +34,12 @@ class WinRates:
                 self._table[key] = (FADING * won + score, FADING * played + 1)
 
     def rate(self, game: str, learner: str, opponent: str) -> float:
-        """Estimated probability that the learner wins, in (0, 1); 0.5 before they met."""
+        """Return the estimated probability that the learner wins, in (0, 1); 0.5 before their first match."""
         won, played = self._table.get(_key(game, learner, opponent), (0.0, 0.0))
         return (won + PRIOR / 2) / (played + PRIOR)
 
     def state(self) -> dict[str, list[float]]:
-        """Faded wins and matches by `game: learner vs opponent`."""
+        """Return decayed wins and matches by `game: learner vs opponent`."""
         return {key: [won, played] for key, (won, played) in sorted(self._table.items())}
 
 
@@ -48,7 +48,7 @@ def _key(game: str, learner: str, opponent: str) -> str:
 
 
 def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
-    """(learner, opponent, 1 won, 0.5 drawn, 0 lost) for each trained seat and each other; [] for a failed match."""
+    """Return (learner, opponent, 1 won, 0.5 drawn, 0 lost) per trained and untrained seat; [] for a failed match."""
     if record.status != "finished":
         return []
     payoffs, seats = record.payoffs, record.seats
@@ -61,7 +61,7 @@ def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
 
 
 def pfsp(rates: Sequence[float]) -> np.ndarray:
-    """Chances ∝ (1 − p)² of meeting members that the learner beats with chance p, [len(rates)] float64, sum 1.
+    """Return probabilities ∝ (1 − p)² of opponents that the learner beats with probability p, float64, sum 1.
 
     "Prioritized fictitious self-play", Vinyals et al. 2019, "Grandmaster level in StarCraft II", with f_hard, p = 2.
     """
@@ -86,10 +86,10 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> list[dict[str, Seating]]:
-        """Return who sits where in each of `count` matches of iteration `k` at a table where `seats` would sit.
+        """Return the seating of each of `count` matches of iteration `k` at a table with `seats`.
 
-        The trained seats take turns, opponent by opponent, as the one that learns; all others meet it frozen.
-        A table with fewer than two trained seats stays as it is.
+        The trained seats alternate as the learner, per opponent; the other trained seats get a frozen opponent. A table
+        with fewer than two trained seats is unchanged.
         """
         trained = [seat for seat, seating in seats.items() if seating.trained]
         if len(trained) < 2:
@@ -116,7 +116,7 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> dict[str, Seating]:
-        """The seats with this opponent at all trained ones but the learner's: of each policy one past version."""
+        """Replace all trained seats but the learner's by this opponent: one past version per policy."""
         replaced = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
         if (name := opponent.policy) is not None:
             return {**seats, **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in replaced.items()}}
@@ -135,7 +135,7 @@ class Matchmaker:
     def _past(
         self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
     ) -> int:
-        """The version of `policy` that the learner meets."""
+        """Draw the version of `policy` that the learner meets."""
         if opponent.lag is not None:
             return self.pool.lagged(now, opponent.lag)
         members = self.pool.members

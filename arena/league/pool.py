@@ -1,7 +1,7 @@
-"""The pool: past versions of a run's trained policies, kept in its folder to be met again.
+"""The pool: past versions of a run's trained policies, stored in its folder as opponents.
 
-All policies are admitted together, so a member is an iteration. Beyond `keep` the oldest but the first retires:
-the newest are the hardest to beat, and the first is the fixed yardstick that shows what was forgotten since.
+All policies are admitted together, so a member is an iteration. Beyond `keep` the second oldest member retires: the
+newest are the strongest opponents, and the first is the fixed reference that shows forgetting.
 """
 
 import json
@@ -22,7 +22,7 @@ Save = Callable[[str, Path], None]
 
 
 def version_name(policy: str, version: int) -> str:
-    """Name of a past version: `shared@12`."""
+    """Return the name of a past version: `shared@12`."""
     return f"{policy}@{version}"
 
 
@@ -33,13 +33,13 @@ def version_of(name: str) -> tuple[str, int] | None:
 
 
 class Pool:
-    """The pool of past versions; their weights lie in the run's folder under `league/POLICY@VERSION/`.
+    """The pool of past versions; their weights are in the run's folder under `league/POLICY@VERSION/`.
 
-    `members` are met by `pfsp`; `recent` are the latest `lag` versions, kept for `past` alone. Both ascend.
+    `pfsp` draws from `members`; `recent` are the latest `lag` versions, for `past` alone. Both ascend.
     """
 
     def __init__(self, run: Path, spec: PoolSpec, lag: int, state: Mapping[str, list[int]] | None = None) -> None:
-        """The pool as a checkpoint's `state` has it, or an empty one."""
+        """Restore the pool from a checkpoint's `state`, or create an empty one."""
         self.run, self.folder, self.spec, self.lag = run, run / "league", spec, lag
         self.members: list[int] = list(state["members"]) if state else []
         self.recent: list[int] = list(state["recent"]) if state else []
@@ -49,7 +49,7 @@ class Pool:
         """Those that matches which go on still meet, whether they are in the pool or not any more."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
-        """Admit the policies as they are after iteration `k` if it is due; return whether it was."""
+        """Admit the policies after iteration `k` if due; return True if weights were written."""
         if k % self.spec.every == 0:
             self.members.append(k)
             if len(self.members) > self.spec.keep:
@@ -75,7 +75,7 @@ class Pool:
         return {*self.members, *self.recent}
 
     def lagged(self, now: int, lag: int) -> int:
-        """The version published `lag` updates before version `now`, or the oldest where none is so old."""
+        """Return the version `lag` updates before version `now`, or the oldest available."""
         return max(now - lag, min(self.versions))
 
     def path(self, policy: str, version: int) -> Path:
@@ -83,12 +83,12 @@ class Pool:
         return self.folder / version_name(safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """State for the checkpoint."""
+        """Return the state for the checkpoint."""
         held = {"held": sorted(self.held)} if self.held else {}
         return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
 
     def sweep(self) -> None:
-        """Remove all weights that neither this pool nor any checkpoint still lists: a torn one may need them."""
+        """Remove weights that neither this pool nor any checkpoint lists; a torn checkpoint may need listed ones."""
         if not self.folder.is_dir():
             return
         listed = self.versions | self.held | _listed(self.run)
@@ -98,14 +98,14 @@ class Pool:
                 remove(folder)
 
     def check(self, policies: Iterable[str]) -> None:
-        """StoreError when the weights of a version are gone or not as they were written."""
+        """Raise StoreError if a version's weights are missing or damaged."""
         for policy in policies:
             for version in sorted(self.versions):
                 _verify(self.path(policy, version), version in self.sealed)
 
 
 def past_weights(run: Path, policy: str, version: int) -> Path | None:
-    """Return the folder of a version's weights in a run's pool, None if there is none; StoreError if damaged."""
+    """Return the folder of a version's weights in a run's pool, None if absent. Raises StoreError if damaged."""
     folder = run / "league" / version_name(safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None
@@ -128,7 +128,7 @@ def _listed(run: Path) -> set[int]:
 
 
 def _states(run: Path) -> Iterator[dict[str, list[int]]]:
-    """Yield what each of the run's checkpoints says of the pool."""
+    """Yield each readable checkpoint's state of the pool."""
     for k in checkpoints.iterations(run):
         try:
             state = json.loads(read_plain(checkpoints.folder_of(run, k) / STATE))["league"]["pool"]

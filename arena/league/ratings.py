@@ -1,4 +1,4 @@
-"""Online ratings of who played which role, by openskill's Plackett–Luce model."""
+"""Online ratings of players by openskill's Plackett–Luce model."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,10 +9,10 @@ from arena.records import MatchRecord, Seating
 
 
 class Ratings:
-    """A rating per `role/policy`, or `game/role/policy` in a run of several games; past versions are policies.
+    """Bayesian skill ratings, one per `role/policy`, or per `game/role/policy` if the run has several games.
 
-    State is JSON-able, so that it lives in the checkpoint. Model: Weng & Lin 2011, "A Bayesian Approximation
-    Method for Online Ranking"; mu starts at 25, sigma at 25/3.
+    Past versions are rated as separate policies. The state is JSON, for the checkpoint. Model: Weng & Lin 2011, "A
+    Bayesian Approximation Method for Online Ranking"; mu starts at 25, sigma at 25/3.
     """
 
     def __init__(self, state: Mapping[str, list[float]] | None = None, by_game: bool = False) -> None:
@@ -23,7 +23,7 @@ class Ratings:
         }
 
     def name(self, game: str, seating: Seating) -> str:
-        """Name under which a player is rated in a game."""
+        """Return a player's name in the ratings of a game."""
         name = f"{seating.role}/{seating.policy}"
         return f"{game}/{name}" if self.by_game else name
 
@@ -41,12 +41,12 @@ class Ratings:
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}
 
     def inherit(self, heir: str, policy: str) -> None:
-        """Give a past version the ratings of the policy it was made from, role by role."""
+        """Copy a policy's ratings to its past version, role by role."""
         for name, rating in list(self._rated.items()):
             if name.endswith(f"/{policy}"):
                 mine = name.removesuffix(policy) + heir
                 self._rated[mine] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=mine)
 
     def state(self) -> dict[str, list[float]]:
-        """mu and sigma by name."""
+        """Return mu and sigma by name."""
         return {name: [r.mu, r.sigma] for name, r in sorted(self._rated.items())}

@@ -1,4 +1,4 @@
-"""Settings of the league: against whom the trained policies play, and which past versions are kept."""
+"""Settings of the league: opponents of the trained policies, and the pool of past versions."""
 
 from typing import Annotated, Literal, Self
 
@@ -12,7 +12,7 @@ Share = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class OpponentSpec(Spec):
-    """One kind of opponent, and when it is met."""
+    """One kind of opponent, and the iterations that use it."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
@@ -31,7 +31,7 @@ class OpponentSpec(Spec):
     """Last one; null is the end of the run."""
 
     def met_in(self, iteration: int) -> bool:
-        """Return True if it may be drawn in this iteration."""
+        """Return True if this opponent may be drawn in the iteration."""
         return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
 
     @model_validator(mode="after")
@@ -48,7 +48,7 @@ class OpponentSpec(Spec):
 
 
 class PoolSpec(Spec):
-    """Settings of the pool: which past versions of the trained policies are kept to be met again."""
+    """Settings of the pool of past versions."""
 
     every: Positive = 5
     """Iterations between two admissions; the beginning is always admitted."""
@@ -59,7 +59,7 @@ class PoolSpec(Spec):
 
 
 class LeagueSpec(Spec):
-    """Against whom the trained policies play; without a league, against the policies that are configured."""
+    """Opponents of the trained policies. Without a league they play the configured policies."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
     """The mixture that each match draws from."""

@@ -1,1 +1,1 @@
-"""Losses and the DeepSpeed trainer: from advantages to new weights."""
+"""Losses, update plans and the DeepSpeed trainer."""

@@ -1,7 +1,7 @@
-"""Aggregates: what the loss is a mean over. Each gives every token its weight in the sum of an optimiser step.
+"""Aggregates: each token's weight in the loss of an optimiser step.
 
-An aggregate is `aggregate(turns, streams, learned, *, settings) -> [N] float64` over all N sampled tokens of the step:
-the number of each token's turn and stream, and whether it is in the loss; the others get 0.
+An aggregate is `aggregate(turns, streams, learned, *, settings) -> [N] float64` over all N sampled tokens of the step,
+given each token's turn and stream number and whether it is in the loss. Tokens outside the loss get weight 0.
 """
 
 from collections.abc import Callable
@@ -18,21 +18,21 @@ Weights = NDArray[np.float64]
 
 
 def token_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Every token weighs the same, 1 / tokens: DAPO's token-level loss (Yu et al. 2025).
+    """Weight every token equally, 1 / tokens: DAPO's token-level loss (Yu et al. 2025).
 
-    Of the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own. Where policies decide how
-    much they say it leads a little astray of the gradient, less in larger steps (docs/gradients.md).
+    Over the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own tokens. Biased if policies
+    control the length of their replies; the bias shrinks with the step's size (docs/gradients.md).
     """
     return learned / np.float64(max(1, learned.sum()))
 
 
 def turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Every turn weighs the same, its tokens 1 / (turns · its tokens)."""
+    """Weight every turn equally, its tokens 1 / (turns · its tokens)."""
     return _mean_of_means(turns, learned)
 
 
 def stream_turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Every stream weighs the same, in it every turn, its tokens 1 / (streams · its turns · the turn's tokens).
+    """Weight every stream equally, and in it every turn: tokens get 1 / (streams · its turns · the turn's tokens).
 
     The mean over a dialogue's turns, then over dialogues, of EPO (ACL 2025).
     """
@@ -43,21 +43,21 @@ def stream_turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
 
 
 def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Every stream weighs the same, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024).
+    """Weight every stream equally, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024).
 
-    A token of a short wrong answer is pushed down harder than one of a long. Streams without a token in the loss are
-    not counted, as in verl; TRL counts them. Where policies decide how much they say, the gradient of the return is
-    missed whatever the batch (docs/gradients.md).
+    A token of a short wrong answer is penalised more than one of a long. Streams without a token in the loss are not
+    counted, as in verl; TRL counts them. Biased for any batch size if policies control the length of their replies
+    (docs/gradients.md).
     """
     return _mean_of_means(streams, learned)
 
 
 def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Positive) -> Weights:
-    """Every token weighs 1 / (streams · length), whatever its own stream's length: Dr. GRPO (Liu et al. 2025).
+    """Weight every token 1 / (streams · length), independent of its stream's length: Dr. GRPO (Liu et al. 2025).
 
-    `length` is a scale: the paper takes the longest answer allowed, and 1 makes it LUSPO's sum over tokens. As in TRL;
-    verl divides by the length alone, not by the number of streams. The only one that keeps the gradient's direction
-    where policies decide how much they say.
+    `length` is a scale: the paper uses the longest allowed answer, and 1 makes it LUSPO's sum over tokens. As in TRL;
+    verl divides by the length alone, not by the number of streams. The only aggregate that keeps the gradient's
+    direction if policies control the length of their replies.
     """
     return learned / (max(1, len(np.unique(streams[learned]))) * length)
 

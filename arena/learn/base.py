@@ -1,4 +1,4 @@
-"""The interface of trainers, wherever they compute."""
+"""The interface of trainers, in this process or elsewhere."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,35 +21,35 @@ class Trainer(Protocol):
     """A trainer: one policy's weights and optimiser, updated by plans."""
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = ...) -> Plan:
-        """Plan an update from samples, given the steps so far: pure, nothing is computed on the device."""
+        """Plan an update from samples and the number of steps so far. Pure: computes nothing on the device."""
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Plan an imitation of the samples by maximum likelihood."""
+        """Plan supervised learning on the samples."""
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
-        """Carry a plan out; what happened, as means over tokens, and how many steps were left out (`skipped`).
+        """Carry out a plan; return metrics as means over tokens, and the number of skipped steps (`skipped`).
 
-        `stepped` is called after every step, in the event loop. GateError before any weight has changed, DivergedError
-        where what was learned does not count.
+        Calls `stepped` in the event loop after every step. Raises GateError, before any weight changes, if sampler and
+        trainer disagree, and DivergedError if numbers are not finite.
         """
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Log-probabilities and entropies of the sampled tokens under the current weights."""
+        """Return log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
 
     async def save(self) -> Mapping[str, torch.Tensor]:
-        """The optimiser's state on the CPU, by parameter and moment."""
+        """Return the optimiser's state on the CPU, by parameter and moment."""
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore the optimiser from `save`'s tensors, now in `optimizer.safetensors`, and from `state`."""
+        """Restore the optimiser from `optimizer.safetensors` in the folder, and the rest from `state`."""
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint, as JSON: `steps` taken, and the regularisers' `memory`."""
+        """Return the JSON state for a checkpoint: `steps` taken, and the regularisers' `memory`."""
 
     async def weights(self) -> Weights:
-        """The weights as they are now."""
+        """Return the current weights."""
 
     async def close(self) -> None:
-        """Release everything it holds; no call may follow."""
+        """Release all resources; no call may follow."""
 
 
 MakeTrainer = Callable[[Policy, UpdateSpec, bool], Trainer]

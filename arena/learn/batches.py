@@ -1,4 +1,4 @@
-"""Micro-batches: the tokens of some samples with what the current weights say of them, as losses see them."""
+"""Micro-batches: tokens of some samples with their current scores, the input of losses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Level = Literal["token", "turn", "sequence"]
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """The N sampled tokens of a micro-batch as losses and regularisers see them; whole streams, so whole turns.
+    """The N sampled tokens of a micro-batch, the input of losses and regularisers; whole streams, so whole turns.
 
-    Three log-probabilities are three things: `behaviour` is the sampler's, `old` the trainer's at the start of the
-    update, `logprobs` the trainer's now. All float tensors are [N] float32, logs natural.
+    Three log-probabilities are separate arrays: `behaviour` is the sampler's, `old` the trainer's at the start of the
+    update, `logprobs` the trainer's current one. All float tensors are [N] float32, logs natural.
     """
 
     logprobs: torch.Tensor
@@ -55,7 +55,7 @@ class TokenBatch:
     what this update shows them is noted by `arena.learn.regularisers.Memory`."""
 
     def units(self, level: Level) -> torch.Tensor:
-        """[N] int64, the number of each token's own token, turn or stream."""
+        """Return [N] int64 the number of each token's unit at that level."""
         import torch
 
         if level == "token":
@@ -63,14 +63,14 @@ class TokenBatch:
         return self.turns if level == "turn" else self.streams
 
     def sum_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """[N] the sum over those tokens of each one's unit that are in the loss."""
+        """Return [N] the sum over each token's unit, tokens in the loss only."""
         import torch
 
         own = torch.where(self.learned, values, torch.zeros_like(values))
         return own.new_zeros(len(units)).index_add(0, units, own)[units]  # no unit's number is beyond the tokens'
 
     def mean_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """[N] the mean over those tokens of each one's unit that are in the loss; 0 where there are none."""
+        """Return [N] the mean over each token's unit, tokens in the loss only; 0 for units without any."""
         import torch
 
         return self.sum_by(units, values) / self.sum_by(units, torch.ones_like(values)).clamp(min=1.0)
@@ -85,7 +85,7 @@ def token_batch(
     memory: Mapping[str, Any],
     rivals: Mapping[int, Floats] | None = None,
 ) -> TokenBatch:
-    """The tokens of some of the samples with what the current weights say of them; without `old`, that is old too."""
+    """Return the samples' tokens with their current scores, which are also `old` if that is None."""
     import torch
 
     device = scores.logprobs.device

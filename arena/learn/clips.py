@@ -1,9 +1,9 @@
-"""Clip rules: how far one update may move a token's, turn's or stream's probability.
+"""Clip rules: limits on how far one update may move a probability.
 
-A clip is `clip(ratio, tokens, *, settings) -> (loss, clipped)`: `ratio` [N] float with gradient, one per token whatever
-its level; `loss` [N] to be minimised, `clipped` [N] bool, where the rule changed the gradient of -A r.
+A clip is `clip(ratio, tokens, *, settings) -> (loss, clipped)`: `ratio` [N] float with gradient, one per token at any
+level; `loss` [N] to be minimised; `clipped` [N] bool, True if the rule changed the gradient of -A r.
 
-`low` and `high` are distances from 1. Gradients below are those by the token's own log-probability.
+`low` and `high` are distances from 1. Gradients below are with respect to the token's own log-probability.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Ceiling = Annotated[float, Field(gt=1)]
 def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2) -> Clipped:
     """PPO's pessimistic bound, max(-A r, -A clip(r, 1 - low, 1 + high)); DAPO sets high above low.
 
-    No gradient where r has passed the bound on the side that A pushes to, else -A r. Usual low/high: PPO and GRPO
-    .2/.2, DAPO .2/.28, DART-GUI .1/.28; with the ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4.
+    No gradient if r has passed the bound on the side that A pushes to, else -A r. Usual low/high: PPO and GRPO .2/.2,
+    DAPO .2/.28, DART-GUI .1/.28; with the ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4.
     Source: Schulman et al. 2017, eq. 7; separate bounds as in DAPO (Yu et al. 2025).
     """
     import torch
@@ -41,9 +41,9 @@ def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High =
 
 
 def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2, c: Ceiling = 3.0) -> Clipped:
-    """PPO's bound, and for A < 0 no loss above -A c: a bad token that has become far likelier pulls no harder.
+    """Dual clip: PPO's bound, and for A < 0 a loss of at most -A c, which bounds the gradient of bad tokens.
 
-    For A < 0 the loss is min(ppo, -A c): without it r, and the gradient -A r, have no bound. c: 3 in Ye et al. 2020 and
+    For A < 0 the loss is min(ppo, -A c): without it r, and the gradient -A r, are unbounded. c: 3 in Ye et al. 2020 and
     verl's default, 10 in verl's DAPO recipe, SPEAR and DART-GUI (whose GSPO loss does not read it), 4 in INTELLECT-2.
     TRL's `delta` is the same for c ≥ 1 + high.
     """
@@ -51,11 +51,11 @@ def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High 
 
 
 def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High = 4.0) -> Clipped:
-    """CISPO: the ratio is a clipped weight on log p, so that clipped tokens keep a gradient.
+    """CISPO: the clipped ratio is a constant weight on log p, so that clipped tokens keep a gradient.
 
     The loss is -sg(clip(r, 1 - low, 1 + high)) · A · log π, its gradient -clip(r) A everywhere: with A > 0, r = 2 and
-    high = .2 it is -1.2 A where PPO has none. The loss's value means nothing. Source: MiniMax-M1 (Chen et al. 2025),
-    without a lower bound (low = 1) and with a high left open; 1 + high = 5 is ScaleRL's (Khatri et al. 2025). In TRL
+    high = .2 it is -1.2 A, where PPO has none. The loss's value has no meaning. Source: MiniMax-M1 (Chen et al. 2025),
+    without a lower bound (low = 1) and with an unspecified high; 1 + high = 5 is ScaleRL's (Khatri et al. 2025). In TRL
     `epsilon_high` is 1 + high itself, and there is no lower bound; verl bounds on both sides with PPO's .2/.2.
     """
     weight = ratio.clamp(1.0 - low, 1.0 + high).detach()
@@ -70,7 +70,7 @@ def aepo(
     high: High = 0.28,
     c: Ceiling | None = 3.0,
 ) -> Clipped:
-    """AEPO: PPO whose upper bound keeps its gradient, (1 + high) A at r > 1 + high, where A > 0.
+    """AEPO: PPO whose upper bound keeps its gradient, (1 + high) A at r > 1 + high, if A > 0.
 
     The bound is sg((1 + high)/r) · r, in value 1 + high; below 1 - low it is PPO's constant. `c` is the ceiling of
     `dual`, null for none. Source: AEPO (Dong et al. 2025), as its code is found in forks; GPPO (Su et al. 2025) keeps
@@ -86,9 +86,9 @@ def aepo(
 
 
 def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
-    """No bound, -A r: REINFORCE where the old weights are the present ones, plain importance sampling elsewhere.
+    """No bound, -A r: REINFORCE if the old weights are the current ones, otherwise plain importance sampling.
 
-    At r = 1 every other rule has this gradient, -A, too.
+    At r = 1 every other rule has the same gradient, -A.
     """
     import torch
 
@@ -96,7 +96,7 @@ def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
 
 
 def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
-    """No loss above -A c where A < 0."""
+    """Limit the loss to -A c if A < 0."""
     import torch
 
     over = (advantages < 0) & (loss.detach() > -advantages * c)

@@ -1,12 +1,12 @@
-"""Corrections for tokens that other weights, or another program, sampled than those that are about to learn.
+"""Importance weights for tokens sampled by other weights, or another program, than the trainer's.
 
-A correction is `correction(tokens, *, settings) -> [N] float`, a weight on each token's loss, without gradient, from
-ρ = π_old/μ: `tokens.old` is the trainer's view at the start of the update, `tokens.behaviour` the sampler's. So they
-mend the gap between sampler and trainer, and staleness; what the update itself moves is the clip's business. A wide
-gap that is to be corrected needs a wider `learn.gate_tolerance` to get here.
+A correction is `correction(tokens, *, settings) -> [N] float`, a weight on each token's loss, without gradient, from ρ
+= π_old/μ: `tokens.old` is the trainer's log-probability at the start of the update, `tokens.behaviour` the sampler's.
+It corrects the gap between sampler and trainer, and staleness; clips handle movement within the update. To correct a
+wide gap, widen `learn.gate_tolerance` too.
 
-A token that weighs 0 still counts in what the aggregate is a mean over, as in TRL; verl takes it out of the count.
-Regularisers are not weighed.
+A token of weight 0 still counts in the aggregate's mean, as in TRL; verl does not count it. Regularisers are not
+weighted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Bound = Annotated[float, Field(gt=0)]
 
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
-    """No correction: every token weighs 1, whichever weights sampled it."""
+    """No correction: weight 1 for every token."""
     import torch
 
     return torch.ones_like(tokens.old)
@@ -35,9 +35,9 @@ def uncorrected(tokens: TokenBatch) -> torch.Tensor:
 def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -> torch.Tensor:
     """Truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
 
-    By token it is biased and steady, by stream unbiased but for the cap, and the noisier the longer the stream: at
-    1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is held within ±20. cap: 2 in TIS (Yao et al. 2025),
-    MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere when sampler and trainer agree.
+    By token it is biased with low variance, by stream unbiased except for the cap, with a variance that grows with
+    length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is clamped to ±20. cap: 2 in TIS (Yao et al.
+    2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere if sampler and trainer agree.
     """
     return _ratio(tokens.sum_by(tokens.units(level), _gap(tokens))).clamp(max=cap)
 
@@ -51,10 +51,10 @@ def masked(
     by: Literal["mean", "product", "worst"] = "mean",
     weigh: bool = False,
 ) -> torch.Tensor:
-    """Nothing is learned from a token, turn or stream whose ρ lies outside [low, high]; the others weigh 1.
+    """Mask tokens, turns or streams whose ρ is outside [low, high]; the others weigh 1.
 
-    What must lie inside is, over the unit's tokens in the loss, `by` their geometric mean, their product, or each
-    single one (worst). With `weigh`, what lies inside weighs its ρ (that mean or product; by worst, the token's own).
+    The bounded value, over the unit's tokens in the loss, is `by` their geometric mean, their product, or every single
+    one (worst). With `weigh`, unmasked tokens weigh that ρ (by worst, the token's own).
 
     | as published | settings |
     |---|---|
@@ -62,8 +62,8 @@ def masked(
     | geometric mask (verl's Geo-RS) | level sequence, by mean, .999 to 1.001 |
     | Seq-MIS (Liu et al. 2025), TRL's default | level sequence, by product, low 0, high 3, weigh |
 
-    By product long streams are masked first, whatever their tokens are like; by mean length does not matter. Zero
-    where a whole step lies outside: then there is nothing to learn from.
+    By product, long streams are masked first, whatever their tokens; by mean, length has no effect. Zero if the whole
+    step is outside: then there is nothing to learn from.
     """
     import torch
 
@@ -80,7 +80,7 @@ def masked(
 
 
 def _gap(tokens: TokenBatch) -> torch.Tensor:
-    """log ρ of each token, [N], without gradient."""
+    """Return [N] log ρ of each token, without gradient."""
     return (tokens.old - tokens.behaviour).detach()
 
 

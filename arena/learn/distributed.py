@@ -1,4 +1,4 @@
-"""DeepSpeed's footing: accelerator, process group, quiet logs. Import this before deepspeed."""
+"""DeepSpeed's environment: accelerator, process group and log levels. Import this before deepspeed."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from arena.learn.ranks import Rank, become
 
 @cache
 def deepspeed() -> Any:
-    """Return the deepspeed module, ready for use in this process: alone, unless `join_ranks` was called before."""
+    """Return the deepspeed module, initialised for this process: alone, unless `join_ranks` was called before."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     if not distributed.is_initialized():
@@ -33,10 +33,10 @@ def deepspeed() -> Any:
 
 
 def join_ranks(number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta) -> None:
-    """Make this process one of several ranks, before anything learns in it; waits for the others.
+    """Make this process one of several ranks, before anything learns in it. Waits for the other ranks.
 
-    They meet at `address`, where rank 0 has the bound socket `listener` and all others know its port. `timeout` is that
-    of the meeting and of every collective operation afterwards: a rank that waits longer for another one fails.
+    They meet at `address`: rank 0 has the bound socket `listener`, the others its port. `timeout` limits the rendezvous
+    and every later collective operation.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -61,7 +61,7 @@ def _be_alone() -> None:
 
 
 def _stay_on_loopback() -> None:
-    """Have collectives listen on loopback alone, where the user's environment names no interface."""
+    """Bind collectives to loopback unless the user's environment names an interface."""
     for library in ("GLOO", "NCCL"):
         os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
 

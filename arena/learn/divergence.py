@@ -1,7 +1,7 @@
-"""Divergence: an update whose numbers are not finite never counts.
+"""Divergence: checks that an update's numbers are finite.
 
-A step counts if the norm of its gradient is finite, which a loss that is not would have made so; an update counts if
-after its last step the weights and what they say of one stream are.
+A step counts if its gradient norm is finite, which fails for a non-finite loss. An update counts if after its last step
+the weights and their log-probabilities of one stream are finite.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Nonfinite = Literal["stop", "skip"]
 
 
 def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str = "the gradient's norm") -> bool:
-    """Return True if a step with this gradient norm counts; DivergedError, saying where, if it is to stop the run."""
+    """Return True if a step with this gradient norm counts. Raises DivergedError if the rule is to stop."""
     if math.isfinite(norm):
         return True
     if rule == "stop":
@@ -33,7 +33,7 @@ def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str
 
 
 def require_finite(tensors: Iterable[torch.Tensor], where: str, what: str, advice: str) -> None:
-    """DivergedError, saying where, unless the norm of what these hold is a finite float32."""
+    """Raise DivergedError unless the tensors' total norm is a finite float32."""
     import torch  # not for a critic that does without
 
     norm = highest(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))

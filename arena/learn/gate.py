@@ -1,7 +1,7 @@
-"""The gate: a run stops where what the sampler says of its tokens is not what the trainer says of them.
+"""The gate: stop the run if sampler and trainer assign different log-probabilities to the same tokens.
 
-Only tokens of the very weights that are about to learn can be compared. Of replies that older versions wrote (with
-`play.ahead`) the present weights rightly say something else: those are weighed by a `correction` and not judged here.
+Only tokens sampled by the weights before the update can be compared. Replies of older versions (`play.ahead`) differ
+legitimately; a `correction` weights them, and they are not compared here.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from arena.learn.settings import UpdateSpec
 
 
 def tolerance(rule: UpdateSpec, bf16: bool) -> float:
-    """Highest mean difference of log-probabilities over tokens, as set or as the precision allows.
+    """Return the allowed mean log-probability difference over tokens, as set or by precision.
 
     In bfloat16 a logit between 16 and 32 is rounded to a multiple of .125: where SmolLM2 is unsure, at an entropy of
     1.8 nats, that alone makes a mean difference of .05.

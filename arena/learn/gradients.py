@@ -1,4 +1,4 @@
-"""One rank's share of an update's gradients: the steps of a plan, computed micro-batch by micro-batch."""
+"""One rank's share of an update's gradients: the steps of a plan, one micro-batch at a time."""
 
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
@@ -33,9 +33,10 @@ class Gradients:
         rank: int = 0,
         scale: int = 1,
     ) -> None:
-        """`engine` scores a `StreamBatch`, and its `backward` adds a loss's gradient; `memory` is the regularisers'.
+        """Prepare to carry out `plan`. `engine` scores a `StreamBatch` and backpropagates losses.
 
-        `scale` multiplies every loss: DeepSpeed divides by the number of ranks what is to be a sum over them.
+        `memory` is the regularisers' state. `scale` multiplies every loss, because DeepSpeed averages over ranks and
+        losses are sums over them.
         """
         self.engine, self.rule, self.plan, self.watch, self.rank = engine, rule, plan, watch, rank
         self.scale = scale
@@ -49,7 +50,7 @@ class Gradients:
         """By sample, its log-probabilities at the start of the update."""
 
     def score_old(self) -> Tally:
-        """Score what is to be scored before the first step; how far the sampler is from that."""
+        """Score the plan's `old` passes before the first step; return the difference between sampler and trainer."""
         if self.plan.old is None:
             return Tally()
         scores = self._scored(self.plan.old)
@@ -57,16 +58,16 @@ class Gradients:
         return Tally.of(judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores))
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
-        """Add a step's gradient, pausing after every micro-batch: yields False, as the step is not taken yet.
+        """Add a step's gradient; yields False after every micro-batch, because the step is not taken yet.
 
-        Returns how far the sampler's log-probabilities are from the present ones, over all ranks.
+        Returns the difference between the sampler's log-probabilities and the current ones, over all ranks.
         """
         gaps = (yield from self._add_played(step)) if step.played[self.rank] else []
         self._add_demonstrations(step)
         return over_ranks(Tally.of(gaps), Tally.plus)
 
     def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
-        """The loss of what was played; the gaps of what the present weights have played."""
+        """Add the loss of played samples; returns the gaps of the current weights' own tokens."""
         gaps, samples, rivals = [], self.plan.samples, self._rivals(step)
         for one in step.played[self.rank]:
             batch = batch_of(self._streams, self._temperatures, one).to(self.engine.device)
@@ -95,7 +96,7 @@ class Gradients:
         return gaps
 
     def _add_demonstrations(self, step: Step) -> None:
-        """The mean of -log p over the demonstrations, by its weight."""
+        """Add the weighted mean of -log p over the demonstrations."""
         for one in step.demonstrations[self.rank]:
             scores = self.engine(batch_of(self._streams, self._temperatures, one).to(self.engine.device))
             if not one.index:
@@ -111,7 +112,7 @@ class Gradients:
         self.engine.backward(loss * self.scale)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:
-        """The change of the other answer of each token's pair, by sample: at the weights that take the step."""
+        """Return the log-ratio of each token's paired reply, by sample, at the weights before the step."""
         if not step.pairs:
             return None
         chosen = [self.plan.samples[i] for i in step.pairs]
@@ -122,13 +123,13 @@ class Gradients:
         return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
 
     def _scored(self, shares: Shares) -> dict[int, StreamScores]:
-        """Score all ranks' shares by the present weights, by sample; each rank computes its own."""
+        """Score all ranks' shares under the current weights, by sample; each rank computes its own."""
         own = scan(self.engine, self._streams, self._temperatures, shares[self.rank])
         return over_ranks(own, lambda one, other: one | other)
 
 
 def updated_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """The regularisers' memory after an update in which they saw this, micro-batch by micro-batch."""
+    """Return the regularisers' state after an update, from their statistics of each micro-batch."""
     after = dict(memory)
     for name, rule in memories(seen).items():
         for note in seen[name]:

@@ -1,6 +1,6 @@
 """Losses: one number per sampled token, to be minimised.
 
-A loss is `loss(tokens, *, settings) -> TokenLoss`. What the tokens' losses are summed to is the aggregate's business.
+A loss is `loss(tokens, *, settings) -> TokenLoss`. The aggregate weights the tokens' losses in their sum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """A loss for each of N tokens, and metrics of it."""
+    """A loss for each of N tokens, and its metrics."""
 
     loss: torch.Tensor
     """[N] float, to be minimised."""
@@ -39,7 +39,7 @@ def policy_gradient(
     clip: Annotated[Chosen, CLIP] = Chosen(CLIP, "ppo"),
     correction: Annotated[Chosen, CORRECTION] = Chosen(CORRECTION, "uncorrected"),
 ) -> TokenLoss:
-    """The policy gradient by importance ratio (token, turn or sequence), held back by a clip, corrected by a weight.
+    """Policy gradient by importance ratio (token, turn or sequence), with a clip and a correction weight.
 
     Each token's loss is w · clip(r, A), r by `ratio` as in `importance_ratio`, w a `correction` without gradient.
 
@@ -53,7 +53,7 @@ def policy_gradient(
     | DART-GUI | ratio sequence, clip ppo .1/.28, correction truncated at 1 by token, aggregate `stream_mean` |
     | REINFORCE | clip unclipped |
 
-    Zero where A = 0; no gradient where a clip binds (not with cispo, nor above with aepo) or a correction masks.
+    Zero if A = 0; no gradient if a clip binds (not with cispo, nor above with aepo) or a correction masks.
     """
     loss, clipped = clip(importance_ratio(tokens, ratio), tokens)
     weight = correction(tokens)
@@ -61,16 +61,16 @@ def policy_gradient(
 
 
 def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
-    """Return how much likelier each token, or its turn or stream on average, is by the update: [N], with gradient.
+    """Return [N] the importance ratio of each token, or of its turn or stream as a geometric mean; with gradient.
 
-    By token r = π/π_old. By turn and by sequence it is the geometric mean s = exp(mean log r) over the unit's tokens
-    in the loss, in GSPO's form for tokens, sg(s) · π/sg(π): every token carries the value s, and the gradient
-    s ∇log π of its own probability. Where a unit's tokens share their advantage and weight, the sum of the unit's
-    losses has exactly the gradient of the loss at s; where not, each token is moved by its own advantage.
+    By token r = π/π_old. By turn and by sequence it is the geometric mean s = exp(mean log r) over the unit's tokens in
+    the loss, in GSPO's form for tokens, sg(s) · π/sg(π): every token has the value s, and the gradient s ∇log π of its
+    own probability. If a unit's tokens share their advantage and weight, the sum of the unit's losses has exactly the
+    gradient of the loss at s; otherwise each token is moved by its own advantage.
 
-    Noise of +5 nats on one token of 500 makes its r 148, and s = exp(.01) = 1.01. log r, or its mean, is held within
-    ±20, where exp still fits float32; beyond, there is no gradient. Source: GSPO (Zheng et al. 2025), eq. 7 and 13;
-    by turn is the same with another unit. verl holds a sequence's log s below 10, TRL does not hold it.
+    Noise of +5 nats on one token of 500 makes its r 148, and s = exp(.01) = 1.01. log r, or its mean, is clamped to
+    ±20, where exp still fits float32; beyond, there is no gradient. Source: GSPO (Zheng et al. 2025), eq. 7 and 13; by
+    turn is the same with another unit. verl bounds a sequence's log s by 10, TRL does not bound it.
     """
     change = tokens.logprobs - tokens.old
     if level != "token":
@@ -88,17 +88,17 @@ def likelihood(tokens: TokenBatch) -> TokenLoss:
 
 @needs("pairs")
 def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> TokenLoss:
-    """REFUEL: regress how much likelier an answer became than another one on how much more it led to.
+    """REFUEL: regress the difference of two replies' log-ratios on the difference of their returns.
 
-    For answers y, y' of one seat to the same words: (δ - δ' - η (R - R'))², δ = log π(y) - log π_old(y) summed over
-    that turn's tokens alone. Its minimiser over policies is π ∝ π_old exp(η Q), without any value function. Needs
+    For replies y, y' of one seat to the same messages: (δ - δ' - η (R - R'))², δ = log π(y) - log π_old(y) summed over
+    that turn's tokens. Its minimiser over policies is π ∝ π_old exp(η Q), without any value function. Needs
     `play.branch`, the estimator `refuel` (A = R - R') and the aggregate `turn_mean`: then the objective is the mean
-    over pairs. Every token of a turn carries the pair's loss. δ' is a number here, since y' pulls at its own tokens,
-    so each of the two turns has to pull twice as hard: the value is gap², the gradient that of 2 gap².
+    over pairs. Every token of a turn has the pair's loss. δ' is a constant here, because y' has its own tokens and
+    gradient; therefore each of the two turns needs twice the gradient: the value is gap², the gradient that of 2 gap².
 
-    No gradient where δ - δ' = η (R - R'): in the first step, δ = δ' = 0, that is where both led to the same. Pairs of
-    identical answers are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's
-    first run, where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
+    No gradient if δ - δ' = η (R - R'): in the first step, δ = δ' = 0, that is for equal returns. Pairs of identical
+    replies are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's first run,
+    where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
     """
     import torch
 
@@ -110,12 +110,12 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
 
 @needs("pairs")
 def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> TokenLoss:
-    """Online DPO, REFUEL's rival: raise the answer that led to more above the other one to the same words.
+    """Online DPO, REFUEL's baseline: prefer the reply with the higher return to the other reply to the same messages.
 
-    -log σ(β (δ_w - δ_l)), w the answer with A > 0, δ as in `refuel`: the reference is the policy at the start of the
-    update. Needs what `refuel` needs, and like there each of the two turns pulls twice as hard. Which led to more is
-    all it gets, not by how much. 0 where both led to the same (A = 0), in value and gradient. Source: Rafailov et al.
-    2023; on pairs of finished lines of play as the arms "DPO" of Gao et al. 2024.
+    -log σ(β (δ_w - δ_l)), w the reply with A > 0, δ as in `refuel`: the reference is the policy at the start of the
+    update. Has `refuel`'s requirements and doubled gradient. Uses only the order of the returns. 0 for equal returns (A
+    = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as the arms "DPO" of
+    Gao et al. 2024.
     """
     import torch
 

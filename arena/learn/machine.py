@@ -1,4 +1,4 @@
-"""Number of CPU threads and precision that suit this machine, tried instead of guessed."""
+"""Fastest number of CPU threads and precision, measured on this machine."""
 
 from time import perf_counter
 from typing import Literal
@@ -14,7 +14,7 @@ _SHAPES = ((8, 576, 1536), (512, 576, 1536))
 
 
 def fastest_threads() -> int:
-    """Return the number of threads that computes fastest just now; on a GPU as many as torch takes, untried."""
+    """Return the fastest number of threads, measured; on a GPU torch's own, without measuring."""
     return most_threads() if torch.cuda.is_available() else threads_of(try_threads())
 
 
@@ -24,16 +24,16 @@ def most_threads() -> int:
 
 
 def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
-    """bf16 where it is computed and not merely imitated: a GPU says so, a CPU (with so many threads) is tried."""
+    """Return bf16 if the hardware computes it natively: reported by a GPU, measured on a CPU with `threads` threads."""
     if torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     return precision_of(try_precisions(threads))
 
 
 def try_threads(rounds: int = 3) -> dict[int, float]:
-    """Measure the seconds of the same small products with 1, 2, 4, … threads, up to `most_threads`.
+    """Measure the seconds of small matrix products with 1, 2, 4, … threads, up to `most_threads`.
 
-    Each is the best of some rounds, in which all take turns.
+    Each is the best of `rounds` interleaved rounds.
     """
     usual, most = torch.get_num_threads(), most_threads()
     best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
@@ -48,7 +48,7 @@ def try_threads(rounds: int = 3) -> dict[int, float]:
 
 
 def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
-    """Seconds of the same small products in float32 and bfloat16; each is the best of some rounds."""
+    """Measure the seconds of small matrix products in float32 and bfloat16; each is the best of `rounds`."""
     best, usual = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
     try:
         torch.set_num_threads(threads or usual)
@@ -73,7 +73,7 @@ def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
 
 
 def _products(dtype: torch.dtype) -> float:
-    """Seconds for some multiplications in both shapes, as a linear layer does them."""
+    """Return the seconds of some linear layers in both shapes."""
     spent = 0.0
     for rows, width, inner in _SHAPES:
         inputs, weights = torch.ones(rows, width, dtype=dtype), torch.ones(inner, width, dtype=dtype)

@@ -1,4 +1,4 @@
-"""AdamW's moments of each parameter, under any ZeRO stage: saved, loaded and reset."""
+"""AdamW's moments of each parameter under any ZeRO stage: save, load and reset."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,9 +13,9 @@ MASTER = "master"
 
 
 class Moments:
-    """The optimiser state of a DeepSpeed engine; whole tensors in, whole tensors out.
+    """The optimiser state of a DeepSpeed engine, as full tensors.
 
-    Of bfloat16 parameters the float32 masters belong to it: what is rounded off would be lost with them.
+    Includes the float32 masters of bfloat16 parameters, without which their rounded bits would be lost.
     """
 
     def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
@@ -24,9 +24,9 @@ class Moments:
             self._make()
 
     def each(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Every moment and master there is, float32 on the CPU, by parameter and its own name.
+        """Yield every moment and master, float32 on the CPU, named by parameter and key.
 
-        One after the other, which several ranks do together: with ZeRO each of them holds a part.
+        Under ZeRO all ranks must iterate together, because each of them holds a part.
         """
         for name, parameter in trainable(self.model).items():
             for key in _moment_names(parameter):
@@ -34,7 +34,7 @@ class Moments:
                     yield f"{name}.{key}", value.detach().cpu().contiguous()
 
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
-        """Restore what `each` gave, after so many steps."""
+        """Restore the tensors of `each`, after `steps` steps."""
         for name, parameter in trainable(self.model).items():
             for key in _moment_names(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
@@ -72,7 +72,7 @@ class Moments:
             slot["step"] = torch.tensor(float(steps), device=slot[key].device)
 
     def _make(self) -> None:
-        """ZeRO makes the moments at its first step: too late to be loaded, or saved, before it."""
+        """Create ZeRO's moments now: at its first step it would be too late to load or save them."""
         zero = self.engine.optimizer
         whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
         for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else whole:

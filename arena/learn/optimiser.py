@@ -1,4 +1,4 @@
-"""DeepSpeed round one policy's model: gradients summed, clipped, and stepped along by AdamW, under any ZeRO stage."""
+"""DeepSpeed around one policy's model: gradient sums, clipping and AdamW under any ZeRO stage."""
 
 import math
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from arena.learn.settings import UpdateSpec
 
 
 class Optimiser:
-    """AdamW on what of a model is trained."""
+    """AdamW on a model's trainable parameters."""
 
     def __init__(self, scorer: StreamScorer, rule: UpdateSpec) -> None:
         self.scorer, self.rule, self._norm = scorer, rule, 0.0
@@ -38,16 +38,16 @@ class Optimiser:
         self.moments = Moments(self.engine, scorer.model, rule.zero_stage)
 
     def step(self, lr: float) -> float:
-        """One step, unless the gradient is not finite; its norm before clipping. The gradient is gone afterwards."""
+        """Take one step unless the gradient is not finite; clear the gradient and return its norm before clipping."""
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
         self.engine.step()  # ZeRO leaves a step out whose gradient is not finite, as `_clip` does
         return float(self._norm if self.rule.zero_stage == 0 else self.engine.get_global_grad_norm())
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Before AdamW's own step: DeepSpeed's clipping, whose norm DeepSpeed itself forgets without ZeRO.
+        """Clip gradients before AdamW's step, as DeepSpeed does; without ZeRO DeepSpeed does not report its norm.
 
-        Parameters without a gradient stay as they are, and so do their moments.
+        Parameters without a gradient and their moments stay unchanged.
         """
         from deepspeed.runtime.utils import clip_grad_norm_
 

@@ -1,8 +1,8 @@
-"""Pairs of answers in an update: two samples that a loss looks at together, whatever micro-batch each of them is in.
+"""Pairs of replies for losses that compare two samples, in any micro-batches of a step.
 
-A loss of two answers y and y' needs of the other one only its log-ratio, a number without gradient: the gradient of
-f(δ_y - δ_y') is f' (∇δ_y - ∇δ_y'), so each sample can pull its own answer by itself, as long as both do so in the same
-optimiser step, at the same weights. So nothing depends on how streams are packed.
+A loss of two replies y and y' needs only the other's log-ratio, a number without gradient: the gradient of f(δ_y -
+δ_y') is f' (∇δ_y - ∇δ_y'). Each sample can contribute its own part, if both are in the same optimiser step, at the same
+weights. The result does not depend on packing.
 """
 
 from collections import defaultdict
@@ -43,9 +43,9 @@ def together(samples: Sequence[Sample]) -> list[list[int]]:
 
 
 def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
-    """For each token in the loss, the log-ratio of the other answer of its pair: Σ over that answer of `changes`.
+    """Return, per token in the loss, the log-ratio of its paired reply: Σ over that reply of `changes`.
 
-    `changes` is log p - log p_old of each sampled token. Both samples of every pair have to be there.
+    `changes` is log p - log p_old of each sampled token. Both samples of every pair must be present.
     """
     sums = defaultdict[int, dict[int, Any]](dict)
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):

@@ -1,8 +1,8 @@
-"""Plans of updates: passes, weights and rates of every step, decided before anything is computed.
+"""Plans of updates: passes, weights and learning rates of every step, fixed before anything is computed.
 
-Which samples learn in which optimiser step, which of them go through the model together and on which rank, and what
-each of their tokens weighs: in the sum of the whole step, over all ranks. So ranks need not ask each other, every one
-of them has as many passes as the others, and what they add up to is what a single rank would compute.
+A plan assigns samples to optimiser steps, passes and ranks, and each token its weight in the sum over the whole step
+and all ranks. Ranks therefore need not communicate about it: each has the same number of passes, and their sum is what
+a single rank would compute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """One update of a policy, or its imitation of what others played."""
+    """One update of a policy, or its imitation of demonstrations."""
 
     where: str
     """For messages: the policy and the iteration."""
@@ -74,7 +74,7 @@ class Plan:
     """Whether another part of the same imitation follows, for which the optimiser remembers."""
 
     def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
-        """Cut the plan of an imitation, from step `start` on, into parts of so many steps that do the same together."""
+        """Split an imitation's plan, from step `start` on, into parts of `size` steps with the same overall effect."""
         for at in range(start, len(self.steps), size):
             end = at + size
             steps, rates = self.steps[at:end], self.rates[at:end]
@@ -93,10 +93,10 @@ class Planner:
     def update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
     ) -> Plan:
-        """`rule.epochs` times `rule.minibatches` steps on samples in random order; `done` steps came before.
+        """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `done` earlier steps.
 
-        To the loss of what was played, every step adds `rule.demonstrations.weight` times the mean of -log p over its
-        part of the demonstrations. Gate, ratio and regularisers leave them out: no policy sampled them.
+        Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
+        loss of played samples. Gate, ratio and regularisers exclude demonstrations, because no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
@@ -124,7 +124,7 @@ class Planner:
         )
 
     def imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1) -> Plan:
-        """Steps towards writing what the samples hold, by maximum likelihood."""
+        """Plan the optimiser steps of supervised learning on the samples."""
         where, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         steps = [
             step
@@ -145,7 +145,7 @@ class Planner:
         where: str,
         ranks: int,
     ) -> Step | None:
-        """A step on some of the samples, `lesson` being the demonstrations; None where nothing is to be learned."""
+        """Return a step on samples `part` and demonstrations `lesson`; None if there is nothing to learn."""
         weights = self._weights(samples, part)
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
@@ -162,7 +162,7 @@ class Planner:
         )
 
     def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
-        """The step of a loss that looks at pairs; alone it is the update's first, in which nothing has moved yet."""
+        """Add a loss's pairs to the step; a single step is the update's first, before any weight has changed."""
         rivals = self._shares(samples, self._in_order(samples, part), ranks) if self.rule.steps > 1 else ()
         return replace(step, pairs=tuple(part), rivals=rivals)
 
@@ -184,7 +184,7 @@ class Planner:
         return [_renumbered(one, part) for one in passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
-        """The passes, by rank, that score these streams without learning from them."""
+        """Return each rank's passes to score these streams without learning."""
         return self._dealt(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
@@ -198,13 +198,13 @@ class Planner:
 
 
 def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
-    """The pass over streams that have other numbers."""
+    """Return the pass with other stream numbers."""
     rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in one.rows)
     return Pass(tuple(rows), one.prefix)
 
 
 def _without_prefix(one: Pass) -> Pass:
-    """The pass with the prefix computed in every row."""
+    """Return the pass with the prefix computed in every row."""
     return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
 
 
@@ -230,14 +230,14 @@ _IMITATION_WARMUP = 10
 
 
 def warmup(steps: int, warmup: int) -> float:
-    """Linear warm-up: the factor of the learning rate after so many steps, from 0 to 1 over `warmup`."""
+    """Return the learning rate's factor after `steps` steps of linear warm-up, from 0 to 1 over `warmup`."""
     return min(1.0, (steps + 1) / (warmup + 1))
 
 
 def _minibatches(
     units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Yield each step's place in the update in words, the samples of its units, and its lessons; some may be empty."""
+    """Yield each step's label, the samples of its units, and its demonstrations; either list may be empty."""
     for epoch in range(1, epochs + 1):
         parts = _parts(units, count, rng)
         for number, (part, lesson) in enumerate(zip(parts, _parts(lessons, count, rng), strict=True), 1):
@@ -245,5 +245,5 @@ def _minibatches(
 
 
 def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
-    """All items in a random order, cut into so many parts."""
+    """Split all items in random order into `count` parts."""
     return [[items[i] for i in part] for part in np.array_split(rng.permutation(len(items)), count)]

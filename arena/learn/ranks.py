@@ -13,7 +13,7 @@ Seen = TypeVar("Seen")
 
 @dataclass(frozen=True)
 class Rank:
-    """This process's place among those that learn together."""
+    """This process's rank."""
 
     number: int = 0
     count: int = 1
@@ -31,7 +31,7 @@ def become(rank: Rank) -> None:
 
 
 def this_rank() -> Rank:
-    """The place of this process among the ranks."""
+    """Return this process's rank."""
     return _own
 
 
@@ -48,7 +48,7 @@ def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
 
 @dataclass(frozen=True)
 class Tally:
-    """A sum and count of numbers, which ranks can add up."""
+    """Count, sum and maximum of numbers, to be combined over ranks."""
 
     count: int = 0
     total: float = 0.0
@@ -56,20 +56,20 @@ class Tally:
 
     @staticmethod
     def of(parts: Sequence[np.ndarray]) -> "Tally":
-        """The absolute values of float32 arrays."""
+        """Tally the absolute values of float32 arrays."""
         if not parts:
             return Tally()
         size = np.abs(np.concatenate(parts))
         return Tally(len(size), float(size.sum()), float(size.max()))
 
     def plus(self, other: "Tally") -> "Tally":
-        """Return the tally of both; a NaN on either side stays one."""
+        """Return the tally of both; NaN on either side stays NaN."""
         maximum = math.nan if math.isnan(self.maximum + other.maximum) else max(self.maximum, other.maximum)
         return Tally(self.count + other.count, self.total + other.total, maximum)
 
     @property
     def mean(self) -> float:
-        """0 where there is nothing."""
+        """The mean; 0 if empty."""
         return self.total / max(1, self.count)
 
 

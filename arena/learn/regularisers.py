@@ -1,9 +1,9 @@
-"""Regularisers: terms added to each token's loss that do not come from its advantage.
+"""Regularisers: terms added to each token's loss that do not depend on its advantage.
 
-A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to the loss of each token; the
-aggregate weighs it like the loss. `loss` is the policy's own `TokenLoss`, for rules that take parts of it away. One
-that reads `tokens.reference` is marked `needs("reference")`, one that remembers earlier updates `remembers(…)`. A
-`weight` is a number or a schedule.
+A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to each token's loss; the
+aggregate weights it like the loss. `loss` is the policy's own `TokenLoss`, for rules that remove parts of it. Mark one
+that reads `tokens.reference` with `needs("reference")`, and one with state over updates with `remembers(…)`. A `weight`
+is a number or a schedule.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """Memory of a regulariser from update to update; its own past is `tokens.memory[name]`, which it only reads."""
+    """State of a regulariser over updates; the regulariser itself only reads `tokens.memory[name]`."""
 
     see: Callable[[TokenBatch], Any]
     """Function from a micro-batch to what is noted of it, as JSON."""
@@ -48,7 +48,7 @@ class Memory(NamedTuple):
 
 
 def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
-    """Mark a regulariser with how it remembers."""
+    """Mark a regulariser as stateful."""
 
     def mark(function: Any) -> Any:
         function.memory = Memory(see, keep)
@@ -58,7 +58,7 @@ def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any]
 
 
 def memories(names: Iterable[str]) -> dict[str, Memory]:
-    """Those of these regularisers that remember."""
+    """Return the stateful ones of these regularisers."""
     found = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
     return {name: memory for name, memory in found.items() if memory}
 
@@ -75,7 +75,7 @@ def kl(
     estimate: Literal["k1", "k2", "k3"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
-    """`weight` times the KL to the policy's own beginning, estimated by k1, k2 or k3; `turns` may weigh some otherwise.
+    """Add `weight` times the KL to the reference policy, estimated by k1, k2 or k3; `turns` overrides weights by turn.
 
     With d = log π - log ref of a token drawn from π (Schulman 2020, "Approximating KL divergence"):
 
@@ -85,10 +85,10 @@ def kl(
     | k2 | d²/2 | not the KL | that of KL(π ‖ ref), exactly |
     | k3 | exp(-d) + d - 1 | KL(π ‖ ref), never negative | that of KL(ref ‖ π); the same near ref |
 
-    All that is said for tokens drawn from the present weights, and of each token's own distribution: what a token
-    does to the states after it is in no gradient of these. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has
-    k2's mean gradient. `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et
-    al. 2024) holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
+    This holds for tokens drawn from the current weights and each token's own distribution; no gradient includes a
+    token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has k2's mean gradient.
+    `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024) holds all
+    lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
     import torch
 
@@ -100,17 +100,17 @@ def kl(
 
 
 def k1(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Schulman's k1 of KL(policy ‖ reference) per token, [N]: d = logprobs - reference."""
+    """Return [N] Schulman's k1 of KL(policy ‖ reference) per token: d = logprobs - reference."""
     return logprobs - reference
 
 
 def k2(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Schulman's k2 per token, [N]: d²/2."""
+    """Return [N] Schulman's k2 per token: d²/2."""
     return (logprobs - reference) ** 2 / 2.0
 
 
 def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Schulman's k3 estimate of KL(policy ‖ reference) per token, [N]: exp(-d) + d - 1, d held within ±20.
+    """Return [N] Schulman's k3 estimate of KL(policy ‖ reference) per token: exp(-d) + d - 1, d clamped to ±20.
 
     Unbiased for tokens drawn from the policy, and never negative.
     """
@@ -127,7 +127,7 @@ ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k
 def entropy(
     tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen(SCHEDULE, "constant", {"value": 0.0})
 ) -> torch.Tensor:
-    """The entropy bonus: minus `weight` times the entropy of the distribution each token was drawn from.
+    """Add the entropy bonus: minus `weight` times the entropy of each token's distribution.
 
     Usual: .001 (UFO, EPO); DAPO and GSPO have none.
     """
@@ -136,15 +136,15 @@ def entropy(
 
 
 def _entropy_past(tokens: TokenBatch) -> np.ndarray:
-    """Mean entropy of each place over past iterations, NaN where there is none."""
+    """Return the mean entropy of each place over past iterations, NaN without any."""
     mean, iterations, _, _ = _entropies(tokens.memory.get("entropy_band"), tokens.clock, _places(tokens))
     return np.where(iterations > 0, mean, np.nan)
 
 
 def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
-    """Return, by place (at least so many), past iterations' mean and number, and the present one's sums and counts.
+    """Return by place (at least `places`) past iterations' mean and number, and the current one's sums and counts.
 
-    What an iteration has seen is kept apart until the clock shows the next one.
+    An iteration's statistics are merged into the past when the clock shows the next iteration.
     """
     memory = memory or {"now": clock.iteration}
     mean, iterations, sums, counts = (_padded(memory.get(name, []), places) for name in _KEPT)
@@ -157,7 +157,7 @@ def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> l
 
 
 def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
-    """Return, for a micro-batch by place, the sum of the entropies of the tokens in the loss, and their count."""
+    """Return, by place in a micro-batch, the sum of entropies of the tokens in the loss, and their count."""
     own, size = tokens.learned, _places(tokens)
     places = tokens.places[own].cpu().numpy()
     sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)
@@ -165,7 +165,7 @@ def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
 
 
 def _entropies_kept(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
-    """The memory with what one more micro-batch has shown."""
+    """Return the state updated with one more micro-batch's statistics."""
     values = _entropies(memory, clock, len(seen[0]))
     for value, more in zip(values[2:], seen, strict=True):
         value += _padded(more, len(value))
@@ -193,18 +193,18 @@ def entropy_band(
     weight: Hold = Chosen(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
-    """EPO's entropy smoothing as a hinge: `weight` times how far entropy is outside a band round its own past.
+    """EPO's entropy smoothing as a hinge: `weight` times the distance of entropy to a band around its past mean.
 
-    The past Hbar[k] of the k-th turn of a trajectory is the mean over past iterations of the mean entropy of the
-    tokens in the loss there. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all
-    tokens of a turn their mean (EPO's `seq`); its gradient by H is ±weight outside and 0 inside. 0 in the first
-    iteration, and at turns that none before has seen.
+    The past Hbar[k] of the k-th turn of a trajectory is the mean over past iterations of the mean entropy of the tokens
+    in the loss there. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all tokens
+    of a turn their mean (EPO's `seq`); its gradient by H is ±weight outside and 0 inside. 0 in the first iteration, and
+    at turns that no iteration has reached before.
 
     A reconstruction of EPO (Xu et al. 2025). The released penalty is a constant alpha outside the band and 0 inside:
-    its gradient is zero everywhere, it moves the logged loss and nothing else. Also there: only micro-batches with a
-    step past half of the allowed number are penalised; short histories are padded in front with zeros, so that they
-    are about later steps than they were taken at; the past includes the update's own play. Presets (low/high, alpha
-    times its entropy weight .001): .8/1.2, 1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
+    its gradient is zero everywhere, so it changes only the logged loss. Also there: only micro-batches with a step past
+    half of the allowed number are penalised; short histories are padded in front with zeros, which shifts them to later
+    steps; the past includes the update's own play. Presets (low/high, alpha times its entropy weight .001): .8/1.2,
+    1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
     """
     import torch
 
@@ -229,15 +229,14 @@ def covariance_clip(
     high: float = 40.0,
     of: Literal["all", "replayed"] = "all",
 ) -> torch.Tensor:
-    """Clip-Cov: the loss is taken away from a few tokens whose advantage and log-probability are high together.
+    """Clip-Cov: remove the loss of a few tokens whose advantage and log-probability are high together.
 
-    Such tokens, with low < (A - mean A)(log π - mean log π) < high, drive entropy down. Means are over the tokens in
-    the loss of the micro-batch, with `of: replayed` over those that replay brought back, which alone are held then; so
-    what is taken depends on `token_budget`. Tokens that the clip holds already are left out, and nothing is taken
-    where all advantages are equal. At most `share` of the tokens, but one if there is any. Of more candidates the
-    released code takes some at random; here they are taken evenly spaced in their order, so that the same batch always
-    gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to
-    40, in its ALFWorld and WebShop scripts 2 to 60.
+    Such tokens, with low < (A - mean A)(log π - mean log π) < high, reduce entropy. Means are over the micro-batch's
+    tokens in the loss, with `of: replayed` over replayed ones, which alone are affected then; the selection depends on
+    `token_budget`. Already clipped tokens are excluded, and nothing is removed if all advantages are equal. At most
+    `share` of the tokens, but one if there is any. Of more candidates the released code takes some at random; here they
+    are evenly spaced, so that the same batch always gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5;
+    SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its ALFWorld and WebShop scripts 2 to 60.
     """
     import torch
 

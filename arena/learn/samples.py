@@ -1,4 +1,4 @@
-"""Samples: the streams that an update learns from."""
+"""Training samples."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -35,7 +35,7 @@ class Sample:
     """Whether the weights that are about to learn sampled the token, where older ones may have; None is all of them."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
-        """The same sample with the reference's log-probabilities."""
+        """Return the sample with the reference's log-probabilities."""
         return replace(self, reference=logprobs)
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of learning: weights by name, their warm start, demonstrations, and how an update is done."""
+"""Settings of policies and learning."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -22,7 +22,7 @@ MOST_STEPS = 10**6
 
 
 class ImitateSpec(Spec):
-    """A warm start: learn to write as scripted policies play before learning from reward."""
+    """A warm start: imitate scripted policies before learning from reward."""
 
     scripted: Annotated[list[PolicyName], Field(min_length=1)]
     """Every match seats some of them, drawn at random, at the policy's own tables; each where it can play."""
@@ -69,7 +69,7 @@ class PolicySpec(Spec):
 
 
 class DemonstrationsSpec(Spec):
-    """Demonstrations that learners imitate in every update, besides learning from their own play."""
+    """Demonstrations to imitate in every update, in addition to learning from play."""
 
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
     """Weight of the mean -log p over their tokens, added to the loss of what was played: a number or a schedule."""
@@ -155,7 +155,7 @@ class UpdateSpec(Spec):
 
     @property
     def uses_reference(self) -> bool:
-        """Return True if some regulariser compares the policy with its reference."""
+        """True if some regulariser compares the policy with its reference."""
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 
@@ -164,7 +164,7 @@ Steps = TypeVar("Steps", bound=ImitateSpec | UpdateSpec)
 
 
 def _with_few_steps(spec: Steps) -> Steps:
-    """The settings; ValueError where their update would have more than MOST_STEPS."""
+    """Return the settings. Raises ValueError if their update has more than MOST_STEPS steps."""
     if (steps := spec.epochs * spec.minibatches) > MOST_STEPS:
         raise ValueError(f"`epochs` times `minibatches` are {steps:,} steps of an update: at most {MOST_STEPS:,}")
     return spec

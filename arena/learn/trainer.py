@@ -1,4 +1,4 @@
-"""The trainer of this process: one policy's weights, its optimiser, and the carrying out of its plans."""
+"""The trainer of this process: one policy's weights and optimiser, updated by plans."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,12 +30,12 @@ from arena.parts.schedules import Clock
 
 
 class PolicyTrainer:
-    """DeepSpeed around one policy. The model's parameters are the ones the in-process engine serves."""
+    """DeepSpeed around one policy. Trains the same parameters that the in-process engine serves."""
 
     def __init__(
         self, name: str, model: torch.nn.Module, rule: UpdateSpec, bf16: bool = False, base: OnBase | None = None
     ) -> None:
-        """`base` is that of an adapter."""
+        """Prepare to train `model`; `base` is an adapter's base model."""
         self.name, self.rule, self._base = name, rule, base
         self.tolerance = gate.tolerance(rule, bf16)
         """The gate's, as a mean over tokens."""
@@ -50,31 +50,30 @@ class PolicyTrainer:
 
     @cached_property
     def costs(self) -> Costs:
-        """Costs of a forward pass."""
+        """Cost model of a forward pass."""
         return costs(self.model, self.scorer.bf16)
 
     @cached_property
     def optimiser(self) -> Optimiser:
-        """Made when learning first asks: play does not wait for it. From then on ZeRO-3 has the weights in parts."""
+        """The optimiser, created at first use because play does not need it. Under ZeRO-3 it partitions the weights."""
         assert self.costs
         return Optimiser(self.scorer, self.rule)
 
     # -- what everybody asks for: `arena.learn.base.Trainer` -----------------------------------------------
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """Plan an update from samples, given the steps so far."""
+        """Plan an update from samples and the number of steps so far."""
         return Planner(self.name, self.rule, self.costs).update(samples, rng, clock, self.steps)
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Plan an imitation of the samples."""
+        """Plan supervised learning on the samples."""
         return Planner(self.name, self.rule, self.costs).imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Carry a plan out; return metrics, means over tokens. `stepped` is called in the event loop after each step.
+        """Carry out a plan; return metrics as means over tokens. Calls `stepped` in the event loop after each step.
 
-        Raises GateError, before any weight has changed, if the samples' behaviour log-probabilities are not
-        those of the current weights. What else waits for the computing thread, such as replies that are to be sampled
-        meanwhile, has its turn after every micro-batch.
+        Raises GateError, before any weight changes, if the samples' behaviour log-probabilities are not those of the
+        current weights. Other work for the computing thread, such as sampling, runs between micro-batches.
         """
         work = self._carried_out(plan)
         while True:
@@ -85,11 +84,11 @@ class PolicyTrainer:
                 stepped()
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
+        """Return log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
         return await compute(self.compute_scores, streams, temperatures)
 
     async def save(self) -> dict[str, torch.Tensor]:
-        """State of the optimiser by parameter name."""
+        """Return the optimiser's state by parameter name."""
         return await compute(lambda: dict(self.optimiser.moments.each()))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
@@ -97,11 +96,11 @@ class PolicyTrainer:
         await compute(self.read, folder, state)
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint, as JSON."""
+        """Return the JSON state for a checkpoint."""
         return {"steps": self.steps, "memory": self.memory} | ({"imitated": self.imitated} if self.imitated else {})
 
     async def weights(self) -> ModuleWeights:
-        """The module that is trained: the engine serves the same parameters."""
+        """Return the trained module itself, whose parameters the engine serves."""
         return ModuleWeights(self.model, self._base, self.gathered)
 
     async def close(self) -> None:
@@ -110,7 +109,7 @@ class PolicyTrainer:
     # -- how it is done --------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """`update` in one go, in the thread that computes."""
+        """Run `update` without pauses, in the computing thread."""
         work = self._carried_out(plan)
         while not isinstance(at := _next(work), dict):
             if at:
@@ -143,25 +142,25 @@ class PolicyTrainer:
         return over_ranks(watch, Watch.plus).means()
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """`score`, in the thread that computes."""
+        """Run `score` in the computing thread."""
         return scan_streams(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
 
     def write(self, folder: Path) -> None:
-        """`save` to a folder, in the thread that computes."""
+        """Save the optimiser's state to a folder, in the computing thread."""
         state = dict(self.optimiser.moments.each())
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """`load`, in the thread that computes."""
+        """Run `load` in the computing thread."""
         self.restore(load_file(folder / "optimizer.safetensors"), state)
 
     def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        """Restore what `Moments.each` and `state` gave, on any number of ranks."""
+        """Restore the tensors of `Moments.each` and the values of `state`, from any number of ranks."""
         self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
     def learned(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The parameters that learn, whole one after the other, by name; all ranks go through them together."""
+        """Yield the trained parameters in full, by name; all ranks must iterate together."""
         for name, parameter in trainable(self.model).items():
             with gathered([parameter], self.rule.zero_stage):
                 yield name, parameter.detach()
@@ -174,14 +173,14 @@ class PolicyTrainer:
         gate.require_alike(self.name, gaps, self.tolerance)
 
     def _optimise(self, step: Step, plan: Plan, lr: float, watch: Watch) -> bool:
-        """One step of the optimiser; whether it was taken. DivergedError, with where and advice, stops the run."""
+        """Take one optimiser step; return True if it was taken. Raises DivergedError if it stops the run."""
         norm = highest(self.optimiser.step(lr))
         taken = step_counts(norm, self.rule.nonfinite, step.where, plan.step_advice)
         watch.optimised(norm, taken)
         return taken
 
     def _require_finite(self, plan: Plan) -> None:
-        """DivergedError unless the weights are finite, and what they say of the shortest of the samples' streams."""
+        """Raise DivergedError unless the weights and their log-probabilities of the shortest stream are finite."""
         with self.gathered():
             require_finite(trainable(self.model).values(), plan.where, "the weights are not finite", plan.advice)
         if not plan.samples:
@@ -194,7 +193,7 @@ class PolicyTrainer:
 
 
 def _next(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, float]:
-    """Go on to the next pause: what it yields there, or what it returns at its end."""
+    """Advance to the next pause; return its value, or the metrics at the end."""
     try:
         return next(work)
     except StopIteration as end:

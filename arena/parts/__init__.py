@@ -1,1 +1,1 @@
-"""Building blocks of settings: strict models, parts chosen by name, schedules, and paths that hold from anywhere."""
+"""Building blocks of settings: strict models, parts chosen by name, schedules, and paths."""

@@ -1,11 +1,11 @@
-"""Parts of an experiment that are chosen by name: estimators, reward stages, losses and their kin.
+"""Parts of an experiment that are chosen by name: estimators, reward stages, losses and others.
 
-A part is a function in a table. Its keyword-only parameters are its settings: their annotations are checked by
-pydantic, and a name or setting that does not exist is an error. In YAML a part is its name, or its name with
-settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one's own is named by its file:
-`estimator: lone_winner.py:lone_winner`. A kind is its name and its table: a room defines both beside its functions.
+A part is a function in a table. Its keyword-only parameters are its settings. Pydantic validates them by their
+annotations, and an unknown name or setting is an error. In YAML a part is its name, or its name with settings:
+`estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A user's own function is named by its file: `estimator:
+lone_winner.py:lone_winner`. A kind is a name with its table, defined beside the functions.
 
-Annotations are read of settings alone, so a part may take tensors of a library that is not loaded yet.
+Only the annotations of settings are evaluated, so a part may take tensors of a library that is not loaded yet.
 """
 
 import json
@@ -49,18 +49,18 @@ class Kind:
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
 
     def or_none(self) -> "Kind":
-        """The annotation of a field that holds one of these or None."""
+        """Return the annotation of a field that holds one of these or None."""
         return replace(self, optional=True)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """A part is read by name and written with every default."""
+        """Return a schema that reads a part by name and writes it with every default."""
         return core_schema.no_info_plain_validator_function(
             lambda value: None if value is None and self.optional else _choose(self, value),
             serialization=core_schema.plain_serializer_function_ser_schema(_plain),
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """A place for what `arena.config.schema` writes of this kind."""
+        """Return a placeholder, which `arena.config.schema` replaces by this kind's schema."""
         place = {PLACE: self.name}
         return {"anyOf": [place, {"type": "null"}]} if self.optional else place
 
@@ -72,7 +72,7 @@ class Kinds:
     kind: Kind
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Each entry is a part's name with its settings; written with every default."""
+        """Return a schema that reads a mapping from part names to settings and writes every default."""
 
         def read(value: Any) -> dict[str, Chosen]:
             if not isinstance(value, Mapping):
@@ -87,13 +87,13 @@ class Kinds:
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """A place for what `arena.config.schema` writes of all parts of this kind."""
+        """Return a placeholder, which `arena.config.schema` replaces by the schema of all parts of this kind."""
         return {PLACE: self.kind.plural}
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A part by name with its settings; those not given are the function's defaults. Call it like the function."""
+    """A part by name with its settings; missing settings are the function's defaults. Call it like the function."""
 
     kind: Kind
     name: str
@@ -115,7 +115,7 @@ class Chosen:
 
     @property
     def rewards(self) -> set[str]:
-        """The rewards that its settings name."""
+        """Names of rewards in its settings."""
         hints = _hints(part(self.kind, self.name))
         named = (_rewards_in(hints[name], value) for name, value in self.whole().settings.items())
         return {name for names in named for name in names}
@@ -126,11 +126,11 @@ class Chosen:
         return _parts_in(self.whole().settings)
 
     def whole(self) -> "Chosen":
-        """The same with every default written out."""
+        """Return the part with all default settings."""
         return _choose(self.kind, {self.name: dict(self.settings)})
 
     def plain(self) -> Any:
-        """The part as plain YAML values, with every default."""
+        """Return the part as plain YAML values, with every default."""
         settings = {name: _plain(value) for name, value in self.whole().settings.items()}
         if self.name == self.kind.number:
             return settings["value"]
@@ -139,16 +139,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class RewardName:
-    """Annotation of a setting, or of what it holds, that names a reward: one of the game's, or of a stage's."""
+    """Annotation of a setting, or of its items, that names a reward of the game or of a stage."""
 
 
 def choose(kind: Kind, name: str, /, **settings: Any) -> Chosen:
-    """A part by name, its settings checked; ValueError for a name or setting that does not exist or fit."""
+    """Return a part by name with validated settings. Raises ValueError for an unknown name or a bad setting."""
     return _choose(kind, {name: settings})
 
 
 def part(kind: Kind, name: str) -> Callable[..., Any]:
-    """The part of that name: one of ours, or `path/to/file.py:function`. ValueError where there is none."""
+    """Return the function of that name: a built-in, or `path/to/file.py:function`. Raises ValueError if unknown."""
     from games.adapters.loading import file_of
 
     if path := file_of(name):
@@ -165,7 +165,7 @@ def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
-    """A function of somebody's file, which says in one line what went wrong in it."""
+    """Load a function from a user's file; its exceptions become one-line ConfigErrors."""
     from games.adapters.loading import error_line, member
 
     function = member(path, name, isfunction, "function", "functions")
@@ -181,7 +181,7 @@ def _from_file(path: Path, name: str) -> Callable[..., Any]:
 
 
 def needs(*measures: str) -> Callable[[Any], Any]:
-    """Mark a part with what it finds in `batch.measures`; see `arena.credit.measures` for what there is."""
+    """Mark a part with the measures that it reads from `batch.measures`; `arena.credit.measures` lists them."""
 
     def mark(function: Any) -> Any:
         function.needs = measures
@@ -191,7 +191,7 @@ def needs(*measures: str) -> Callable[[Any], Any]:
 
 
 def gives(*measures: str) -> Callable[[Any], Any]:
-    """Mark a critic with the measures that it takes."""
+    """Mark a critic with the measures that it computes."""
 
     def mark(function: Any) -> Any:
         function.gives = frozenset(measures)
@@ -235,7 +235,7 @@ def _choose(kind: Kind, value: Any) -> Chosen:
 
 @cache
 def settings_model(kind: Kind, name: str) -> type[BaseModel]:
-    """The settings of a part as a strict model."""
+    """Return the settings of a part as a strict model."""
     function = part(kind, name)
     settings = _settings(function)
     for setting, parameter in settings.items():
@@ -252,7 +252,7 @@ def settings_model(kind: Kind, name: str) -> type[BaseModel]:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a part's settings, those that are text read where the function is defined."""
+    """Return the annotations of a part's settings; strings are evaluated where the function is defined."""
     given = {n: p.annotation for n, p in _settings(function).items() if p.annotation is not Parameter.empty}
     own = unwrap(function)
     places = getattr(own, "__globals__", None) or vars(sys.modules[own.__module__])
@@ -267,7 +267,7 @@ class _Settings(BaseModel):
     @field_validator("*")
     @classmethod
     def _within_reach(cls, value: Any) -> Any:
-        """Numbers with which sums and products stay finite, in float32 too."""
+        """Reject numbers so large that sums and products could overflow float32."""
         for number in _numbers_in(value):
             if abs(number) > LARGEST:
                 raise ValueError(f"a number between {-LARGEST:g} and {LARGEST:g} belongs here")
@@ -312,7 +312,7 @@ def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
 
 
 def _parts_in(value: Any) -> list[Chosen]:
-    """Every part inside a value of settings."""
+    """Return every part inside a value of settings."""
     if isinstance(value, Chosen):
         return [value]
     if isinstance(value, BaseModel):
@@ -322,7 +322,7 @@ def _parts_in(value: Any) -> list[Chosen]:
 
 
 def _rewards_in(hint: Any, value: Any) -> Iterator[str]:
-    """Every name of a reward inside a value of settings that is annotated so."""
+    """Yield every value inside settings that is annotated as a reward's name."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
         if isinstance(value, str) and any(isinstance(mark, RewardName) for mark in arguments[1:]):

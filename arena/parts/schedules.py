@@ -1,4 +1,4 @@
-"""The explicit clock of a run, and what changes with it: weights and coefficients on a schedule."""
+"""The clock of a run, and schedules of weights and coefficients."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def constant(clock: Clock, *, value: float) -> float:
 
 
 def linear(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
-    """From `start` to `end` in a straight line over `over` iterations, once `after` have passed."""
+    """Linear from `start` to `end` over `over` iterations, beginning after `after` iterations."""
     return start + (end - start) * _progress(clock, over, after)
 
 
@@ -37,8 +37,8 @@ def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Passed
 def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
     """EPO-entropy's phases: in the first half of `over` iterations down to .83 of `start`, then from .8 towards .04.
 
-    With h = over / 2 and e iterations done: start · (1 - .2 (1 - exp(-2 e/h))) while e <= h, then
-    start · .8 exp(-3 (e - h)/h). Source: EPO (Xu et al. 2025), the released weight of its entropy term, h = 75.
+    With h = over / 2 and e iterations done: start · (1 - .2 (1 - exp(-2 e/h))) while e <= h, then start · .8 exp(-3 (e
+    - h)/h). Source: EPO (Xu et al. 2025), the released weight of its entropy term, h = 75.
     """
     done, half = clock.iteration - 1, over / 2
     if done <= half:
@@ -52,7 +52,7 @@ def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], 
 
 
 def _progress(clock: Clock, over: int, after: int) -> float:
-    """Share of the way, 0 in the first iteration that moves and 1 after `over` more."""
+    """Return the share of the way: 0 in the first moving iteration and 1 after `over` more."""
     return min(1.0, max(0.0, (clock.iteration - 1 - after) / over))
 
 

@@ -1,4 +1,4 @@
-"""Common base of all parts of an experiment: how strict they are, names, counts."""
+"""Base class and common field types of an experiment's settings, and absolute paths in their fields."""
 
 from typing import Annotated
 
@@ -16,6 +16,6 @@ Matches = Annotated[int, Field(ge=1, le=10**6)]
 
 
 class Spec(BaseModel):
-    """Base of all parts of an experiment: unknown keys and wrong types are errors."""
+    """Base of all settings of an experiment: unknown keys and wrong types are errors."""
 
     model_config = STRICT

@@ -1,4 +1,4 @@
-"""Wrapped environments of other libraries: random states of their own, acts that undo themselves, faults."""
+"""Base class of wrapped environments: private random state, undo of refused acts, recorded faults."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class OwnRandom:
 
 
 class ForeignGame(TextGame):
-    """A text game whose rules are an environment of another library; a subclass says how it is set up and played.
+    """Base class of text games whose rules are an environment of another library.
 
-    Options besides TextGame's go to the environment. `stake` is 1 unless given: give what a seat can lose there.
+    Options besides TextGame's go to the environment. Set `stake` (default 1) to the largest loss of a seat there.
     """
 
     library: str
@@ -62,15 +62,15 @@ class ForeignGame(TextGame):
         super().__init__(**options)
 
     def rules(self) -> str:
-        """Name the source of the rules, and the seats; how to act is said by the environment."""
+        """Return the source of the rules and the seats. The environment itself explains how to act."""
         return f"{self.title}, by the rules of {self.library}. Seats: {', '.join(self.seats)}."
 
     def public(self) -> dict[str, Any]:
-        """The number of acts played; all else a wrapped environment tells to each seat."""
+        """Return the number of acts. The environment tells everything else to each seat."""
         return {"turn": self.turns}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """The number of the environment's failures."""
+        """Return the number of the environment's faults."""
         return {"faults": len(self.faults)}
 
     def fault(self, error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Games that are not ours: of OpenSpiel, PettingZoo and TextArena, from a file, or from an installed package.
+"""Loading of games outside this package: OpenSpiel, PettingZoo, TextArena, Python files, installed packages.
 
 openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
 path/to/file.py:ClassName       the name of an entry point of group `arena.games`

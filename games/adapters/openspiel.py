@@ -11,9 +11,9 @@ from games.families.openspiel import OpenSpielGame, load
 
 
 class AnyOpenSpiel(OpenSpielGame):
-    """Any game of OpenSpiel in its own words; game: its name, with parameters if any, such as `oh_hell(players=4)`.
+    """Any game of OpenSpiel in its own words. Option game: its name, with parameters, such as `oh_hell(players=4)`.
 
-    Where something is hidden the others read no acts: each seat sees what OpenSpiel says it knows.
+    If information is hidden, other seats do not see acts; each seat sees what OpenSpiel's state strings reveal to it.
     """
 
     name = "openspiel"
@@ -25,7 +25,7 @@ class AnyOpenSpiel(OpenSpielGame):
         super().__init__(game, **options)
 
     def rules(self) -> str:
-        """The game's name and parameters, the seats, whose interests meet."""
+        """Return the game's name and parameters, the seats, and how their interests relate."""
         kind, aims = self.spiel.get_type(), pyspiel.GameType.Utility
         aim = {aims.ZERO_SUM: "What one wins the others lose.", aims.IDENTICAL: "All are paid the same."}
         return (
@@ -34,7 +34,7 @@ class AnyOpenSpiel(OpenSpielGame):
         )
 
     def words(self, actions: list[int]) -> dict[str, int]:
-        """OpenSpiel's words, with the action's number where there is none or two actions share one."""
+        """Return OpenSpiel's action strings, with the action's number if a string is empty or not unique."""
         written = [(self.word(action), action) for action in actions]
         shared = Counter(word for word, _ in written)
         return {
@@ -46,6 +46,6 @@ class AnyOpenSpiel(OpenSpielGame):
         return word if self.perfect_information else ""
 
     def verdict(self) -> tuple[str, str]:
-        """The returns."""
+        """Return "over" and the returns of all seats."""
         returns = ", ".join(f"{seat} {value:g}" for seat, value in zip(self.seats, self.returns(), strict=True))
         return "over", f"The match is over: {returns}."

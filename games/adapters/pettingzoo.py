@@ -1,4 +1,4 @@
-"""PettingZoo's turn-based environments as text games: acts are words, arrays become short texts (Terry et al. 2021)."""
+"""PettingZoo's turn-based environments as text games: words for acts, short texts for arrays (Terry et al. 2021)."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def classics() -> list[str]:
 
 
 class PettingZooGame(ForeignGame):
-    """Any AEC environment with discrete actions; `env` names it, or is what makes it.
+    """Any AEC environment with discrete actions. Option env: its name, or a function that creates it.
 
-    Agents may be of any type: their texts are the seats' names. Acts: the action's number, or a word for the classic
-    environments. A seat sees, privately, what the environment shows it when it is to move, and keeps that until it is
-    again: many environments cannot be asked in between. The others read an act only where the classic game lies open;
-    elsewhere they learn what the environment shows. Reward part "outcome": the environment's rewards.
+    Seats are named by the agents' texts. An act is the action's number, or a word in the classic environments. A seat's
+    private facts are its observation at its last turn: many environments cannot be observed in between. Other seats
+    read an act only if the classic game is open; otherwise they learn from their observations. Reward part "outcome":
+    the environment's rewards.
     """
 
     name = "pettingzoo"
@@ -100,7 +100,7 @@ class PettingZooGame(ForeignGame):
         self.env = inner
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Resets the environment with a seed of this match."""
+        """Reset the environment with a seed from the match's generator."""
         self._random = OwnRandom(rng)
         self._last_seen: dict[str, dict[str, Any]] = {}
         with self._random.lent():
@@ -114,7 +114,7 @@ class PettingZooGame(ForeignGame):
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return what the environment shows this seat, or showed it when it was last to move, as short texts."""
+        """Return the environment's current or last observation of this seat, as short texts."""
         if self.ended or seat != str(self.env.agent_selection):
             with self._random.lent():
                 if seen := self.words.look(self.env.unwrapped, seat):
@@ -126,7 +126,7 @@ class PettingZooGame(ForeignGame):
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Plays an act by its word."""
+        """Play an act by its word, ignoring case and extra blanks."""
         word = " ".join(act.split())
         listed = word if word in self._acts else next((a for a in self._acts if a.lower() == word.lower()), None)
         if listed is None:

@@ -1,4 +1,4 @@
-"""PettingZoo's classic environments in words: their acts, what a seat sees, a line of rules."""
+"""Wording of PettingZoo's classic environments: acts, observations and a line of rules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _chess(env: Any, seat: str) -> dict[str, Any]:
 
 
 def _point(env: Any, seat: str, action: int) -> str:
-    """A point of the board as GTP writes it: columns without I, rows from below."""
+    """Return a point of the board in GTP notation: columns without I, rows from below."""
     size = env._N
     if action == size * size:
         return "PASS"
@@ -61,7 +61,7 @@ def _go(env: Any, seat: str) -> dict[str, Any]:
 
 
 def _cards(env: Any, seat: str) -> dict[str, Any]:
-    """The own hand, the public cards and the chips, of RLCard's state for this seat."""
+    """Return this seat's hand, the public cards and the chips from RLCard's state."""
     raw = env.env.get_state(env.possible_agents.index(seat))["raw_obs"]
     public = raw["public_cards"] if "public_cards" in raw else [card for card in [raw["public_card"]] if card]
     hand = raw["hand"] if isinstance(raw["hand"], list) else [raw["hand"]]

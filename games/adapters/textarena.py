@@ -1,4 +1,4 @@
-"""TextArena's environments as games of ours (Guertler et al. 2025): fewer crashes, fair penalties, exact seeds."""
+"""TextArena's environments as text games (Guertler et al. 2025), with fewer crashes, fair penalties and exact seeds."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LISTED = re.compile(r"(?:available|legal|valid) (?:moves|actions)[^:\n]*:(.*)", 
 
 
 class _Refusal(BaseException):
-    """An act that the environment refuses; no Exception, since environments catch those."""
+    """Raised when the environment refuses an act. Not an Exception, because environments catch those."""
 
 
 def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
-    """Stands for `state.set_invalid_move`, which would end the match in the other side's favour."""
+    """Replace `state.set_invalid_move`, which would end the match in the other side's favour."""
     raise _Refusal(one_line(str(reason)))
 
 
@@ -47,12 +47,12 @@ def registered(name: str) -> Any:
 
 
 class TextArenaGame(ForeignGame):
-    """Any environment of TextArena; `env` is its id. Acts: free text; brackets are added where TextArena adds them.
+    """Any environment of TextArena. Option env: its id. Acts are free text; TextArena may add brackets.
 
-    A seat's prompt is private, as it may hold secrets; what else TextArena tells are messages. An act that it
-    refuses, or on which it fails, changes nothing and is our referee's business: never a win for the others.
-    Option players: how many (None: two, or else the least that it takes). `legal` lists what TextArena listed.
-    Reward part "outcome": TextArena's rewards, at the end.
+    A seat's prompt is private, because it may hold secrets; TextArena's other texts are messages. An act that the
+    environment refuses or fails on is undone and handled as an illegal act, never as a win of the other seats. Option
+    players: number of players (None: two, or the smallest number it accepts). `legal` returns the moves TextArena
+    listed. Reward part "outcome": TextArena's rewards, at the end.
     """
 
     name = "textarena"
@@ -69,7 +69,7 @@ class TextArenaGame(ForeignGame):
         super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """A new environment, since an old one may keep something of its last match; reset with a match's seed."""
+        """Create and reset a new environment: a used one may keep state of its last match."""
         self._random, self._prompts = OwnRandom(rng), dict.fromkeys(self.seats, "")
         self._listed: dict[str, list[str]] = {seat: [] for seat in self.seats}
         with self._random.lent():
@@ -79,15 +79,15 @@ class TextArenaGame(ForeignGame):
         self.agent_selection = self._mover()
 
     def private(self, seat: str) -> dict[str, Any]:
-        """TextArena's prompt to this seat."""
+        """Return TextArena's prompt to this seat."""
         return {"prompt": self._prompts[seat]}
 
     def legal(self, seat: str) -> list[str] | None:
-        """The moves that TextArena listed to this seat since its last act, if it did."""
+        """Return the moves that TextArena listed to this seat since its last act, or None."""
         return list(self._listed[seat]) or None
 
     def play(self, seat: str, act: str) -> str:
-        """One step of the environment; undone if it refuses the act or fails."""
+        """Step the environment; restore it if it refuses the act or fails."""
         before, text = copy.deepcopy(self.env), one_line(act, ACTION_LENGTH)
         if not text:
             raise IllegalAct("write an act")
@@ -170,7 +170,9 @@ class TextArenaGame(ForeignGame):
         return one_line(said[0][1], ACTION_LENGTH)
 
     def _deliver(self, news: dict[str, list[tuple[int, str]]]) -> None:
-        """Give every seat its news in order; what several get next is one message to all of them."""
+        """Deliver the news to every seat in order. An item that is next for several seats becomes one message to all of
+        them.
+        """
         queues = {seat: list(reversed(items)) for seat, items in news.items()}
         while any(queues.values()):
             item = next(queue[-1] for queue in queues.values() if queue)

@@ -1,1 +1,1 @@
-"""Conformance tests of games: the kit, and the random acts that it plays with."""
+"""Conformance checks that any text game can run."""

@@ -1,4 +1,4 @@
-"""The fuzz check: any act at any time leaves a game in order, and the other seats no richer by what was illegal."""
+"""Fuzz check: no act at any time breaks a game, and illegal acts pay no seat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Broken(Exception):
 
 
 def fuzz(make: Make, acts: int) -> str:
-    """Play acts of all kinds and check what must hold after each. Raises Unchecked if hardly any of them was legal."""
+    """Play `acts` acts of all kinds and check the game after each. Returns a summary.
+
+    Raises CheckFailed for a broken promise, and CheckInconclusive if hardly any act was legal.
+    """
     game, played, matches, illegal, groped = make(), 0, 0, 0, 0
     forms: dict[str, list[str]] = {}
     for seed in itertools.count():
@@ -66,7 +69,7 @@ def fuzz(make: Make, acts: int) -> str:
 def _next_act(
     game: TextGame, rng: random.Random, wildness: float, forms: dict[str, list[str]]
 ) -> tuple[str | None, bool]:
-    """An act, and whether it may be illegal. What cannot be listed is mostly of a form that was legal before."""
+    """Return an act and whether it may be illegal. Unlisted acts mostly reuse a form that was legal before."""
     kind, seat = rng.random(), game.agent_selection
     if kind < wildness / 2:
         return garbage(rng), True

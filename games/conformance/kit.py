@@ -1,4 +1,4 @@
-"""The conformance kit: `check(make)` plays a game in many ways and reports which promises it keeps.
+"""Conformance kit: `check(make)` plays a game in many ways and reports the promises it keeps.
 
 findings = check(lambda: games.make("kuhn_poker"), seeds=50, acts=5000)
 """
@@ -33,7 +33,7 @@ STARTS = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check; `ok` is None where it could not look."""
+    """Result of one check. `ok` is None if it was inconclusive."""
 
     name: str
     ok: bool | None
@@ -42,9 +42,9 @@ class Finding:
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises.
+    """Run every check with this many seeds and random acts, and return the findings. Never raises.
 
-    `done` is called after each.
+    Calls `done` after each check.
     """
     findings, unfound = [], _unfound(make)
     for name, examine in CHECKS.items():
@@ -68,7 +68,7 @@ def _unfound(make: Make) -> str:
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
-    """Run this check on the games that `make` makes, over so many seeds or acts. Never raises."""
+    """Run one check with so many seeds or acts and return its finding. Never raises."""
     began = time.perf_counter()
     ok: bool | None
     try:
@@ -114,7 +114,7 @@ def _all_views(game: TextGame) -> str:
 
 
 def _views(game: TextGame, seat: str) -> dict[str, Any]:
-    """View of this seat; its legal acts when it is to move."""
+    """Return the facts and messages that this seat sees; its legal acts only if it is to move."""
     mine = game.agent_selection == seat and not game.ended
     news = game.observe(seat)["messages"]
     legal = game.legal(seat) if mine else None

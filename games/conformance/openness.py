@@ -1,8 +1,8 @@
-"""Perfect information by trial: whether matches show that nothing is dealt and every act is seen by all.
+"""Detection of perfect information by trial matches: nothing is dealt, and every seat sees every act.
 
-Then what everybody has seen says all there is to know, and a search player that looks at the whole state cheats nobody.
-A game in which two acts come to the same may be taken to hide something; one that hides something is not taken to lie
-open, as far as trial matches go.
+Then a seat's history determines the state, so search players may look ahead without cheating. Games in which two acts
+have the same effect may wrongly count as hidden; a game with hidden information never counts as open, as far as the
+trial matches show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acts to try a game with: legal ones, nearly legal ones, garbage and huge strings, all from a seeded generator."""
+"""Random acts to test a game with: legal, nearly legal, garbage and huge strings, from a seeded generator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | 
 
 
 def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tuple[int, int]:
-    """Return how many searches for a legal act found one, in the first acts of some matches, and how many there were.
+    """Search for legal acts in the first turns of some matches. Returns the numbers of successes and of searches.
 
     Acts that the game lists need no search.
     """
@@ -75,7 +75,7 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
 
 def _forms(game: TextGame) -> list[str]:
-    """Forms of acts by the game's own words: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
+    """Return forms of acts in the game's texts: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
     return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or ["OK"]

@@ -1,1 +1,1 @@
-"""Base classes and building blocks of games of one kind."""
+"""Base classes and building blocks shared by games of one kind."""

@@ -1,9 +1,8 @@
-"""Theory of two sides who bargain by turns over given deals, where no deal pays nothing to either.
+"""Theory of two-sided bargaining with alternating offers over a given set of deals; no deal pays both sides 0.
 
-A deal is a pair of payoffs, to the side that moves first and to the other one. Nash (1950): the deal of the greatest
-product. With known payoffs, backward induction gives the subgame-perfect play of Rubinstein's (1982) alternating
-offers, here with a last turn, a risk of breakdown instead of impatience (Binmore, Rubinstein and Wolinsky 1986), and
-deals that cannot be divided at will.
+A deal is a pair of payoffs: the first mover's and the other side's. The Nash (1950) deal has the greatest product. With
+known payoffs, backward induction gives the subgame-perfect play of Rubinstein's (1982) alternating offers, here with a
+last turn, a risk of breakdown instead of impatience (Binmore, Rubinstein and Wolinsky 1986), and indivisible items.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ Answer = Triple | Literal["ACCEPT", "WALK"]
 
 
 class Stage(NamedTuple):
-    """Subgame-perfect play at a turn: who moves accepts whatever gives it as much as is expected, else makes the offer.
+    """Subgame-perfect play at one turn: accept any offer worth at least `expected`, else make `offer`.
 
-    Nobody waits for a better one: what would be agreed at the next turn would be accepted now.
+    Waiting never pays: the other side would accept now what both would agree on at the next turn.
     """
 
     offer: Deal
@@ -39,11 +38,11 @@ class Stage(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tuple[Stage, ...]:
-    """Backward induction over turns 0 to turns - 1, at each of which a side accepts or offers one of these deals.
+    """Solve turns 0 to `turns` - 1 by backward induction; at each a side accepts or offers one of these deals.
 
-    Talks end by an offer at the last turn; an offer that answers another one ends them with chance `breakdown`. Who
-    is indifferent accepts; among equally good offers the one best for the other is made. The arithmetic is exact, so
-    that ties are ties.
+    An offer at the last turn ends the talks; an offer that answers another one ends them with probability `breakdown`.
+    An indifferent side accepts; among equally good offers, it makes the best one for the other side. Fractions are
+    exact, so that ties are ties.
     """
     goes_on = 1 - Fraction(str(breakdown))
     stages = [Stage((0, 0), (Fraction(0), Fraction(0)))]
@@ -63,9 +62,10 @@ def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
 
 
 def efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
-    """Pareto-optimal splits: the share "a b c" that one side takes, its worth to it and the rest's to the other.
+    """Return the Pareto-optimal splits: the share "a b c" of one side, its worth to it, and the rest's worth to the
+    other.
 
-    The best for the one side first; of shares that come to the same, one.
+    The best split for the first side comes first. Of several shares with equal worth, one is returned.
     """
     deals = frontier(pool, own, other)
     return [("{} {} {}".format(*plain_share(pool, own, other, deal)), *deal) for deal in deals]
@@ -73,7 +73,7 @@ def efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str
 
 @functools.lru_cache(maxsize=1024)
 def nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
-    """The deals with the greatest product of payoffs: nearly always one."""
+    """Return the deals with the greatest product of payoffs, nearly always one."""
     most = max(map(math.prod, deals))
     return tuple(deal for deal in deals if math.prod(deal) == most)
 
@@ -87,10 +87,11 @@ def _best(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
 
 
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
-    """Figures of what the sides got, in the order of moving, with the best of all Pareto-optimal deals and theory.
+    """Return figures of a bargaining result in the order of moving, compared with the Pareto-optimal deals and theory.
 
-    pareto_distance: to the nearest optimum that is worse for nobody; nash_distance: to the nearest Nash deal;
-    nash_payoff_first, nash_payoff_second: the mean of the Nash deals. The same of the equilibrium, where there is one.
+    pareto_distance: to the nearest optimal deal that is worse for neither side; nash_distance: to the nearest Nash
+    deal; nash_payoff_first, nash_payoff_second: mean of the Nash deals. The equilibrium figures are added if there is
+    one.
     """
     first, second = payoffs
     joint, product, nash_first, nash_second = _best(deals)
@@ -122,9 +123,9 @@ MOST_BELIEFS = 5_000
 def best_response(
     pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, chances: Chances
 ) -> float:
-    """The most that a side with these values can earn on average from one who answers by chance, and that it knows.
+    """Return the best expected payoff of a side with these values against a known, memoryless strategy.
 
-    Backward induction over turns 0 to turns - 1 under the rules of `subgame_perfect`; exact but for rounding.
+    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`; exact up to rounding.
     """
     return best_against_mixture(pool, own, moves_first, turns, breakdown, [chances])
 
@@ -132,24 +133,25 @@ def best_response(
 def best_against_mixture(
     pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, members: Sequence[Chances]
 ) -> float:
-    """The most that a side can earn on average who meets one of these, all equally likely, and is not told which.
+    """Return the best expected payoff of a side against one member, drawn uniformly, without knowing which one.
 
-    It knows the deal and everybody's chances. The Bayes-adaptive best response (Martin 1967; Duff 2002): a belief b
-    over members is all that the past says of the future, as they have no memory. Where member i answers a demand x at
-    the next turn by a with chance p_i(a | x), and goes_on is the chance that talks do,
+    The side knows the deal and every member's probabilities. This is the Bayes-adaptive best response (Martin 1967;
+    Duff 2002): since members have no memory, a belief b over members is a sufficient statistic of the past. If member i
+    answers a demand x at the next turn by a with probability p_i(a | x), and goes_on is the probability that talks
+    continue,
 
         V(turn, b) = goes_on * max over x of [ own(x) * sum_i b_i p_i(ACCEPT | x)
                      + goes_on * sum over demands y of P(y) * max(own(rest of y), V(turn + 2, b given y)) ],
 
-    P(y) = sum_i b_i p_i(y | x), and b given y is b_i p_i(y | x) / P(y), by Bayes. An offer that answers none breaks no
-    talks. With one member this is `best_response`. Exact but for rounding; NaN where there are too many beliefs.
+    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y) by Bayes' rule. An opening offer cannot
+    break the talks. With one member this is `best_response`. Exact up to rounding; NaN if there are too many beliefs.
     """
     goes_on, equal = 1 - breakdown, tuple(1 / len(members) for _ in members)
     answers = functools.cache(functools.partial(_by_member, members))
 
     @functools.cache
     def offering(turn: int, belief: tuple[float, ...]) -> float:
-        """The value of the best offer at this turn; 0 where it cannot be accepted any more."""
+        """Return the value of the best offer at this turn; 0 if it can no longer be accepted."""
         if turn + 1 == turns:
             return 0.0
         if offering.cache_info().currsize > MOST_BELIEFS:
@@ -157,7 +159,7 @@ def best_against_mixture(
         return (goes_on if turn else 1.0) * max(answered(turn + 1, share, belief) for share in splits(pool))
 
     def answered(turn: int, share: Triple, belief: tuple[float, ...]) -> float:
-        """From asking for `share`, which the other side answers at this turn."""
+        """Return the value of asking for `share`, which the other side answers at this turn."""
         said = answers(turn, share)
         taken = sum(map(mul, belief, said["ACCEPT"])) * worth(own, share) if "ACCEPT" in said else 0.0
         return taken if turn + 1 == turns else taken + goes_on * asked(turn, said, belief)
@@ -181,14 +183,14 @@ def best_against_mixture(
 
 
 def _by_member(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
-    """Each answer's chance, by member."""
+    """Return the probability of each answer, by member."""
     said = [chances(turn, offer) for chances in members]
     return {answer: tuple(one.get(answer, 0.0) for one in said) for answer in dict.fromkeys(chain(*said))}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A player without memory and without chance."""
+    """A deterministic player without memory."""
 
     act: Callable[[View], str]
 
@@ -202,20 +204,23 @@ class Rule:
 
 
 def subgame_perfect_player(game: object, seed: int) -> Rule:
-    """Subgame-perfect play of `negotiation` with public values; it knows what it is shown, the seed changes nothing."""
+    """Return the subgame-perfect player of `negotiation` with public values. It uses only its view; the seed has no
+    effect.
+    """
     return Rule(_perfect_act)
 
 
 def nash_bargaining_player(game: object, seed: int) -> Rule:
-    """The Nash deal of `negotiation` with public values, offered and accepted, and whatever is as good as to talk on.
+    """Return a player of `negotiation` with public values that offers the Nash deal and accepts anything at least as
+    good.
 
-    To talk on is worth its own payoff in that deal, less by the risk of breakdown. The seed changes nothing.
+    Continuing is worth its payoff in that deal, reduced by the risk of breakdown. The seed has no effect.
     """
     return Rule(_nash_act)
 
 
 class _Table(NamedTuple):
-    """The offer on the table, as the side sees it that is to move."""
+    """The state of the talks as seen by the side to move."""
 
     pool: Triple
     own: Triple
@@ -232,7 +237,7 @@ class _Table(NamedTuple):
         return frontier(self.pool, self.own, self.other)
 
     def offer(self, deal: Deal) -> str:
-        """The act that asks for this deal, own payoff first."""
+        """Return the act that asks for this deal, own payoff first."""
         return "OFFER {} {} {}".format(*plain_share(self.pool, self.own, self.other, deal))
 
 

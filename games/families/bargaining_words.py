@@ -1,6 +1,6 @@
-"""A negotiation in plain words, for people: what there is to divide, what lies on the table, how it ended.
+"""Plain-language texts of a negotiation, for people: what is divided, what is offered, how it ended.
 
-All of it is pure: what a side must not know is not handed in.
+All functions are pure and get only the information that their reader may have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Side(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Explain what may end the talks; `talk`: whether remarks are heard."""
+    """Conditions that end the talks, and `talk`, whether remarks are delivered."""
 
     turns: int
     breakdown: float
@@ -56,7 +56,7 @@ def each(values: Triple, items: Sequence[str]) -> str:
 
 
 def introduction(side: Side, limits: Limits, opens: bool) -> str:
-    """Explain what there is to divide, its worth, how to type an act, with an example, and what ends the talks."""
+    """Explain what is divided, its worth, how to type an act, with an example, and what ends the talks."""
     items, pool, own = side.items, side.pool, side.own
     theirs = f"{each(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
     kind = max(range(3), key=lambda k: own[k] * pool[k])
@@ -110,7 +110,7 @@ def _turns(count: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """An ended negotiation with all that was hidden; pairs are in the order of moving."""
+    """An ended negotiation with all hidden information. Pairs are in the order of moving."""
 
     seats: tuple[str, ...]
     items: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""A book of facts: every yes/no question there is about some things, and for every thing those answered by yes.
+"""Facts of a set of things as yes/no questions, and a parser of questions and guesses.
 
-It also reads what a player writes: an act in the book's own words, or a plain question that has just one reading.
+It accepts acts in the book's own words and plain English questions with a single reading.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILLER = frozenset({
 
 
 def fold(text: str) -> str:
-    """The text's plain words: no case, accents, signs or doubled blanks."""
+    """Return the text's words in lower case, without accents, punctuation or repeated blanks."""
     letters = unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")).casefold()
     if not letters.isascii():  # else there is none to drop, and looking at each would be most of the work
         letters = "".join(c for c in letters if not unicodedata.combining(c))
@@ -31,7 +31,7 @@ def fold(text: str) -> str:
 
 @dataclass(frozen=True)
 class Thing:
-    """A thing, or several alike: their names, all folded spellings that win, and the questions answered by yes."""
+    """A thing, or several with equal facts: names, accepted folded spellings, and the questions answered by yes."""
 
     names: tuple[str, ...]
     spellings: frozenset[str]
@@ -40,7 +40,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Book:
-    """All questions in order, all things, and in `phrases` what folded plain words ask or guess."""
+    """All questions in order, all things, and the act meant by each folded phrase."""
 
     questions: tuple[str, ...]
     things: tuple[Thing, ...]
@@ -48,22 +48,24 @@ class Book:
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Finds phrases as whole words, the longest first."""
+        """Pattern of all phrases as whole words, the longest first."""
         longest = sorted(self.phrases, key=len, reverse=True)
         return re.compile(rf"\b(?:{'|'.join(longest)})\b")
 
     @functools.cached_property
     def acts(self) -> tuple[str, ...]:
-        """Every question to ask and every name to guess."""
+        """Every question to ask and every name to guess, as acts."""
         guesses = sorted(f"GUESS {name}" for thing in self.things for name in thing.names)
         return *(f"ASK {question}" for question in self.questions), *guesses
 
     def contents(self) -> dict[str, list[str]]:
-        """For every name the questions whose answer is yes."""
+        """Return for every name the questions answered by yes."""
         return {n: [q for q in self.questions if q in thing.facts] for thing in self.things for n in thing.names}
 
     def read(self, text: str) -> str:
-        """`ASK question` or `GUESS name`, from either or from a plain question that has just one reading; else ""."""
+        """Parse an act or plain question to `ASK question` or `GUESS name`. Returns "" unless it has exactly one
+        reading.
+        """
         words = fold(text)
         if guess := GUESS.fullmatch(words):
             act = self.phrases.get(guess[1], "")
@@ -77,7 +79,7 @@ class Book:
 
 
 def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms: Mapping[str, str]) -> Book:
-    """The book of (name, other spellings, facts), and of synonyms: folded plain words -> the act they mean."""
+    """Create a book from (name, other spellings, facts) rows, and synonyms that map folded phrases to acts."""
     alike: dict[frozenset[str], tuple[list[str], set[str]]] = {}
     for name, spellings, facts in rows:
         names, accepted = alike.setdefault(frozenset(facts), ([], set()))

@@ -1,4 +1,4 @@
-"""Cells on a grid and the doors between them: what mazes and houses are made of."""
+"""Grids of cells with doors, and locked doors with keys, for mazes and houses."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
 
 
 def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Cell, int]:
-    """Number of doors on the shortest way from a cell to every cell that can be reached (breadth first).
+    """Return the number of doors on the shortest path from `start` to every reachable cell (breadth-first search).
 
-    Nobody passes the doors that are shut.
+    Closed doors in `shut` cannot be passed.
     """
     steps, edge = {start: 0}, [start]
     for cell in edge:

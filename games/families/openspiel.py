@@ -1,8 +1,8 @@
-"""OpenSpiel's rules in words: what all games share whose rules are OpenSpiel's (Lanctot et al. 2019).
+"""Base classes of text games on OpenSpiel's rules (Lanctot et al. 2019).
 
-A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees
-(`games.adapters.openspiel` plays every other one in OpenSpiel's own words). `spiel` (the rules) and `state` (the
-position) stay open to search players, solvers and best responses.
+A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees (`games.adapters.openspiel`
+plays all other games in OpenSpiel's own words). `spiel` (the rules) and `state` (the position) are public for search
+players, solvers and best responses.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _plain(text: str) -> str:
 
 
 class OpenSpielGame(TextGame):
-    """A text game over an OpenSpiel game; a subclass passes `spiel`, its name with parameters.
+    """Base class of text games over an OpenSpiel game; a subclass passes `spiel`, its name with parameters.
 
-    reset(options={"chance": [outcomes]}) fixes the first chance events, as OpenSpiel's actions; later ones are
-    drawn. Reward part "outcome": what each act changed in the seat's OpenSpiel return, in the game's own units.
+    reset(options={"chance": [outcomes]}) fixes the first chance events, as OpenSpiel's actions; later ones are drawn.
+    Reward part "outcome": the change of the seat's OpenSpiel return by each act, in the game's own units.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
@@ -112,7 +112,7 @@ class OpenSpielGame(TextGame):
     # What a subclass says in words.
 
     def word(self, action: int) -> str:
-        """Write one of the acts that are legal now; different acts have different words."""
+        """Return the text of a legal action; different actions must have different texts."""
         return one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
     def heard_by_others(self, action: int, word: str) -> str:
@@ -120,11 +120,11 @@ class OpenSpielGame(TextGame):
         return word
 
     def chance_word(self, outcome: int) -> str:
-        """The referee's words to all seats on a chance event; "" where nobody may know."""
+        """Return the referee's announcement of a chance event to all seats, or "" if it is secret."""
         return ""
 
     def verdict(self) -> tuple[str, str]:
-        """Why an ended match ended, in one word, and what the referee announces."""
+        """Return the one-word reason of a match's end and the referee's announcement."""
         returns = dict(zip(self.seats, self.returns(), strict=True))
         best = max(returns.values())
         winners = [seat for seat, value in returns.items() if value == best]
@@ -133,11 +133,11 @@ class OpenSpielGame(TextGame):
         return "win", f"The match is over: {' and '.join(winners)} won."
 
     def public(self) -> dict[str, Any]:
-        """The board, where everything lies open."""
+        """Return the board if the game has perfect information."""
         return {"board": _plain(str(self.state))} if self.perfect_information else {}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """This seat's knowledge by OpenSpiel, where something is hidden."""
+        """Return OpenSpiel's information state or observation of this seat if information is hidden."""
         if self.perfect_information:
             return {}
         player, kind = self.seats.index(seat), self.spiel.get_type()
@@ -146,18 +146,18 @@ class OpenSpielGame(TextGame):
         return {"seen": _plain(self.state.observation_string(player))}
 
     def returns(self) -> list[float]:
-        """Payoff of each seat so far."""
+        """Return each seat's payoff so far."""
         returns: list[float] = self.state.returns()
         return returns
 
     def words(self, actions: list[int]) -> dict[str, int]:
-        """The legal acts by their words."""
+        """Return the action of each legal act's text."""
         return {self.word(action): action for action in actions}
 
     # How it is played.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """The initial state; chance has its first turns."""
+        """Create the initial state and play its chance events."""
         self.state = self.spiel.new_initial_state()
         self._rng, self._scripted = rng, list(options.get("chance", ()))
         self._returns = [0.0] * len(self.seats)
@@ -169,7 +169,7 @@ class OpenSpielGame(TextGame):
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Plays a legal act by its word; case and blanks do not matter."""
+        """Play a legal act by its text, ignoring case and extra blanks."""
         if (word := self._read(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
@@ -183,7 +183,7 @@ class OpenSpielGame(TextGame):
         return seat if self.state.is_terminal() else self.seats[self.state.current_player()]
 
     def clone(self) -> Self:
-        """An independent copy; the rules are shared."""
+        """Return an independent copy that shares the immutable rules."""
         state = self.state and self.state.clone()
         return copy.deepcopy(self, {id(self.spiel): self.spiel, id(self.state): state})
 

@@ -1,7 +1,7 @@
-"""Pools of items, what shares of them are worth, and the instances of "Deal or No Deal" (Lewis et al. 2017).
+"""Pools of items, the worth of shares, and the instances of "Deal or No Deal" (Lewis et al. 2017).
 
-5 to 7 items of 3 kinds, at least one of each; the whole pool is worth exactly 10 to either side; every kind is worth
-something to somebody, and some kind to both.
+A pool has 5 to 7 items of 3 kinds, at least one of each. The whole pool is worth exactly 10 to either side; every kind
+is worth something to some side, and some kind to both.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ WORTH = 10  # of the whole pool, to either seat
 
 
 def worth(values: Triple, share: Triple) -> int:
-    """The worth of a share at these values per item."""
+    """Return the worth of a share at these values per item."""
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
 def remainder(pool: Triple, share: Triple) -> Triple:
-    """The rest of the pool, which a share leaves to the other side."""
+    """Return the rest of the pool, for the other side."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
 @functools.lru_cache(maxsize=64)
 def splits(pool: Triple) -> tuple[Triple, ...]:
-    """Every share that one side can take of the pool, in order."""
+    """Return every share of the pool, in order."""
     return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
 @functools.lru_cache(maxsize=64)
 def offers(pool: Triple) -> tuple[str, ...]:
-    """Every offer of the pool, as an act: written once for all turns and matches with that pool."""
+    """Return every offer of the pool as an act. Cached for all turns and matches with that pool."""
     return tuple(f"OFFER {a} {b} {c}" for a, b, c in splits(pool))
 
 
 @functools.cache
 def valuations(pool: Triple) -> tuple[Triple, ...]:
-    """All values per item at which the pool is worth 10."""
+    """Return all values per item at which the pool is worth 10."""
     return tuple(v for v in itertools.product(range(WORTH + 1), repeat=3) if worth(v, pool) == WORTH)
 
 
 @functools.cache
 def partners(pool: Triple, own: Triple) -> tuple[Triple, ...]:
-    """Values that the other side may have where one side, either one, has these."""
+    """Return the possible values of the other side, given one side's values."""
     return tuple(v for v in valuations(pool) if all(map(max, own, v)) and any(map(min, own, v)))
 
 
 @functools.cache
 def instances() -> tuple[Instance, ...]:
-    """All 5,793 instances that the rules allow, in lexicographic order."""
+    """Return all 5,793 instances that the rules allow, in lexicographic order."""
     pools = [pool for pool in itertools.product(range(1, 6), repeat=3) if 5 <= sum(pool) <= 7]
     return tuple((pool, (u, v)) for pool in pools for u in valuations(pool) for v in partners(pool, u))
 
@@ -76,7 +76,7 @@ def _worths(pool: Triple, values: Triple) -> tuple[int, ...]:
 
 @functools.cache
 def frontier(pool: Triple, one: Triple, two: Triple) -> tuple[tuple[int, int], ...]:
-    """The Pareto-optimal pairs of payoffs at these values, the best for the first side first."""
+    """Return the Pareto-optimal pairs of payoffs at these values, the best for the first side first."""
     found, most = [], -1
     # the rests of the shares in order are the shares from the last one on
     for deal in sorted(zip(_worths(pool, one), reversed(_worths(pool, two)), strict=True), reverse=True):

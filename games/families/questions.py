@@ -1,7 +1,7 @@
-"""Yes/no questions about a hidden thing: the engine of `twenty_questions` and `guess_city`.
+"""Base class of yes/no question games about a hidden thing: `twenty_questions` and `guess_city`.
 
-All that may be asked stands in the game's book. Things that no question tells apart are one thing with several
-names, and any of them wins.
+The game's book defines all questions. Things with equal facts count as one thing with several names, each of which
+wins.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from games.families.solitaire import Solitaire
 
 
 class Questions(Solitaire):
-    """Acts: ASK question (answered by yes or no, truthfully), GUESS name; plain questions where they are clear.
+    """Acts: ASK question (answered truthfully by yes or no), GUESS name, or a plain question with a single reading.
 
-    A guess is a turn like a question. With reward "steps" this is LMRL-Gym's 20 questions: -1 per question, 0
-    for the one that names the thing. Options besides Solitaire's: open_book shows the book as a public fact.
+    A guess is a turn like a question. With reward "steps" this is LMRL-Gym's 20 questions: -1 per act, 0 for the one
+    that names the thing. Options besides Solitaire's: open_book, whether the book is a public fact.
     reset(options={"thing": name}) hides that thing.
     """
 
@@ -36,7 +36,7 @@ class Questions(Solitaire):
         self.open_book = flag("open_book", open_book)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hides one thing, all equally likely."""
+        """Hide one thing, drawn uniformly."""
         things = self.book.things
         if "thing" in options:
             wanted = fold(str(options["thing"])).replace(" ", "")
@@ -50,7 +50,7 @@ class Questions(Solitaire):
 
     @property
     def hidden(self) -> Thing:
-        """The thing that is to be found."""
+        """The hidden thing."""
         return self.book.things[self._hidden]
 
     def rules(self) -> str:
@@ -66,12 +66,12 @@ class Questions(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """The answers so far by act, the turns left, and the book where it is open."""
+        """Return the answers so far by act, the turns left, and the book if it is open."""
         facts = {"answers": dict(self._answers), "turns_left": self.turns_left}
         return facts | ({"book": self.book.contents()} if self.open_book else {})
 
     def legal(self, seat: str) -> list[str]:
-        """Every question and every name; other guesses may be made too, in vain."""
+        """Return every question and every name. Other guesses are legal too, but never win."""
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:
@@ -91,6 +91,6 @@ class Questions(Solitaire):
         return reading
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, how many questions were asked and how many names guessed; answer, the thing's first name."""
+        """Return `solved`, the numbers of questions and guesses, and `answer`, the thing's first name."""
         counts = {"questions": self._asked, "guesses": self.turns - self._asked}
         return {**super().figures(), **counts, "answer": self.hidden.names[0]}

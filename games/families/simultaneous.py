@@ -1,4 +1,4 @@
-"""Rounds in which all seats choose at once: a choice stays hidden until everybody has chosen; talk is heard at once."""
+"""Base class of games in rounds with simultaneous choices. Choices stay hidden until all are made; talk does not."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROUND = "round"
 
 
 class SimultaneousGame(TextGame):
-    """A subclass reads a choice (`read`) and settles a round (`settle`).
+    """Base class of round-based games with simultaneous choices; a subclass writes `read` and `settle`.
 
-    Options besides TextGame's: rounds >= 1, the most there are; continuation from 0 to 1, the chance that another
-    round follows (an unknown end: Axelrod 1984). Each round another seat is the first to choose.
+    Options besides TextGame's: rounds >= 1, the maximum; continuation from 0 to 1, the probability of another round (an
+    unknown end: Axelrod 1984). Each round another seat chooses first.
     """
 
     def __init__(self, *, rounds: int, continuation: float = 1.0, **options: Any) -> None:
@@ -28,11 +28,11 @@ class SimultaneousGame(TextGame):
         super().__init__(**options)
 
     def read(self, seat: str, act: str) -> Any:
-        """The choice that the act makes; or raises IllegalAct."""
+        """Parse an act to a choice. Raises IllegalAct if it is none."""
         raise NotImplementedError
 
     def settle(self, choices: list[Any]) -> None:
-        """Pays a round in which the seats, in order, made these choices, and tells how it went."""
+        """Pay a round with these choices, in the order of seats, and announce the result."""
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -42,7 +42,9 @@ class SimultaneousGame(TextGame):
         self.chosen: dict[str, Any] = {}
 
     def public(self) -> dict[str, Any]:
-        """The round, from 1; how many there may be; the choices of the finished ones, in the seats' order."""
+        """Return the round, from 1, the maximum of rounds, and the choices of finished rounds, in the order
+        of seats.
+        """
         now = min(len(self.history) + 1, self.rounds)
         return {"round": now, "rounds": self.rounds, "history": [[*choices] for choices in self.history]}
 
@@ -51,7 +53,7 @@ class SimultaneousGame(TextGame):
         return {}
 
     def play(self, seat: str, act: str) -> str:
-        """Keeps the choice to itself; the last one of a round opens all."""
+        """Store the choice. The last choice of a round settles it."""
         self.chosen[seat] = self.read(seat, act)
         if len(self.chosen) == len(self.seats):
             choices = [self.chosen[name] for name in self.seats]
@@ -63,14 +65,14 @@ class SimultaneousGame(TextGame):
         return ""
 
     def next_seat(self, seat: str) -> str:
-        """The seat that is next in order; each round begins one seat later than the one before."""
+        """Return the next seat in order; each round starts one seat later than the previous one."""
         return self.seats[(len(self.history) + len(self.chosen)) % len(self.seats)]
 
     def _goes_on(self) -> bool:
         return self.continuation == 1 or self._rng.random() < self.continuation
 
     def length(self) -> str:
-        """For the rules: how many rounds there are."""
+        """Return the sentence of the rules about the number of rounds."""
         if self.continuation < 1:
             return f"At most {self.rounds} rounds; after each the match goes on with chance {self.continuation:g}."
         return f"{self.rounds} rounds." if self.rounds > 1 else "One round."

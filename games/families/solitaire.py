@@ -1,4 +1,4 @@
-"""Games of one seat with a goal: what they share is how they pay and when they end."""
+"""Base class of single-seat games with a goal: payment and end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ COST = "cost"
 
 
 class Solitaire(TextGame):
-    """Ends when the goal is reached, or unsolved after `max_turns` legal acts.
+    """Base class of single-seat games that end at the goal, or unsolved after `max_turns` legal acts.
 
-    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost
-    for every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai
-    et al. 2023); cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
+    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost for
+    every act) or "steps" (part "cost": -1 for every act but the solving one, as in LMRL-Gym, Abdulhai et al. 2023);
+    cost >= 0. `stakes` is the cost of all turns, so that giving up never pays.
     """
 
     reward_parts: Mapping[str, str] = {GOAL: "1 for reaching the goal", COST: "what an act costs"}
@@ -32,11 +32,11 @@ class Solitaire(TextGame):
 
     @property
     def turns_left(self) -> int:
-        """Legal acts that may still be played."""
+        """Remaining legal acts."""
         return self.max_turns - self.turns
 
     def score(self, seat: str, solved: bool, success: str, failure: str) -> None:
-        """Pays for the act that is being played; ends the match at the goal or with the last turn."""
+        """Pay for the current act, and end the match at the goal or after the last turn."""
         if self.cost and not (solved and self.reward == "steps"):
             self.pay(seat, COST, -self.cost)
         if solved:
@@ -51,5 +51,5 @@ class Solitaire(TextGame):
         return {}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report whether the goal was reached."""
+        """Return `solved`, whether the goal was reached."""
         return {"solved": self.ended == "solved"}

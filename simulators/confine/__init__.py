@@ -1,7 +1,7 @@
-"""The only place where code of models is run: SQL under an authorizer, Python in a cell of its own."""
+"""The only package that runs model-written code: SQL under an authorizer, Python in an isolated cell."""
 
 from simulators.base import SimulatorFault
 
 
 class ConfineError(SimulatorFault):
-    """This system cannot confine what a model wrote; the text says what is missing and how to get it."""
+    """Raised if this system cannot confine model-written code; the message says what is missing and how to get it."""

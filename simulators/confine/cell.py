@@ -1,13 +1,13 @@
-"""The cell of one run of a model's code. A script: `code.py` starts it in an interpreter of its own, with a job.
+"""Cell for one run of model-written code. `code.py` starts this script in a separate interpreter, with a job on stdin.
 
 Three processes. The keeper (outside) clones the warden into new user, mount, process, network, ipc, host name and
-cgroup namespaces. The warden builds a root of the interpreter's own files, read-only, and an empty scratch directory,
-gives up every privilege and waits as process 1. The prisoner is its child: limits, a seccomp filter, and the
-interpreter started afresh on the model's code. When the warden goes, the kernel ends whatever is left inside; the
-warden goes when the keeper goes, the keeper when the caller goes or the time is up.
+cgroup namespaces. The warden builds a read-only root of the interpreter's own files with an empty scratch directory,
+drops every privilege and waits as process 1. The prisoner is its child, with limits and a seccomp filter; it executes a
+fresh interpreter on the code. If the warden ends, the kernel kills everything inside; the warden ends with the keeper,
+and the keeper with its caller or at the time limit.
 
-On the report pipe they say, one line each: error and why; started; status, the prisoner's wait status and the seconds
-of CPU that it used. It imports little: that takes most of its time.
+The report pipe carries one line per event: `error` and the reason; `started`; `status`, the prisoner's wait status and
+CPU seconds. The script imports little, because imports take most of its time.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def control(what: str, option: int, value: int = 0) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """mount(2)."""
+    """Call mount(2)."""
     texts = [text.encode() or None for text in (source, target, kind)]
     asked(f"mount {target}", LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None))
 
@@ -215,7 +215,7 @@ def guarded(report: int, work: Callable[[], None]) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Reads the job from standard input; the report pipe's number is the argument."""
+    """Read the job from stdin and run the keeper. The argument is the report pipe's number."""
     report = int(sys.argv[1])
     os.set_inheritable(report, False)
     # Whatever the caller has set: nobody, the user, must read what is built, and signals must arrive.

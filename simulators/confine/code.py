@@ -1,8 +1,8 @@
-"""Runs Python that a model wrote in a child process that can reach nothing: see `cell.py` for the walls.
+"""Run model-written Python in an isolated child process; `cell.py` builds the isolation.
 
-No network, no files but a fresh scratch directory and the interpreter's own (without its site-packages), no other
-process; limits on time, memory, threads, files and output. Where such a cell cannot be had, ConfineError says what is
-missing: code is never run outside of one. Needs Linux on x86_64 or aarch64.
+No network, no files except a fresh scratch directory and the interpreter's own (without site-packages), no other
+processes; limits on time, memory, threads, files and output. Raises ConfineError if isolation is unavailable: code
+never runs without it. Needs Linux on x86_64 or aarch64.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run: what it printed, why it was stopped ("" if it ended by itself), and its seconds on the clock."""
+    """Result of a run: its output, the reason why it was stopped ("" if it ended normally), and its
+    wall-clock seconds.
+    """
 
     stdout: str
     stderr: str
@@ -66,7 +68,7 @@ class Outcome:
     seconds: float
 
     def observation(self) -> str:
-        """The same as one text for the model."""
+        """Return output and reason as one text for the model."""
         notes = {
             "timeout": "[stopped: out of time]",
             "memory": "[stopped: out of memory]",
@@ -81,10 +83,10 @@ class Outcome:
 def run_python(
     code: str, *, seconds: float = 5.0, memory_mb: int = 512, output_bytes: int = 10_000, stdin: str = ""
 ) -> Outcome:
-    """Runs the code to its end or to a limit: seconds of CPU, MB of address space, bytes of output altogether.
+    """Run the code to its end or a limit: seconds of CPU, MB of address space, bytes of output in total.
 
-    On the clock it may take twice as long and a second more, so that what is stopped depends little on what else runs.
-    ConfineError where this system cannot confine it. Nothing that it started is left when this returns.
+    The wall-clock limit is twice the CPU limit plus 1 s, so that the load of the machine hardly matters. Raises
+    ConfineError if this system cannot confine code. No process remains when this returns.
     """
     why = available()
     if why:
@@ -154,7 +156,7 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
 
 
 class _Watch:
-    """Watches one cell from outside: gathers its output and stops it when time or output is up."""
+    """Watches one cell from outside: collects its output and stops it at the time or output limit."""
 
     def __init__(self, seconds: float, output_bytes: int) -> None:
         self.allowed, self.output_bytes = seconds, output_bytes
@@ -248,7 +250,7 @@ def _end(cell: subprocess.Popen[bytes]) -> None:
 
 
 def _remedy() -> str:
-    """Return what to change about this system so that the cell can be built."""
+    """Return the change to this system that would allow cells."""
     for setting, refusing, remedy in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),

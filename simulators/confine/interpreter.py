@@ -1,6 +1,6 @@
-"""The Python that runs in a cell: which files of this system it needs, and where they are seen inside.
+"""Files of this system that the Python inside a cell needs, and their places inside.
 
-Inside, everything is under /python, so that what a model reads is the same on every machine and names no home.
+Inside, everything is under /python, so that the model sees the same paths on every machine and no home directory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ print(json.dumps([os.path.realpath(sys.executable), library, sys.platlibdir, nam
 
 
 class Interpreter(NamedTuple):
-    """Folders and files that a cell shows, as (here, inside), and the command that starts its Python."""
+    """Folders and files that a cell shows, as (outside, inside) paths, and the command that starts its Python."""
 
     folders: list[tuple[str, str]]
     files: list[tuple[str, str]]

@@ -1,8 +1,8 @@
-"""A database in memory that a model may ask in SQL. What it asks runs in a worker process: see `sql_worker.py`.
+"""In-memory database that a model may query. Its SQL runs in a worker process: see `sql_worker.py`.
 
-The simulator's own code works on `connection`. A model's statement works on a copy of the database in the worker,
-which can neither open a file nor outgrow its memory; what it changed, where it may, comes back. Needs Linux on
-x86_64 or aarch64; elsewhere ConfineError.
+The simulator's own code uses `connection`. A model's statement runs on a copy in the worker, which can neither open
+files nor exceed its memory; permitted changes are copied back. Needs Linux on x86_64 or aarch64, else raises
+ConfineError.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ TOO_MUCH_MEMORY = "Error: the query takes too much memory"
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a query: CPU seconds, steps of SQLite's machine (the same everywhere), shown rows and characters."""
+    """Limits of a query: CPU seconds, steps of SQLite's machine (equal on all machines), displayed rows and
+    characters.
+    """
 
     seconds: float = 2.0
     steps: int = 20_000_000
@@ -50,9 +52,9 @@ class Limits:
 
 
 class Database:
-    """A SQLite database in memory: `connection` for the simulator, `query` for what a model wrote.
+    """SQLite database in memory: `connection` for the simulator, `query` for model-written SQL.
 
-    A deep copy is a database of its own, so that a game that holds one can be cloned.
+    A deep copy is an independent database, so that a game that holds one can be cloned.
     """
 
     def __init__(self, script: str = "", limits: Limits | None = None) -> None:
@@ -62,10 +64,10 @@ class Database:
             self.connection.executescript(script)
 
     def query(self, sql: str, *, write: bool = False) -> str:
-        """Run one statement; return {"columns": …, "rows": …} or {"changed": n} as compact JSON, else "Error: …".
+        """Run one statement; return {"columns": …, "rows": …} or {"changed": n} as compact JSON, or "Error: …".
 
-        It reads tables, views and the schema; with `write` it also inserts, updates and deletes rows. ConfineError
-        where this system cannot confine it.
+        It may read tables, views and the schema; with `write` it may also insert, update and delete rows. Raises
+        ConfineError if this system cannot confine it.
         """
         if len(sql) > LONGEST:
             return f"Error: a query has at most {LONGEST:,} characters"
@@ -88,7 +90,7 @@ class Database:
 
 
 class _Worker:
-    """One worker process and the pipes to it."""
+    """One worker process and its pipes."""
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
@@ -108,7 +110,7 @@ class _Worker:
             raise ConfineError(f"SQL of models cannot be confined here: {why}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
-        """The answer to a request; None where there is none in time, or the worker died of it."""
+        """Send a request and return the answer, or None after a timeout or the worker's death."""
         data, deadline = marshal.dumps(request), time.monotonic() + PATIENCE
         assert self.process.stdin and self.process.stdout
         try:
@@ -130,7 +132,7 @@ class _Worker:
         return received[8:text].decode("utf-8", "replace"), bytes(received[text:])
 
     def ending(self) -> str:
-        """Return why there was no answer; "" if the worker used its time up, by the processor or by the clock."""
+        """Return how the worker ended, or "" if it exceeded its CPU or wall-clock time."""
         try:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:  # it lives, and is too slow

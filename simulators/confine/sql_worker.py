@@ -1,8 +1,8 @@
-"""Runs one SQL statement of a model at a time, on a copy of its database, and nothing else. A script for `sql.py`.
+"""Worker that runs model-written SQL, one statement at a time, on a copy of its database. A script for `sql.py`.
 
-It reads requests from standard input and answers on standard output. Before the first it gives up opening files,
-sockets and processes for good (seccomp), and takes a limit on its memory. Then, per statement: an authorizer that
-allows reading and, where told, writing rows, and calling pure functions; SQLite's own limits; a budget of steps.
+It reads requests from stdin and answers on stdout. Before the first request it irrevocably gives up opening files,
+sockets and processes (seccomp), and limits its memory. Each statement runs under an authorizer that allows reading
+(and, if permitted, writing) rows and calling pure functions, under SQLite's own limits, and with a budget of steps.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ CHANGES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
 
 
 class Guard:
-    """The authorizer and the budget of one statement; `refusal` says what it did not allow."""
+    """Authorizer and budget of one statement. `refusal` is the first reason for a denial."""
 
     def __init__(self, connection: sqlite3.Connection, write: bool, steps: int, seconds: float) -> None:
         names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
@@ -82,7 +82,7 @@ class Guard:
         self.asked, self.refusal = False, ""
 
     def allow(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
-        """SQLite asks at every part of a statement before it runs; what is not listed here is denied."""
+        """Authorize one part of a statement before it runs. Anything not listed here is denied."""
         self.asked, table = True, (first or "").lower()
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK
@@ -107,9 +107,9 @@ class Guard:
         return sqlite3.SQLITE_DENY
 
     def date(self, name: str, dates: sqlite3.Connection, *values: Any) -> Any:
-        """Compute a function of dates on a connection of its own; ValueError where only a clock could say the result.
+        """Compute a date function on a separate connection. Raises ValueError if the result depends on the clock.
 
-        Words come in any case, as blobs, and with more after a NUL, at which SQLite stops to read.
+        Arguments may come in any case, as blobs, and with text after a NUL, where SQLite stops reading.
         """
         read = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values[DATES[name] :]]
         words = [text.partition("\0")[0].lower() for text in read]
@@ -123,7 +123,7 @@ class Guard:
             raise
 
     def exhausted(self) -> int:
-        """Return whether the budget is used up; then SQLite stops the statement and undoes it."""
+        """Return True if the budget is used up; SQLite then stops the statement and rolls it back."""
         self.steps -= STEPS_A_LOOK
         if self.steps < 0:
             self.refusal = "the query takes too many steps"
@@ -133,7 +133,7 @@ class Guard:
 
 
 def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
-    """Run the statement; return its result as text, and the changed database, or b"" if nothing changed."""
+    """Run the statement and return its result as text, and the changed database, or b"" if nothing changed."""
     seconds, steps, rows, characters = bounds
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     if image:
@@ -169,7 +169,7 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
 
 
 def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
-    """The columns and the first rows as compact JSON; how many rows changed where there are none to show."""
+    """Return columns and first rows as compact JSON, or the number of changed rows for statements without columns."""
     if cursor.description is None:
         return compact({"changed": max(0, cursor.rowcount)})
     columns = compact([name for name, *_ in cursor.description])
@@ -212,7 +212,7 @@ def shut_in(program: bytes, memory: int) -> None:
 
 
 def main() -> None:
-    """The first message brings the filter and the limit, each other one a request."""
+    """Serve requests. The first message carries the filter and the memory limit."""
     reads, writes = sys.stdin.buffer, sys.stdout.buffer
     program, memory = marshal.loads(received(reads))
     answer(b"", "SELECT json('[1]'), upper('a')", False, (1.0, 1000, 1, 100))  # loads what is loaded late
@@ -233,7 +233,7 @@ def received(stream: Any) -> bytes:
 
 
 def send(stream: Any, text: str, image: bytes) -> None:
-    """An answer: the length of all, the length of the text, the text, the image."""
+    """Write an answer: total length, text length, text, database image."""
     data = text.encode()
     stream.write(b"".join(((len(data) + len(image)).to_bytes(4, "big"), len(data).to_bytes(4, "big"), data, image)))
     stream.flush()

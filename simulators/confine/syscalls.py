@@ -1,8 +1,8 @@
-"""System calls that a model's code may make: a seccomp filter that allows these and answers EPERM to all others.
+"""Seccomp filters that allow a list of system calls and answer EPERM to all others.
 
-What is not here cannot be reached: sockets but for a pair with itself, new processes, namespaces, mounts, tracing,
-keys, BPF, io_uring, shared memory, other people's limits, anything added to Linux later. Numbers:
-asm/unistd_64.h and asm-generic/unistd.h of Linux 6.1.
+Unreachable are sockets other than a pair with itself, new processes, namespaces, mounts, tracing, keys, BPF, io_uring,
+shared memory, other processes' limits, and all later additions to Linux. Numbers: asm/unistd_64.h and
+asm-generic/unistd.h of Linux 6.1.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ Instruction = tuple[int, int, int, int]
 
 
 def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> bytes:
-    """The filter as an array of struct sock_filter; KeyError for a machine whose numbers are not known.
+    """Return the filter as an array of struct sock_filter. Raises KeyError for an unknown machine.
 
-    One's own limits come with it, and with ALLOWED threads, a pair of sockets and a few requests about descriptors.
+    It also allows reading and lowering one's own limits and, with ALLOWED, threads, a socket pair and some ioctl
+    requests.
     """
     column, architecture = MACHINES[machine]
     program = [(LOAD, 0, 0, MACHINE), (JUMP_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]

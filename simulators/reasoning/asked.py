@@ -1,4 +1,4 @@
-"""A game about one task of reasoning-gym: what all of them have in common, and who can play each."""
+"""Base class of games about one task of reasoning-gym, and their scripted players."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def noop(game: Asked, seed: int) -> Answer:
 
 
 def random(game: Asked, seed: int) -> Answer:
-    """Answers as one might answer another task of the family."""
+    """Return a player that answers with the answer to another task of the family."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     return lambda seen: replies.write_answer(game.guess(rng), game.answer)
 

@@ -1,4 +1,4 @@
-"""Several seats answer the same question, then see each other's answers and answer again; the majority decides."""
+"""A debate: several seats answer a question, see each other's answers and answer again; the majority decides."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SHOWN = 80
 
 
 class Debate(Asked):
-    """Acts: an answer in every round; what the others say in the same round is not seen before all have answered.
+    """Acts: an answer in every round. Answers stay hidden until all seats have answered in that round.
 
-    Options besides Simulator's: task, as `reasoning` has it; debaters, how many there are; rounds, answers of each;
-    answer "plain", "boxed" or "tag", where it stands in an act: with the latter two, the others read all of the act.
+    Options besides Simulator's: task, as in `reasoning`; debaters, number of seats; rounds, answers of each; answer
+    "plain", "boxed" or "tag", its form in an act: with the latter two, the other seats read the whole act.
 
-    The debate decides for the answer that most gave in the last round, for none where no answer is given most often.
-    Parts: `right`, 1 or 0, of every answer; `verdict`, 1 to all debaters where the debate decides for the right one.
-    Nobody learns the right answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in
-    Language Models through Multiagent Debate".
+    The debate decides for the most frequent answer of the last round, or for none at a tie. Parts: `right`, 1 or 0, of
+    every answer; `verdict`, 1 to all debaters if the debate decides for the right answer. Nobody learns the right
+    answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in Language Models through
+    Multiagent Debate".
     """
 
     name = "debate"
@@ -59,7 +59,7 @@ class Debate(Asked):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws a family, and a task of the split: what is practised nowhere is not practised here."""
+        """Draw a family and a task of the split. Splits are by question, as in `reasoning`."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
             self.task: gym.Task = gym.draw(family, self.tasks[family], rng)
@@ -82,7 +82,7 @@ class Debate(Asked):
         )
 
     def public(self) -> dict[str, Any]:
-        """The question, and what was answered in the round before: answers, and whole replies where they are more."""
+        """Return the question and the previous round's answers, with whole replies unless answers are plain."""
         answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
         return {
             "question": self.task.question,
@@ -100,14 +100,14 @@ class Debate(Asked):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """The answer, as long as nobody has given it, where it is long enough to be known again."""
+        """Return the answer until somebody has given it, if it is long enough to be recognisable."""
         answer = fold(self.task.answer)
         said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Scores an answer; the others read it once the round is over."""
+        """Score an answer; the other seats read it after the round."""
         answer = replies.final_answer(act, self.answer)
         if answer is None:
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}")
@@ -132,7 +132,7 @@ class Debate(Asked):
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
     def decision(self) -> str | None:
-        """Return the answer that most gave in the last full round, in its shortest spelling; None if there is a tie."""
+        """Return the most frequent answer of the last full round, in its shortest spelling, or None at a tie."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_plain, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -140,9 +140,10 @@ class Debate(Asked):
         return min((answer for answer in given.values() if _plain(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Shares of the debaters: right in the last round (`score`) and in the first; mended and spoiled between them.
+        """Return shares of the debaters: right in the last round (`score`), in the first, corrected, and spoiled
+        between them.
 
-        `agreed` gave the answer that most gave in the end, and `success` says that it is right.
+        `agreed` is the share with the most frequent final answer; `success` says that this answer is right.
         """
         over = self.ended == "decided"
         first, last = (self._right[0], self._right[-1]) if over else ({}, {})
@@ -162,7 +163,7 @@ class Debate(Asked):
 
     @property
     def floor(self) -> float:
-        """Return the chance that a debate with one debater at random, and others who know the answer, is right."""
+        """Success rate of a debate with one random debater and others that know the answer."""
         return 1.0 if len(self.seats) > 2 else gym.chance(self.tasks)
 
 
@@ -172,7 +173,7 @@ def _plain(answer: str) -> str:
 
 
 def _follower(game: Debate, seed: int) -> Answer:
-    """A player that knows half of the first answers, then goes with the majority, or stays where there is none."""
+    """Return a player that knows half of the first answers, then follows the majority or, at a tie, repeats itself."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     said = ""

@@ -1,4 +1,4 @@
-"""Sums and products of whole numbers as text: read, brought into one form and worked out, without `eval`."""
+"""Parser and evaluator of integer sums and products, without `eval`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Tasks and scorers of reasoning-gym (Stojanovski et al. 2025), as far as they can be trusted.
 
-A family is used only where its tasks are the same in every process, a known answer scores 1 and nothing scores 1 by
-saying nothing, and where its scorer does not execute what a model wrote. What was found against the others stands in
-REFUSED; it was looked for in version 0.1.25.
+A family is used only if its tasks are equal in every process, a known answer scores 1, an empty answer does not, and
+its scorer does not execute model output. REFUSED lists the findings against the others, in version 0.1.25.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ KEPT = 1024
 
 
 class Scored(NamedTuple):
-    """A scorer's verdict on an answer: the score in [0, 1], and whether it could read the answer at all."""
+    """A scorer's result: the score in [0, 1], and whether it could read the answer."""
 
     value: float
     readable: bool
@@ -76,7 +75,7 @@ class Scored(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A question, its known answer, and what scores others."""
+    """A question with its known answer and its scorer."""
 
     family: str
     question: str
@@ -85,10 +84,10 @@ class Task:
     _dataset: Any = dataclasses.field(repr=False)
 
     def score(self, answer: str) -> Scored:
-        """The family's own score of an answer; SimulatorFault when its scorer fails on the known answer too.
+        """Return the family's score of an answer. Raises SimulatorFault if the scorer also fails on the known answer.
 
-        A scorer that fails on this answer alone has met an answer it cannot read: that is wrong, and no way out of a
-        task that one cannot do.
+        If it fails on this answer only, the answer is unreadable and scores 0, so that breaking the scorer is no way
+        out.
         """
         pattern = READABLE.get(self.family)
         if HUGE.search(answer) or (pattern is not None and not pattern.fullmatch(answer)):
@@ -117,15 +116,15 @@ class Task:
         return value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: nothing changes a task."""
+        """Return self: tasks are immutable."""
         return self
 
 
 @contextlib.contextmanager
 def isolated(seed: int) -> Iterator[None]:
-    """The global generators begin at this seed inside, and are outside as they were; prints and warnings are lost.
+    """Seed the global generators within the context and restore them after it; discard prints and warnings.
 
-    One thread at a time; what other threads print meanwhile is not lost.
+    Only one thread at a time may be inside. Output of other threads is not discarded.
     """
     with _ALONE, contextlib.ExitStack() as quiet:
         before = random.getstate(), np.random.get_state()
@@ -171,7 +170,7 @@ def configured(given: object) -> dict[str, dict[str, Any]]:
 
 
 def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
-    """A task that can be scored, with chance from rng alone; SimulatorFault when the family makes none."""
+    """Draw a task that can be scored, using `rng` only. Raises SimulatorFault if the family yields none."""
     for _ in range(DRAWS):
         if task := _made(family, settings, int(rng.integers(2**31))):
             return task
@@ -219,7 +218,7 @@ def is_test(question: str) -> bool:
 
 
 def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The families of reasoning-gym and their curricula, by name; imported when first asked for: it takes seconds."""
+    """Import reasoning-gym, which takes seconds, and return its families and curricula by name."""
     try:
         from reasoning_gym.factory import CURRICULA, DATASETS
     except ImportError as error:
@@ -268,7 +267,7 @@ def _value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> A
 
 
 def _check_size(family: str, name: str, value: object, default: object) -> None:
-    """ValueError for a number far beyond what the family is made for: it may take hours, or all memory."""
+    """Raise ValueError for a number far beyond the family's defaults: it could take hours, or all memory."""
     most = max([MOST, *(10 * abs(number) for number in _numbers(default))])
     if any(abs(number) > most for number in _numbers(value)):
         raise ValueError(f"task: {family}.{name}: at most {most:g}: larger tasks take too long to make")

@@ -1,4 +1,4 @@
-"""One seat writes a task with a checkable answer, the others solve it; a task pays by how hard it was for them."""
+"""Self-play of a proposer, which writes a checkable task, and solvers; the task's difficulty pays the proposer."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ TRIES = 1000
 
 
 class ProposerSolver(Simulator):
-    """Acts: the proposer's a task of the given family, the solvers' an answer each.
+    """Acts: the proposer writes a task of the given family, then each solver answers it.
 
     Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
-    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,
-    how many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few
-    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", where it stands in a solver's act.
+    number of attempts per task; pay "hard" (1 - s, s the solve rate; SSP) or "frontier" (4 s (1 - s)); opening, how
+    many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few tasks
+    that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", its form in a solver's act.
 
-    A proposal counts when the checker can work out its answer, within the family's limits, and when the answer does
-    not stand in it, it was not met in this match, and it is of the split: with "train" no question of reasoning-gym's
-    test split is ever practised. Any other ends the match (illegal: retry, it may be mended once) and pays 0; penalty
-    is 0 unless given. Parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    A proposal is valid if the checker can compute its answer, it respects the family's limits, it does not contain the
+    answer, it is new in this match, and it belongs to the split: with "train", no question of reasoning-gym's test
+    split is ever practised. Any other proposal ends the match (illegal: retry allows one correction) and pays 0;
+    penalty is 0 by default. Parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
     """
 
     name = "proposer_solver"
@@ -68,8 +68,7 @@ class ProposerSolver(Simulator):
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the family, and an example that may not be proposed, or only how it opens; {"family": …, "example": …}
-        sets them."""
+        """Draw the family and an example or opening. {"family": …, "example": …} sets them."""
         names = list(self.families)
         name = str(options.get("family", names[rng.integers(len(names))]))
         self.family: Family = self.families[name]
@@ -96,7 +95,7 @@ class ProposerSolver(Simulator):
         )
 
     def public(self) -> dict[str, Any]:
-        """The question, once there is one, in the family's words and without them."""
+        """Return the question, if proposed, in the family's wording and without it."""
         task = self.proposed
         return {
             "family": self.family.name,
@@ -106,8 +105,7 @@ class ProposerSolver(Simulator):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The proposer's: what its tasks look like, their limits, and an example that it may not repeat or an opening
-        that it must."""
+        """Return to the proposer the form and limits of tasks, and an example not to repeat or an opening to use."""
         if seat != PROPOSER:
             return {}
         limits = ", ".join(f"{name.replace('_', ' ')} {most}" for name, most in self.family.settings.items())
@@ -115,7 +113,7 @@ class ProposerSolver(Simulator):
         return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
-        """Checks a proposal, or an answer; the other seats do not hear it."""
+        """Check a proposal or an answer, hidden from the other seats."""
         if seat == PROPOSER:
             self.proposed = self._checked(act)
             self._seen.add(self.proposed.text)
@@ -164,7 +162,7 @@ class ProposerSolver(Simulator):
         return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
 
     def may_ask(self, task: Proposed) -> bool:
-        """Return whether a task does not hold its own answer, and is of the split."""
+        """Return True if the task does not contain its answer and belongs to the split."""
         return not task.trivial and self.of_split(task)
 
     def _exemplary(self, rng: np.random.Generator) -> Proposed:
@@ -213,7 +211,7 @@ class ProposerSolver(Simulator):
         return task
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The example is the proposer's alone."""
+        """Return two examples for the solvers, which must not see them; None for the proposer."""
         if seat == PROPOSER:
             return None
         one, two = self.drawn(rng), self.drawn(rng)
@@ -222,9 +220,9 @@ class ProposerSolver(Simulator):
         return ({"family": self.family.name, "example": one.text}, {"family": self.family.name, "example": two.text})
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Shares of the rounds: `valid`, proposals that counted, and `score`, right answers; s, right ones of answers.
+        """Return shares of the rounds with `valid` proposals, the `score` of right answers, and the solve rate `s`.
 
-        `terms` and `digits`, of the largest number, are means over the tasks.
+        `terms` and `digits` (of the largest number) are means over the tasks.
         """
         score = sum(self._shares) / self.rounds
         tasks = max(len(self._tasks), 1)
@@ -242,7 +240,7 @@ class ProposerSolver(Simulator):
 
     @property
     def floor(self) -> float:
-        """A proposer at random proposes what can be solved, and the kit's other seats know the answers."""
+        """Always 1: the random proposer writes solvable tasks, and the kit's other seats know the answers."""
         return 1.0
 
 
@@ -252,7 +250,7 @@ def _noop(game: ProposerSolver, seed: int) -> Answer:
 
 
 def _random(game: ProposerSolver, seed: int) -> Answer:
-    """Proposes any task; answers with the answer to another."""
+    """Return a player that proposes any task and answers with another task's answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def answer(seen: View) -> str:
@@ -264,7 +262,7 @@ def _random(game: ProposerSolver, seed: int) -> Answer:
 
 
 def _oracle(game: ProposerSolver, seed: int) -> Answer:
-    """Proposes any task, as the random player does; knows the answers."""
+    """Return a player that proposes any task, as `_random`, and knows the answers."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def answer(seen: View) -> str:

@@ -1,9 +1,9 @@
-"""Reading replies that reason: where the final answer stands in them, and the code that is to be run first.
+"""Parsing of replies with reasoning: the final answer, and the code to run before it.
 
-Answers: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code, as models are trained
-to call it: ```` ```python ```` fences (SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (ReTool; a fence inside is
-taken off), or a call of a tool named python in any format that `simulators.calls` reads (ARTIST, Hermes). Any text at
-all is read, in linear time.
+Answers: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code, in the formats that
+models were trained on: ```` ```python ```` fences (SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (ReTool; a fence
+inside is removed), or a call of a tool named python in any format of `simulators.calls` (ARTIST, Hermes). Any text is
+parsed in linear time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A piece of a reply between its marks: where the opening mark stands, and what is in it."""
+    """Code in a reply, and the offset of its opening mark."""
 
     start: int
     text: str
 
 
 def final_answer(text: str, form: str) -> str | None:
-    """The last final answer in a text, stripped; None where there is none."""
+    """Return the last final answer in a text, stripped, or None."""
     if form == "plain":
         answer: str | None = text
     elif form == "boxed":
@@ -50,14 +50,14 @@ def final_answer(text: str, form: str) -> str | None:
 
 
 def write_answer(answer: str, form: str) -> str:
-    """A reply that reads as this answer."""
+    """Return a reply with this answer."""
     return {"plain": answer, "boxed": f"\\boxed{{{answer}}}", "tag": f"<answer>{answer}</answer>"}[form]
 
 
 def first_block(text: str, form: str) -> Block | None:
-    """Return the first block of code, or the text with a call of python; None without one.
+    """Return the first block of code, or the text of a python tool call; None without one.
 
-    A block that is never closed reaches to the end, as after a stop at its closing mark.
+    An unclosed block reaches to the end of the reply, as after a stop at its closing mark.
     """
     opening, closing = MARKS[form]
     if form == "tool_call":
@@ -75,7 +75,7 @@ def first_block(text: str, form: str) -> Block | None:
 
 
 def write_code(code: str, form: str) -> str:
-    """A reply that reads as this code."""
+    """Return a reply with this code."""
     opening, closing = MARKS[form]
     if form == "tool_call":
         return opening + json.dumps({"name": "python", "arguments": {"code": code}}) + closing

@@ -1,4 +1,4 @@
-"""Tasks of reasoning-gym as a game of one seat: answered once, again until right, twice, or with Python at hand."""
+"""Tasks of reasoning-gym as a single-seat game: one answer, retries, a second answer, or Python as a tool."""
 
 from __future__ import annotations
 
@@ -36,18 +36,17 @@ CALLS = ("gcd", "lcm")
 
 
 class Reasoning(Asked):
-    """Acts: an answer, or in protocol "code" a reply that holds code or a final answer, whichever comes first.
+    """Acts: an answer or, in protocol "code", a reply with code or a final answer, whichever comes first.
 
     Options besides Simulator's: task, a family of reasoning-gym, a list of them, or families with settings (`level` is
-    a step of the curriculum); stage, from how many of them, in their order, tasks are drawn, None for all; protocol
-    "single" (one answer), "retry" (told that it is wrong, until it is right or after max_turns; UFO), "correct" (two
-    answers, before the second a hint that there might be an error; SCoRe) or "code" (Python is run and its output
-    shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter);
-    max_turns; answer "plain", "boxed" or "tag", where the answer stands in an act; code "fence", "code" or
-    "tool_call", how code is called; partial, whether answers that are nearly right score what the family's scorer
-    gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
+    a step of the curriculum); stage, the number of families, in order, from which tasks are drawn, None for all;
+    protocol "single" (one answer), "retry" (told if wrong, until right or max_turns; UFO), "correct" (two answers, with
+    a hint before the second that there might be an error; SCoRe) or "code" (Python runs and its output is shown,
+    max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", its
+    form in an act; code "fence", "code" or "tool_call", the form of code; partial, whether nearly right answers get the
+    scorer's partial score (else 1 or 0); seconds, memory_mb and output_bytes, the limits of code.
 
-    Part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
+    Part `right`: the score of an answer, on its turn. The right answer is never shown.
     """
 
     name = "reasoning"
@@ -95,7 +94,7 @@ class Reasoning(Asked):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws a family of the stage, and a task of the split."""
+        """Draw a family of the stage and a task of the split."""
 
         def draw() -> gym.Task:
             family = list(self.tasks)[rng.integers(self.stage)]
@@ -107,7 +106,7 @@ class Reasoning(Asked):
 
     @property
     def turns_left(self) -> int:
-        """Replies that may still be given."""
+        """Remaining replies."""
         return self.max_turns - self.turns
 
     def rules(self) -> str:
@@ -126,7 +125,7 @@ class Reasoning(Asked):
         return says
 
     def public(self) -> dict[str, Any]:
-        """The question, in few characters too where its family is known, the family, and the replies that are left."""
+        """Return the question, its short form if the family is known, the family, and the replies left."""
         terse = bare(self.task.family, self.task.question)
         return {
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
@@ -137,13 +136,13 @@ class Reasoning(Asked):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """The answer, where it is long enough to be known again, and no words of the question itself."""
+        """Return the answer if it is long enough to be recognisable and not part of the question."""
         answer = fold(self.task.answer)
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}")
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer or run code; no other seat sees it."""
+        """Score an answer or run code."""
         block = replies.first_block(act, self.code) if self.protocol == "code" else None
         answer = replies.final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:
@@ -169,7 +168,7 @@ class Reasoning(Asked):
             self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
 
     def python(self, code: str) -> str:
-        """Runs Python code and returns what it prints."""
+        """Run Python code and return what it prints."""
         outcome = slowly(
             run_python, code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes
         )
@@ -188,9 +187,10 @@ class Reasoning(Asked):
             self.end("turns", "No replies are left.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return how right the last and the first answer were; answers; code runs, and those stopped or with errors.
+        """Return the score of the last and the first answer, the number of answers, and counts of code runs and failed
+        ones.
 
-        `unreadable` answers are those that the family's scorer could not read, or may not be shown.
+        `unreadable` counts answers that the scorer could not or may not read.
         """
         last = self._scores[-1] if self.ended in (RIGHT, WRONG) else 0.0
         return {
@@ -208,13 +208,13 @@ class Reasoning(Asked):
 
     @property
     def floor(self) -> float:
-        """Return the chance that the random player is right, estimated on tasks of its own."""
+        """Success rate of the random player, estimated on sampled tasks."""
         stage = dict(list(self.tasks.items())[: self.stage])
         return gym.chance(stage, self.max_turns if self.protocol == "retry" else 1)
 
 
 def _coder(game: Reasoning, seed: int) -> Answer:
-    """A player that has Python work out what is asked, where it may; else it knows the answer."""
+    """Return a player that computes the answer with Python in protocol "code" and otherwise knows it."""
 
     def act(seen: View) -> str:
         shown = [message.text for message in seen.messages if message.sender == TOOL]
@@ -236,9 +236,9 @@ def _program(task: gym.Task) -> str:
 
 
 def _reckoner(game: Reasoning, seed: int) -> Answer:
-    """A player that adds up a sum in words, term by term, and answers: what `coder` has Python do instead.
+    """Return a player that adds a sum term by term in words before it answers, as `coder` does in Python.
 
-    Of tasks of other families it knows the answer, as where an act is the answer alone.
+    It knows the answers of other families, and gives only the answer if acts are plain answers.
     """
 
     def act(seen: View) -> str:
@@ -269,7 +269,7 @@ def _plain(text: str) -> str:
 
 
 def one_of(name: str, value: object, known: Sequence[str]) -> str:
-    """The option as one of the known words; ValueError names them."""
+    """Return the option. Raises ValueError, naming the known words, unless it is one of them."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     return str(value)

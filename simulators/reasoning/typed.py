@@ -1,8 +1,7 @@
-"""Typed tasks: what a proposer may write, so that a checker can work out the answer by itself.
+"""Typed tasks: forms of task whose answers a checker can compute, for proposers to write.
 
-Each family is one of reasoning-gym's: it asks in the same words and has the same answers, so that a fixed test set
-from there measures what was learned here. A task is a short text in one form; its answer is one whole number, by
-construction the only one.
+Each family equals one of reasoning-gym's in wording and answers, so that its fixed test set measures learning here. A
+task is a short text in a normal form with exactly one answer, an integer.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Proposed:
 
 
 class Family(ABC):
-    """A kind of task and its limits; `check` reads a proposal, `draw` makes one."""
+    """A kind of task with its limits. `check` parses a proposal, `draw` generates a task."""
 
     name: ClassVar[str]
     form: ClassVar[str]
@@ -72,7 +71,7 @@ class Family(ABC):
         }
 
     def check(self, text: str) -> Proposed:
-        """The task that a proposal poses; ValueError says why it poses none."""
+        """Return the proposed task. Raises ValueError if it is invalid."""
         if len(text) > LONGEST:
             raise ValueError(f"a task has at most {LONGEST} characters")
         plain, numbers, answer = self.read(text)
@@ -80,20 +79,22 @@ class Family(ABC):
         return Proposed(plain, plain.join(self.asks), answer, len(numbers), digits)
 
     def draw(self, rng: np.random.Generator) -> Proposed:
-        """Any task within the limits."""
+        """Draw a task within the limits."""
         return self.check(self.write(rng))
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """The task in one form, the numbers in it, and its answer; ValueError for what is none within the limits."""
+        """Return the normal form, the numbers in it, and the answer. Raises ValueError if it is invalid or outside the
+        limits.
+        """
 
     @abstractmethod
     def write(self, rng: np.random.Generator) -> str:
-        """The text of any task within the limits."""
+        """Return the text of a random task within the limits."""
 
 
 class Chain(Family):
-    """Numbers joined by operators, without parentheses; all of a drawn task's numbers have as many digits."""
+    """Numbers joined by operators, without parentheses. All numbers of a drawn task have as many digits."""
 
     operators: ClassVar[str]
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
@@ -109,7 +110,7 @@ class Chain(Family):
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """As reasoning-gym draws it: a number of terms, a number of digits, then each term."""
+        """Draw a task as reasoning-gym does: a number of terms, a number of digits, then each term."""
         terms = int(rng.integers(2, self.settings["max_terms"] + 1))
         digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
@@ -118,7 +119,7 @@ class Chain(Family):
 
     @functools.cached_property
     def allowed(self) -> frozenset[str]:
-        """Tokens besides numbers without a sign."""
+        """Tokens besides unsigned numbers."""
         return frozenset(self.operators)
 
     def _within(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
@@ -156,18 +157,18 @@ class BasicArithmetic(Chain):
 
     @functools.cached_property
     def allowed(self) -> frozenset[str]:
-        """Parentheses too, and any term with a sign."""
+        """Operators, parentheses, and signs of terms."""
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Read a task by the parser of expressions; `-3` is one token here."""
+        """Parse an expression in which `-3` is one token."""
         tokens = expression.tokens(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._within(tokens, numbers)
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """A chain, half of the time with a pair of parentheses around two or more terms."""
+        """Draw a chain, with parentheses around two or more terms half of the time."""
         parts = super().write(rng).split(" ")
         if len(parts) > 3 and rng.random() < 0.5:
             terms = (len(parts) + 1) // 2
@@ -178,13 +179,13 @@ class BasicArithmetic(Chain):
 
 
 class Numbers(Family):
-    """A list of positive whole numbers, and one number that they have in common."""
+    """A list of positive integers whose common number is the answer."""
 
     combine: ClassVar[Callable[..., int]]
     limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Numbers with commas between them."""
+        """Parse integers separated by commas."""
         parts = [part.strip() for part in text.split(",")]
         if not all(part.isascii() and part.isdigit() for part in parts):
             raise ValueError("a task is whole numbers with commas between them")

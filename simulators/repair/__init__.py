@@ -1,4 +1,4 @@
-"""A small repository of failing functions, to be edited, run and submitted."""
+"""A small repository of failing functions to edit, test and submit."""
 
 from simulators.repair.repair import Repair
 

@@ -1,4 +1,4 @@
-"""A few failing functions with their tests: edit, run, submit; tests that nobody is shown decide."""
+"""A game of repairing failing functions: edit, run the visible tests, submit; hidden tests decide."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 1.0
 
 
 class Function(NamedTuple):
-    """A function to repair: what it is to do, the expression that does it, and others that do not."""
+    """A function to repair: its description, the correct expression, and wrong ones."""
 
     says: str
     right: str
@@ -52,14 +52,14 @@ Case = tuple[int, int]
 
 
 class Repair(Simulator):
-    """Acts: EDIT name: expression (what the function returns), RUN (the tests that are shown), SUBMIT.
+    """Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT.
 
-    Options besides Simulator's: functions 1 to 4, how many there are, all failing; max_turns, one more than those at
-    least, so that all can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
+    Options besides Simulator's: functions 1 to 4, the number of functions, all failing; max_turns, at least one more
+    than functions, so that all can be edited and submitted. Talk is off: "|" belongs to expressions.
 
-    Part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every edit
-    that changes something and every run, and "submitted", 1 for submitting what was edited, are marks for credit
-    (gated reward accumulation) and no part of the payoff. An edit that is no expression of a or b counts for neither.
+    Part "passed": at SUBMIT, the share of functions that pass all hidden tests. Parts "step", 1 for every effective
+    edit and every run, and "submitted", 1 for submitting after an edit, are marks for credit (gated reward
+    accumulation) outside the payoff. An edit that is no expression of a or b counts for neither.
     """
 
     name = "repair"
@@ -81,9 +81,9 @@ class Repair(Simulator):
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws functions of the bank, a bug for each, and tests that tell the right expression from all others.
+        """Draw functions of the bank, a bug for each, and tests that separate the correct expression from all others.
 
-        Tests that nobody is shown may be given as the option `unseen`, as those of `twin_deals` are.
+        The option `unseen` sets the hidden tests, as `twin_deals` does.
         """
 
         def draw() -> dict[str, str]:
@@ -104,7 +104,7 @@ class Repair(Simulator):
 
     @property
     def turns_left(self) -> int:
-        """Acts that may still be played."""
+        """Remaining acts."""
         return self.max_turns - self.turns
 
     def rules(self) -> str:
@@ -115,7 +115,7 @@ class Repair(Simulator):
         )
 
     def public(self) -> dict[str, Any]:
-        """The code as it is now, its tests, what was changed, the turns left."""
+        """Return the current code, its visible tests, the numbers of edits and runs, and the turns left."""
         tests = [f"{name}({a}, {b}) == {_value(name, (a, b))}" for name in self.names for a, b in self.tests[name]]
         facts = {"names": list(self.names), "source": self.source(), "tests": tests}
         return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
@@ -125,25 +125,25 @@ class Repair(Simulator):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """The tests that decide, but those that are shown, too."""
+        """Return the hidden tests that are not visible as well."""
         return {
             f"a test of {name}": tuple(f"{name}{case}" for case in self.unseen[name] if case not in self.tests[name])
             for name in self.names
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same repository, with two sets of tests that nobody is shown."""
+        """Return the same repository with two different sets of hidden tests."""
         return {"unseen": self._unseen(rng)}, {"unseen": self._unseen(rng)}
 
     def source(self) -> str:
-        """The repository as it is now."""
+        """Return the repository's current source."""
         return "\n\n".join(
             f'def {name}(a, b):\n    """Return {BANK[name].says}."""\n    return {body}'
             for name, body in self.bodies.items()
         )
 
     def play(self, seat: str, act: str) -> str:
-        """Edit, run or submit; the seat reads what its code prints."""
+        """Edit, run or submit, and send the tool's output to the seat."""
         act = act.strip()
         word = act.upper()
         if edit := EDIT.fullmatch(act):
@@ -192,7 +192,7 @@ class Repair(Simulator):
         return [(name, case) for name in self.names for case in self.tests[name]]
 
     def _submit(self, seat: str) -> None:
-        """Each function by itself, in a cell of its own, so that none can stand in for another."""
+        """Score each function in a separate cell, so that none can affect another."""
         if self._sensible:
             self.pay(seat, SUBMITTED, 1.0)
         right = [self._passes(name) for name in self.names]
@@ -209,18 +209,18 @@ class Repair(Simulator):
         return outcome.stdout == f"{[_value(name, case) for case in cases]}\n"
 
     def payoffs(self) -> dict[str, float]:
-        """As of every game; marks for credit are none."""
+        """Return the payoffs without the marks for credit."""
         own = self._totals[ENGINEER]
         return {seat: paid - own.get(STEP, 0.0) - own.get(SUBMITTED, 0.0) for seat, paid in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """The share of functions that are right, whether all are; what was done."""
+        """Return the share of correct functions, whether all are, and the counts of acts."""
         done = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
         return {"score": self._right, "success": self._right == 1.0, **done}
 
     @property
     def floor(self) -> float:
-        """Return the chance that the random player has written all that is right."""
+        """Probability that the random player repairs all functions."""
         return float(len(CANDIDATES)) ** -self.count
 
 
@@ -266,9 +266,9 @@ def _noop(game: Repair, seed: int) -> Answer:
 
 
 def _random(game: Repair, seed: int) -> Answer:
-    """Writes what is right for some function, function by function, now and then runs the tests, and submits.
+    """Return a player that writes a random correct expression to each function, sometimes runs the tests, and submits.
 
-    It runs them as often at most as leaves the turns for the rest.
+    It runs them only as often as the turns allow.
     """
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     todo: list[int | str] = []

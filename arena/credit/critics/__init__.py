@@ -1,9 +1,9 @@
-"""Critics: value predictions of turns and tokens, made before credit and fitted after it.
+"""Critics: predict the values of turns and tokens before credit, and fit them to returns afterwards.
 
-A critic is `critic(context, *, settings) -> Critic`, marked with what it `gives`. In every iteration it first
-looks at the trajectories, with what it learned from earlier iterations only; then estimators that need its values
-work; then it is fitted to what the turns led to. Walking a match log iteration by iteration in the same order gives
-the values of `linear` again, and those of `archer` without fresh replies given the run's own draws.
+A critic is `critic(context, *, settings) -> Critic`, marked with the measures that it `gives`. In every iteration it
+first predicts, from earlier iterations only; estimators use these values; then it is fitted to the turns' returns.
+Processing a match log in order reproduces the values of `linear`, and those of `archer` without fresh replies given the
+run's random draws.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rate = Annotated[float, Field(gt=0)]
 
 
 def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
-    """Make an untrained critic for an estimator, or None; `known` is the `CriticContext` but for discounts."""
+    """Return an untrained critic for an estimator, or None; `known` are `CriticContext`'s other fields."""
     if chosen is None:
         return None
     critic: Critic = chosen(CriticContext(discounts(estimator), **known))
@@ -38,11 +38,11 @@ def linear(
     ridge: Rate = 1.0,
     decay: Share = 0.9,
 ) -> Critic:
-    """A value per turn without torch: ridge regression of returns on hashed words of what the mover saw.
+    """A value per turn without torch: ridge regression of returns on hashed words of the mover's observations.
 
-    V(s) = w·φ(s), w = argmin Σ (R - w·φ)² + ridge |w|² over the iterations before, each weighing `decay` times the
-    next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount. In
-    the first iteration all values are 0. It keeps Σ φφᵀ and Σ φR only, so the match log alone gives it again.
+    V(s) = w·φ(s), w = argmin Σ (R - w·φ)² + ridge |w|² over earlier iterations, each with `decay` times the weight of
+    the next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount.
+    In the first iteration all values are 0. Stores only Σ φφᵀ and Σ φR, so the match log alone reproduces it.
     """
     from arena.credit.critics.linear import Linear
 
@@ -60,13 +60,13 @@ def value_head(
     clip: Rate | None = None,
     grad_clip: Rate = 1.0,
 ) -> Critic:
-    """A value per sampled token: a copy of each trained policy's weights with a scalar head, by squared error.
+    """A value per sampled token: a copy of each trained policy with a scalar head, fitted by squared error.
 
-    Loss ½ (V_t - R_t)², mean over a step's tokens, R_t the token's return under the estimator's discounts; with
-    `clip` PPO's ½ max((V - R)², (V_old + clip(V - V_old, ±clip) - R)²), whose gradient is 0 where the clipped error is
-    the larger and V is beyond the bound. The head begins at 0, so the first iteration's values are 0 and its
-    advantages plain returns. `values` are those of turns' first tokens. Source: PPO (Schulman et al. 2017) as in verl,
-    which begins with a random head and fits λ-returns; these are Monte-Carlo returns, λ = 1 (VC-PPO, Yuan et al. 2025).
+    Loss ½ (V_t - R_t)², mean over a step's tokens, R_t the token's return under the estimator's discounts; with `clip`
+    PPO's ½ max((V - R)², (V_old + clip(V - V_old, ±clip) - R)²), whose gradient is 0 if the clipped error is the larger
+    and V is beyond the bound. The head starts at 0, so the first iteration's values are 0 and its advantages plain
+    returns. `values` are those of turns' first tokens. Source: PPO (Schulman et al. 2017) as in verl, which starts with
+    a random head and fits λ-returns; these are Monte-Carlo returns, λ = 1 (VC-PPO, Yuan et al. 2025).
     """
     from arena.credit.critics.value_head import ValueHead
 
@@ -90,16 +90,15 @@ def archer(
 ) -> Critic:
     """ArCHer's twin Q(s, a) and V(s) of utterances, off-policy from replayed turns with Polyak targets.
 
-    Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error; per iteration `steps` steps
-    of Adam, each on `batch` turns, the targets moving `polyak` of the way after each. `values` is min V,
-    `action_values` min Q; both are 0 until `warmup` iterations have been learned from. γ is this critic's own: where
-    another estimator than `archer` uses its values, give both the same.
+    Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error; per iteration `steps` steps of
+    Adam, each on `batch` turns, after each of which the targets move by the fraction `polyak`. `values` is min V,
+    `action_values` min Q; both are 0 during the first `warmup` iterations. γ is this critic's own: if another estimator
+    than `archer` uses its values, give both the same.
 
-    Q learns from the newest `replay` turns (0: those of this iteration only). V learns where π is known to have
-    spoken: at this iteration's own turns, whose replies the current policy just gave, and at `fresh` replayed turns
-    per iteration, for which new replies are sampled. Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs,
-    1e5 turns, 20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and every replayed state gets a
-    new reply in every step; here they are small networks over hashed n-grams of the text
+    Q learns from the newest `replay` turns (0: only this iteration's). V needs replies sampled from π: this iteration's
+    own turns, and `fresh` replayed turns per iteration with newly sampled replies. Source: ArCHer (Zhou et al. 2024: 50
+    such steps, called epochs, 1e5 turns, 20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and
+    every replayed state gets a new reply in every step; here they are small networks over hashed n-grams of the text
     (`arena.credit.critics.words`).
     """
     from arena.credit.critics.archer import Archer, ArcherSettings
@@ -113,5 +112,5 @@ CRITIC = Kind("critic", CRITICS)
 
 
 def given_by_critics() -> dict[str, frozenset[str]]:
-    """The values that each critic gives, by its name."""
+    """Return the measures of each critic by its name."""
     return {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}

@@ -1,4 +1,4 @@
-"""ArCHer's critic: twin values of states and of replies, learned off-policy from replayed turns of the past."""
+"""ArCHer's critic: twin values of states and replies, learned off-policy from a replay buffer of turns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BUFFER = "buffer.safetensors"
 
 
 class Twin(torch.nn.Module):
-    """Two independent networks of one hidden layer over the same features."""
+    """Two independent networks with one hidden layer over the same features."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -42,14 +42,14 @@ class Twin(torch.nn.Module):
         self.outer, self.outer_bias = _drawn(hidden, 1, hidden), _drawn(1, 1, hidden)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """[2, B] what each says of [B, features]."""
+        """Return [2, B] both networks' outputs for [B, features]."""
         both = features.expand(2, *features.shape)
         hidden = torch.baddbmm(self.inner_bias, both, self.inner).relu()
         return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
 
 
 def _drawn(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
-    """[2, rows, columns] uniform within ± 1 / √inputs, as torch's linear layers begin."""
+    """Return [2, rows, columns] uniform within ± 1 / √inputs, torch's default for linear layers."""
     return torch.nn.Parameter(torch.empty(2, rows, columns).uniform_(-(inputs**-0.5), inputs**-0.5))
 
 
@@ -63,7 +63,7 @@ class Networks(torch.nn.Module):
 
 @dataclass
 class TurnBuffer:
-    """Turns of the past, trajectory after trajectory, the oldest first."""
+    """Replay buffer of turns, trajectory after trajectory, the oldest first."""
 
     states: torch.Tensor
     """[R, features] float16"""
@@ -78,7 +78,7 @@ class TurnBuffer:
 
     @classmethod
     def empty(cls, features: int) -> TurnBuffer:
-        """An empty buffer."""
+        """Return an empty buffer."""
         nothing = torch.zeros((0, features), dtype=torch.float16)
         return cls(nothing, nothing, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
 
@@ -86,7 +86,7 @@ class TurnBuffer:
         return len(self.last)
 
     def add(self, newest: TurnBuffer, size: int) -> None:
-        """Add the newest turns and drop the oldest, down to `size`, but never any of the newest."""
+        """Append the newest turns and drop the oldest down to `size`, but none of the newest."""
         cut = max(0, min(len(self), len(self) + len(newest) - size))
         for name in ("states", "replies", "rewards", "last"):
             setattr(self, name, torch.cat([getattr(self, name)[cut:], getattr(newest, name)]))
@@ -95,7 +95,7 @@ class TurnBuffer:
 
 @dataclass(frozen=True)
 class ArcherSettings:
-    """See `arena.credit.critics.archer`, whose settings they are."""
+    """Settings of `arena.credit.critics.archer`."""
 
     gamma: float
     features: int
@@ -110,7 +110,7 @@ class ArcherSettings:
 
 
 class Archer:
-    """One critic for all trained policies, whose states tell who is to move."""
+    """One critic for all trained policies; its state features include game, role and policy."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Archer:
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """Lower of the two state values V of each turn, and of the two reply values Q; 0 during warm-up."""
+        """Return the minimum of the two state values V and of the two reply values Q per turn; 0 during warm-up."""
         return await compute(self._foreseen, trajectories)
 
     def _foreseen(self, trajectories: Sequence[Trajectory]) -> Measures:
@@ -146,7 +146,7 @@ class Archer:
         }
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Add these turns to the replay buffer and learn from it; the figures are means over the steps."""
+        """Add these turns to the replay buffer and learn from it; return means over the steps."""
         newest = await compute(self._turns, credited)
         if not len(newest):
             return {}
@@ -164,7 +164,7 @@ class Archer:
         return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer)), "skipped": skipped}
 
     def save(self, folder: Path) -> None:
-        """Networks, targets and moments; the replay."""
+        """Save networks, targets, optimiser moments and the replay buffer."""
         slots = {n: self.optimizer.state.get(p, {}) for n, p in self.networks.named_parameters()}
         tensors = {f"online.{n}": t for n, t in self.networks.state_dict().items()}
         tensors |= {f"target.{n}": t for n, t in self.target.state_dict().items()}
@@ -204,7 +204,7 @@ class Archer:
         return torch.from_numpy(seen).float(), torch.from_numpy(said).float()
 
     def _turns(self, credited: Sequence[Credited]) -> TurnBuffer:
-        """The turns of these trajectories as a replay of their own."""
+        """Return the turns of these trajectories as a buffer."""
         trajectories = [c.trajectory for c in credited if c.trajectory.turns]
         seen, said = self._features(trajectories)
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
@@ -225,7 +225,7 @@ class Archer:
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
     def _draws(self, own: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """For each step, rows of the replay for Q and rows of the spoken ones for V."""
+        """Yield, per step, buffer rows for Q and rows of the current policy's replies for V."""
         for _ in range(self.settings.steps):
             drawn: tuple[NDArray[np.int64], NDArray[np.int64]] = (
                 rng.integers(len(self.buffer), size=self.settings.batch),
@@ -259,5 +259,5 @@ class Archer:
 
 
 def twin_loss(said: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Σ_i mean (said_i - target_i)² of [2, B]: each of the two learns from the target of its own number."""
+    """Return Σ_i mean (said_i - target_i)² of [2, B]: each network has its own target."""
     return (said - target).square().mean(1).sum()

@@ -1,4 +1,4 @@
-"""The interface of critics, and the context of the run that they get."""
+"""The interface of critics and their context."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ class Critic(Protocol):
         """Predict values of each trajectory's turns or tokens, by measure name; see `arena.credit.measures`."""
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Fit the critic to these turns' returns; metrics such as `explained`, the share of the returns' variance."""
+        """Fit the critic to these turns' returns.
+
+        Returns metrics such as `explained`, the share of the returns' variance that the values explain.
+        """
 
     def save(self, folder: Path) -> None:
-        """Write all that it knows into an empty folder: JSON and safetensors."""
+        """Write the critic's state into an empty folder as JSON and safetensors."""
 
     def load(self, folder: Path) -> None:
         """Restore what `save` wrote."""
@@ -41,7 +44,7 @@ class Critic(Protocol):
 
 @dataclass(frozen=True)
 class CriticContext:
-    """Context of the run for a critic; from a match log alone there are the first two."""
+    """Context of the run for a critic. From a match log alone, only `discounts` and `seed` are set."""
 
     discounts: Discounts
     seed: int = 0

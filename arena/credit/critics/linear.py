@@ -1,4 +1,4 @@
-"""A value per turn by ridge regression on hashed words: numpy alone, and little enough to be worked out again."""
+"""A value per turn by ridge regression on hashed words, with NumPy alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ _FREE = 1e-6
 
 
 class Linear:
-    """Keeps Σ φφᵀ and Σ φR of all iterations so far, older ones fading; φ begins with an intercept of 1."""
+    """Ridge regression from decaying sums Σ φφᵀ and Σ φR over all iterations; φ starts with an intercept of 1."""
 
     def __init__(self, context: CriticContext, features: int, ridge: float, decay: float) -> None:
         self.discounts, self.nonfinite = context.discounts, context.nonfinite
@@ -31,7 +31,7 @@ class Linear:
         self.products: Floats = np.zeros(1 + features)
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
-        """Predict the value of each turn, from earlier iterations alone."""
+        """Predict the value of each turn from earlier iterations."""
         return await compute(self._foreseen, trajectories)
 
     def _foreseen(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
@@ -56,13 +56,13 @@ class Linear:
         return figures | {"skipped": float(not taken)}
 
     def save(self, folder: Path) -> None:
-        """The two sums."""
+        """Save the two sums."""
         from safetensors.numpy import save_file
 
         save_file({"squares": self.squares, "products": self.products}, folder / "linear.safetensors")
 
     def load(self, folder: Path) -> None:
-        """Restore the same sums, bit by bit."""
+        """Restore the two sums bit for bit."""
         from safetensors.numpy import load_file
 
         state = load_file(folder / "linear.safetensors")

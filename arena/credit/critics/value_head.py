@@ -1,4 +1,4 @@
-"""The token critic: for each trained policy a copy of its weights that foresees returns instead of tokens."""
+"""The token critic: a copy of each trained policy that predicts returns."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ValueModel(torch.nn.Module):
         torch.nn.init.zeros_(self.head.bias)
 
     def forward(self, batch: StreamBatch) -> torch.Tensor:
-        """[N] one value per sampled token of a batch, float32."""
+        """Return [N] one value per sampled token of a batch, float32."""
         with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
             hidden = predictors(self.model.base_model, batch)
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def learning(self) -> dict[str, torch.nn.Parameter]:
-        """Trained parameters by name: the body and the value head, without the language model's head."""
+        """Return the trained parameters by name: body and value head, without the language model's head."""
         body = {f"body.{name}": p for name, p in self.model.base_model.named_parameters()}
         return body | {f"head.{name}": p for name, p in self.head.named_parameters()}
 
@@ -60,7 +60,7 @@ class ValueModel(torch.nn.Module):
 def value_loss(
     values: torch.Tensor, returns: torch.Tensor, old: torch.Tensor | None = None, clip: float | None = None
 ) -> torch.Tensor:
-    """[N] ½ (V - R)²; with `old` and `clip` PPO's ½ max((V - R)², (old + clip(V - old, ±clip) - R)²)."""
+    """Return [N] ½ (V - R)²; with `old` and `clip` PPO's ½ max((V - R)², (old + clip(V - old, ±clip) - R)²)."""
     plain = (values - returns).square()
     if old is None or clip is None:
         return 0.5 * plain
@@ -98,7 +98,7 @@ class _Learner:
         clip: float | None,
         grad_clip: float,
     ) -> tuple[float, int]:
-        """One optimiser step on some of the streams; the sum of squared errors before it, and over how many tokens."""
+        """Take an optimiser step on some of the streams; return the squared errors before it and the token count."""
         count, errors = sum(len(returns[i]) for i in part), 0.0
         for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
             values = self.model(batch.to(self.device))
@@ -117,14 +117,14 @@ class _Learner:
         return errors, count
 
     def require_finite(self) -> None:
-        """DivergedError unless all that it learns is finite."""
+        """Raise DivergedError unless all trained parameters are finite."""
         require_finite(self.model.learning().values(), self.where, "its weights are not finite", self.advice)
 
     def _along(self, arrays: Sequence[Floats], batch: StreamBatch) -> torch.Tensor:
         return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.device)
 
     def save(self, folder: Path) -> None:
-        """The body in Hugging Face layout; head and moments beside it."""
+        """Save the body in Hugging Face layout; head and moments in a file beside it."""
         with quietly():
             self.model.model.save_pretrained(folder)
         state = {f"head.{name}": p.detach() for name, p in self.model.head.named_parameters()}
@@ -134,7 +134,7 @@ class _Learner:
         save_file({n: t.cpu().contiguous() for n, t in state.items()}, folder / _HEAD, {"steps": str(self.steps)})
 
     def load(self, folder: Path) -> None:
-        """Head and moments again; the body comes with the model."""
+        """Restore head and moments; the body was loaded with the model."""
         state = load_file(folder / _HEAD)
         self.steps = _steps(folder / _HEAD)
         with torch.no_grad():
@@ -147,7 +147,7 @@ class _Learner:
 
 
 class ValueHead:
-    """A critic of tokens per trained policy; each begins when its policy is first looked at, as the policy is then."""
+    """A token critic per trained policy, created as a copy of the policy at its first use."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class ValueHead:
         return {"token_values": tokens, "values": [_first(t, v) for t, v in zip(trajectories, tokens, strict=True)]}
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """`epochs` times `minibatches` steps for each policy's critic, on its own trajectories."""
+        """Take `epochs` times `minibatches` steps for each policy's critic on its own trajectories."""
         await self._begin({c.trajectory.policy for c in credited})
         return await compute(self._learned, credited, rng)
 
@@ -193,13 +193,13 @@ class ValueHead:
         return figures
 
     def save(self, folder: Path) -> None:
-        """A folder per policy."""
+        """Save each policy's critic in its own folder."""
         for policy, learner in self._learners.items():
             learner.save(folder / policy)
             self.policies[policy].tokenizer.save_pretrained(folder / policy)
 
     def load(self, folder: Path) -> None:
-        """Restore the critics that had begun."""
+        """Restore the saved critics."""
         for path in sorted(folder.iterdir()):
             self._learners[path.name] = self._begun(path.name, path)
             self._learners[path.name].load(path)
@@ -238,7 +238,7 @@ class ValueHead:
 
 
 def _first(trajectory: Trajectory, tokens: Floats) -> Floats:
-    """[K] the value of each turn's first token; 0 for a turn without any."""
+    """Return [K] the value of each turn's first token; 0 for a turn without tokens."""
     turns, first = np.unique(TurnBatch([trajectory]).token_turns, return_index=True)
     values = np.zeros(len(trajectory.turns), np.float32)
     values[turns] = tokens[first]

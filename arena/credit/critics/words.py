@@ -1,7 +1,7 @@
-"""Text as numbers without a model: hashed words of what a turn's mover saw, and of what it said.
+"""Text features without a model: hashed words of a turn's observations and reply.
 
-Every word adds +1 or -1 to one of a fixed number of features, both told by its hash (Weinberger et al. 2009), so
-no vocabulary has to be kept and words that share a feature disturb each other without bias.
+Each word adds +1 or -1 to one of a fixed number of features; its hash selects both (Weinberger et al. 2009). No
+vocabulary is stored, and collisions add no bias.
 """
 
 import re
@@ -56,7 +56,7 @@ def _heard(turn: Turn) -> Hashes:
 
 @lru_cache(maxsize=1 << 16)
 def _words(text: str) -> Hashes:
-    """The hashes of a text's words and marks, in order, whatever their case."""
+    """Return the hashes of a text's lower-cased words and punctuation, in order."""
     return np.array([_hash(word) for word in _WORD.findall(text.lower())], np.uint64)
 
 

@@ -1,7 +1,7 @@
-"""Advantage estimators: from turn rewards to what each turn, or each token, was worth. One function and its name.
+"""Advantage estimators: from turn rewards to one advantage per turn or token. A plug-in is one function and its name.
 
-An estimator is `estimator(batch, rewards, *, settings) -> [T] float64`, or `TokenAdvantages` where it tells the tokens
-of a turn apart. Groups and their statistics come from the batch, which leaves out what selection took out of them.
+An estimator is `estimator(batch, rewards, *, settings) -> [T] float64`, or `TokenAdvantages` if it distinguishes the
+tokens of a turn. Group statistics come from the batch, which applies the selection.
 """
 
 from arena.credit.batch import TurnBatch

@@ -1,4 +1,4 @@
-"""Combinators: estimators made of others."""
+"""Combinations of other estimators."""
 
 from typing import Annotated, Any
 
@@ -23,10 +23,10 @@ class Part(BaseModel):
 def weighted_sum(
     batch: TurnBatch, rewards: Floats, *, parts: Annotated[list[Part], Field(min_length=1)]
 ) -> Floats | TokenAdvantages:
-    """Several estimators at once, Σ weight · advantage, of tokens where any of them tells tokens apart.
+    """Sum the advantages of several estimators, Σ weight · advantage; per token if any of them is.
 
-    Each part remembers on its own, also beside another of its name: under `memory["weighted_sum"]`, by its number in
-    the list and its name. Zero where the parts cancel.
+    Each part has its own state, in `memory["weighted_sum"]` by its position in the list and its name. Zero where the
+    parts cancel.
     """
     memories: dict[str, Any] = batch.memory.get("weighted_sum", {})
     estimates = []

@@ -1,4 +1,4 @@
-"""Controls: what learning looks like when credit says nothing."""
+"""Control estimators, whose advantages carry no information."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ POLICY: list[TrajectoryKey] = ["policy"]
 
 
 def zero(batch: TurnBatch, rewards: Floats) -> Floats:
-    """The control that learns nothing: every turn is worth 0."""
+    """Control without learning: advantage 0 for every turn."""
     return np.zeros(len(rewards))
 
 
@@ -31,11 +31,11 @@ def shuffled(
     of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
     by: list[Key] = AGENT,
 ) -> Floats | TokenAdvantages:
-    """The matched-random control: another estimator's advantages, permuted over the turns of each group.
+    """Matched random control: another estimator's advantages, permuted over the turns of each group.
 
-    Numbers stay within their group (`by`), so their mean and spread there are those of the estimator `of`, and only
-    which turn gets which is broken. Where tokens differ, a turn takes over the tokens of the turn it draws, stretched
-    or shortened to its own length. The same seed deals the same. Zero as often as the estimator's own.
+    Values stay within their group (`by`), so mean and spread are those of the estimator `of`, and only the assignment
+    to turns is random. With token advantages a turn gets the tokens of another turn, stretched to its own length. The
+    same seed gives the same permutation. Zero as often as the estimator's own.
     """
     estimate, groups = of(batch, rewards), batch.groups(by)
     if not isinstance(estimate, TokenAdvantages):
@@ -63,12 +63,11 @@ def regrouped(
     what: Annotated[list[Label], Field(min_length=1)] = SEAT,
     within: list[TrajectoryKey] = POLICY,
 ) -> Floats | TokenAdvantages:
-    """The random counterpart of comparing like with like: another estimator, which compares by labels dealt at random.
+    """Random control of comparing like with like: another estimator, on randomly permuted comparison labels.
 
-    Labels of trajectories (`game`, `seat`, `role`) go together to another trajectory of the same group (`within`), a
-    `situation` to another turn of it. So there are as many groups of as many trajectories, or turns, and the same
-    returns in all; only that those who are compared have something in common is broken. Rewards and turns stay where
-    they were. Zero as `of` is.
+    The labels of a trajectory (`game`, `seat`, `role`) move together to another trajectory of the same group
+    (`within`), a `situation` to another turn. Numbers and sizes of groups and all returns are unchanged; only the
+    similarity of compared turns is lost. Rewards and turns stay in place. Zero as `of` is.
     """
     parts, found = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]

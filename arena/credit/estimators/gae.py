@@ -1,10 +1,10 @@
-"""Generalised advantage estimation: over turns, over sampled tokens, and over both levels.
+"""Advantages from a critic: GAE over turns, over sampled tokens, and over both levels; ArCHer.
 
-All are δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016) with what a critic said before
-it learned from these trajectories. A match that is over is worth 0: a game's own limit is an end, and matches that
-were called off are not credited at all. Only sampled tokens are steps: whatever was observed between two of them is
-passed over, so the advantages do not depend on how long it was. A turn ends where its id says, never by
-a reward. None of them whitens; `transforms: [whiten]` does, over the same tokens as verl does inside its estimator.
+GAE uses δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016), with values that the critic
+predicted before it learned from these trajectories. The value after the end of a match is 0: a game's own limit is an
+end, and aborted matches get no credit at all. Only sampled tokens are steps. Observed tokens between them are skipped,
+so the advantages do not depend on their number. Turn ids mark the end of a turn, not rewards. Nothing is whitened here;
+`transforms: [whiten]` does that, over the same tokens as verl does inside its estimator.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,9 @@ from arena.parts.chosen import Chosen, needs
 def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> Floats:
     """GAE along a trajectory's turns, with a critic's value of each turn.
 
-    δ_k = r_k + γ V_{k+1} - V_k, A_k = δ_k + γ λ A_{k+1}; [T]. With V = 0 and γ = λ = 1 it is the return-to-go, with
-    the group's mean turn return as V it is `mars`. Zero where the critic foresaw everything. Source: Schulman et al.
-    2016, with turns for steps.
+    δ_k = r_k + γ V_{k+1} - V_k, A_k = δ_k + γ λ A_{k+1}; [T]. With V = 0 and γ = λ = 1 it is the return-to-go; with the
+    group's mean turn return as V it is `mars`. Zero if the critic predicted everything. Source: Schulman et al. 2016,
+    with turns for steps.
     """
     values = batch.measure("values")
     return batch.backward(_delta(rewards, values, batch.last, gamma), np.full(len(rewards), gamma * lam))
@@ -31,12 +31,12 @@ def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: D
 
 @needs("token_values")
 def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> TokenAdvantages:
-    """Masked GAE along a trajectory's sampled tokens; a turn's reward comes at its last token.
+    """GAE along a trajectory's sampled tokens; a turn's reward arrives at its last token.
 
-    δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γ λ A_{t+1}; [N], t + 1 being the next *sampled* token, in whichever turn
-    or stream. Zero where the critic foresaw everything. Source: PPO for language models as in verl, whose
-    backward pass carries value and advantage unchanged through observed tokens. The reward of a turn that has no
-    token comes at the last token before it, and is lost if there is none.
+    δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γ λ A_{t+1}; [N], where t + 1 is the next *sampled* token in any turn or
+    stream. Zero if the critic predicted everything. Source: PPO for language models as in verl, whose backward pass
+    carries value and advantage unchanged through observed tokens. The reward of a turn without tokens arrives at the
+    last token before it, and is lost if there is none.
     """
     last = _ends(batch.owner[batch.token_turns])
     return TokenAdvantages(_gae(_earned(batch, rewards), batch.measure("token_values"), last, gamma, lam))
@@ -48,9 +48,9 @@ def gae_bilevel(
 ) -> TokenAdvantages:
     """GAE over the last tokens of turns, discounted by `turn_gamma`; then GAE over tokens inside each turn.
 
-    The turn's end is first worth A + V by GAE(turn_gamma, λ) from end to end; with that for a reward, GAE(γ, λ) runs
-    from the turn's end to its first token and never across; [N]. Source: RAGEN (Wang et al. 2025), which takes a
-    reward other than 0 for a turn's end, so that turns without one melt into the next; here the turn ids tell.
+    First GAE(turn_gamma, λ) over turn ends gives each turn's value A + V. With that value as the reward, GAE(γ, λ) runs
+    from the turn's end to its first token and never across turns; [N]. Source: RAGEN (Wang et al. 2025), which
+    recognises turn ends by nonzero rewards, so that turns without reward merge into the next; here turn ids mark them.
     """
     values, rewards = batch.measure("token_values"), _earned(batch, rewards)
     ends = np.flatnonzero(_ends(batch.token_turns))
@@ -64,7 +64,7 @@ def gae_bilevel(
 
 
 class Discounts(NamedTuple):
-    """Discounts of an estimator for what comes later."""
+    """Discounts of an estimator."""
 
     token: float = 1.0
     """From each token to the next of the same turn."""
@@ -73,7 +73,7 @@ class Discounts(NamedTuple):
 
 
 def discounts(estimator: Chosen) -> Discounts:
-    """Return an estimator's discounts, which its critic needs; of several inside one, the first with a critic."""
+    """Return an estimator's discounts; of several inner estimators, those of the first with a critic."""
     settings = estimator.whole().settings
     if "gamma" not in settings:
         inner = [part for part in estimator.parts if part.needs & {"values", "token_values"}]
@@ -83,14 +83,14 @@ def discounts(estimator: Chosen) -> Discounts:
 
 
 def turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
-    """[T] what came from each turn on, as its last token sees it."""
+    """Return [T] the discounted return from each turn on, as of its last token."""
     following = np.append(batch.turn_tokens, 0)[1:]
     carry = discounts.token**following if discounts.turn is None else np.full(len(rewards), discounts.turn)
     return batch.backward(rewards, carry.astype(np.float64))
 
 
 def token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
-    """[N] what came from each token on: its turn's return, discounted by the tokens that are left of the turn."""
+    """Return [N] each token's return: its turn's return, discounted by the turn's remaining tokens."""
     turns = batch.token_turns
     left = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
     return np.asarray(discounts.token**left * turn_returns(batch, rewards, discounts)[turns])
@@ -114,19 +114,19 @@ def _earned(batch: TurnBatch, rewards: Floats) -> Floats:
 
 
 def _gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:
-    """[N] GAE along runs of steps that end where `last` is true."""
+    """Return [N] GAE along runs of steps that end where `last` is True."""
     return _backward(_delta(rewards, values, last, gamma), np.where(last, 0.0, gamma * lam))
 
 
 def _delta(rewards: Floats, values: Floats, last: Bools, gamma: float) -> Floats:
-    """δ = r + γ V(next) - V, the next one's value being 0 where there is none."""
+    """Return δ = r + γ V(next) - V, with 0 for the next value after the end."""
     return np.asarray(rewards + gamma * np.where(last, 0.0, np.roll(values, -1)) - values)
 
 
 def _backward(values: Floats, carry: Floats) -> Floats:
-    """[N] x_t = values_t + carry_t x_{t+1}; the carry of the last is 0.
+    """Return [N] x_t = values_t + carry_t x_{t+1}; the last carry is 0.
 
-    Each pass doubles how far ahead every step has looked (Hillis and Steele's scan), so a thousand tokens cost ten.
+    Each pass doubles every step's horizon (Hillis and Steele's scan), so a thousand tokens take ten passes.
     """
     sums, carry, span = values.astype(np.float64, copy=True), carry.copy(), 1
     while span < len(sums) and carry.any():

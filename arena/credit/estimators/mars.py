@@ -1,4 +1,4 @@
-"""The estimators of MARS: the paper's formula, which is Arena's default, and the one that its release computes."""
+"""The estimators of MARSHAL: the paper's formula, which is Arena's default, and that of the released code."""
 
 from typing import Annotated
 
@@ -17,19 +17,18 @@ Discount = Annotated[float, Field(ge=0, le=1)]
 def mars(
     batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, by: list[Key] = AGENT, std: bool = False
 ) -> Floats:
-    """Return-to-go of each turn minus the mean over the turns of the same game, role and policy.
+    """MARS: each turn's return-to-go minus the mean over the turns of the same game, role and policy.
 
     A_k = R_k - mean(R), R_k = Σ_{k' ≥ k} γ^(k'-k) r_k', the mean turn-weighted over the group; with `std` divided by
-    the group's deviation. Zero where a turn's return is its group's mean. Where policies decide how many turns there
-    are, the mean with its own samples leads a little astray of the gradient, less in larger batches (docs/gradients.md
-    has the table for all estimators). Source: MARSHAL (ICLR 2026), the paper's
-    formula; the released code computes another one, `mars_released`.
+    the group's deviation. Zero if a turn's return is its group's mean. If policies influence the number of turns, the
+    mean over its own samples biases the gradient slightly, less in larger batches (docs/gradients.md has the table for
+    all estimators). Source: MARSHAL (ICLR 2026), the paper's formula; the released code computes `mars_released`.
     """
     return relative(batch, batch.returns(rewards, gamma), batch.groups(by), std=std, ddof=0, least=1)
 
 
 def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PLAYER) -> Floats:
-    """MARS as MARSHAL's released code computes it, in place of the paper's formula; for replication.
+    """MARS as MARSHAL's released code computes it, for replication; differs from the paper's formula.
 
     In the release's order, over the tokens of each policy's batch, c_k on the last token of turn k and 0 on others:
 
@@ -39,16 +38,16 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
     4. R_k minus the mean of the *distinct* values among the player's tokens, games pooled, the 0 of padding included;
     5. all tokens whitened again.
 
-    Differs from the paper: centring before summing shifts R_k by -(K - k + 1)·mean(r), so that it depends on how many
-    turns are left; step 4 weighs a rare value like a frequent one and pools games; step 5 brings back a deviation and
-    a mean over all roles, so that a role's advantages need not average 0. Token counts matter, as long turns weigh
-    more in steps 2 and 5. In the release a player is a seat (0 moves first); where one role sits at both seats of a
-    game, `by: [seat]` tells them apart. Distinct means by more than 1e-6: with that the numbers are those of the
+    Differences from the paper: centring before summing shifts R_k by -(K - k + 1)·mean(r), which depends on the number
+    of remaining turns. Step 4 gives rare and frequent values equal weight and pools games. Step 5 divides by the
+    deviation and subtracts the mean over all roles, so a role's advantages need not average 0. Token counts matter,
+    because long turns weigh more in steps 2 and 5. In the release a player is a seat (0 moves first); if one role holds
+    both seats of a game, use `by: [seat]`. Values are distinct if they differ by more than 1e-6: this reproduces the
     release's own functions, which compare float32 exactly, to 3e-7.
 
-    Where policies decide how many turns there are, it is astray of the gradient whatever the batch (docs/gradients.md).
-    Zero for all tokens alike when every R_k of a policy is the same, and without sampled tokens. Source: MARSHAL's
-    repository, commit 2db0222, `reward_postprocess_agentic` and `compute_advantage`.
+    Biased for any batch size if policies influence the number of turns (docs/gradients.md). Zero for all tokens if
+    every R_k of a policy is the same, and without sampled tokens. Source: MARSHAL's repository, commit 2db0222,
+    `reward_postprocess_agentic` and `compute_advantage`.
     """
     policies, players = batch.groups(["policy"]), batch.groups(["policy", *by])
     placed = np.where(batch.turn_tokens > 0, 1.0, 0.0)  # a turn without a token has no place for its reward
@@ -62,12 +61,12 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
 
 
 def _scaled(values: Floats, variance: Floats) -> Floats:
-    """Values by their deviation, with the release's 1e-8 under the root; 0 where there is none."""
+    """Divide values by their deviation, with the release's 1e-8 under the root; 0 if the deviation is below SPREAD."""
     return np.where(variance >= SPREAD**2, values / np.sqrt(variance + 1e-8), 0.0)
 
 
 def _mean_of_distinct(values: Floats, groups: Ints, counted: Bools) -> Floats:
-    """[T] the mean of the distinct values among those of each one's group that count, and 0 with them."""
+    """Return [T] the mean of the distinct values, with 0 added, among the counted entries of each group."""
     size = int(groups.max(initial=-1)) + 1
     group = np.concatenate([groups[counted], np.arange(size)])
     value = np.round(np.concatenate([values[counted], np.zeros(size)]), 6)

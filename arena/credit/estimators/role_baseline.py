@@ -1,4 +1,4 @@
-"""A baseline with a memory: what a role has come to expect over the run."""
+"""A running baseline per role over the run."""
 
 from typing import Annotated
 
@@ -21,15 +21,15 @@ def rae(
 ) -> Floats:
     """RAE of SPIRAL: each trajectory's return minus its role's running mean over the run, on all of its turns.
 
-    In the order of the trajectories: A = R - b, then b ← decay·b + (1 - decay)·R; turn k of K gets A·γ^(K-k). R is
-    the undiscounted sum of the trajectory's rewards. b begins at 0, one for each `by`, and is kept in
-    `memory["rae"]`, so it goes on through iterations and resumes; a trajectory out of the statistics leaves it as it
-    is. The early iterations have hardly a baseline: b has gone half of its way after 14 trajectories.
+    In the order of the trajectories: A = R - b, then b ← decay·b + (1 - decay)·R; turn k of K gets A·γ^(K-k). R is the
+    undiscounted sum of the trajectory's rewards. Each `by` has its own b, which starts at 0 and is stored in
+    `memory["rae"]` over iterations and resumes. A trajectory outside the statistics does not change it. Early
+    iterations have almost no baseline: b reaches half its level after 14 trajectories.
 
-    Each b is from before its trajectory, so with `gamma: 1` its expectation is the gradient, whichever seat ends the
-    match. The order matters within a role and nowhere else. Zero where a return is what its role expects, as in a first
-    return of 0. Source: SPIRAL (ICLR 2026); its code keeps one b per actor process, ours is one for the run, and it
-    leaves turns of advantage 0 out of the batch.
+    Each b predates its trajectory, so with `gamma: 1` the expectation is the gradient, whichever seat ends the match.
+    Only the order within a role matters. Zero if a return equals its role's baseline, as a first return of 0 does.
+    Source: SPIRAL (ICLR 2026); its code has one b per actor process, ours one per run, and it leaves turns of advantage
+    0 out of the batch.
     """
     expected: dict[str, float] = batch.memory.setdefault("rae", {})
     returns, counts = batch.totals(rewards).tolist(), (batch.counts & (batch.lengths > 0)).tolist()

@@ -1,4 +1,4 @@
-"""Estimators in two parts: how the trajectory did in its group, and how each step did among its like."""
+"""Two-part estimators: the trajectory compared in its group, and each step compared with similar steps."""
 
 from collections.abc import Hashable
 from typing import Annotated, Literal
@@ -25,17 +25,17 @@ def gigpo(
     mode: Mode = "mean_norm",
     by: list[TrajectoryKey] = PROBLEM,
 ) -> Floats:
-    """GiGPO: the trajectory compared in its group, plus `weight` times each turn among those in the same situation.
+    """GiGPO: compare the trajectory in its group, plus `weight` times each turn among those in the same situation.
 
-    A = A_episode + weight · A_step. A_episode compares the trajectory's return R in its group; A_step compares the
-    turn's discounted return G_k = r_k + γ·G_{k+1} with those of all turns in the group, of its own trajectory too,
-    that were taken in the same situation (`situations`): an anchor. `mean_norm` only subtracts the mean, and without
-    repeated anchors equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
+    A = A_episode + weight · A_step. A_episode compares the trajectory's return R in its group. A_step compares the
+    turn's discounted return G_k = r_k + γ·G_{k+1} with those of all turns of the group, its own trajectory's included,
+    in the same situation (`situations`): an anchor. `mean_norm` only subtracts the mean, and without repeated anchors
+    equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
 
-    Its mean has its own samples: a little astray of the gradient, less in larger batches (docs/gradients.md).
-    A_step is zero for an anchor met once and among equal G_k, A_episode as for `grpo`; the sum also where they cancel.
-    Source: GiGPO (Feng et al. 2025), the paper's formula; verl-agent by default takes the episode's mean over turns,
-    not trajectories, and gives a group of one its bare return.
+    The mean includes the turn's own sample, which biases the gradient slightly, less in larger batches
+    (docs/gradients.md). A_step is zero for an anchor met once and among equal G_k, A_episode as for `grpo`; the sum
+    also if they cancel. Source: GiGPO (Feng et al. 2025), the paper's formula; verl-agent by default takes the
+    episode's mean over turns, not trajectories, and gives a group of one its bare return.
     """
     std = mode == "mean_std_norm"
     tasks = batch.trajectory_groups(by)
@@ -45,11 +45,11 @@ def gigpo(
 
 
 def situations(batch: TurnBatch) -> list[Hashable]:
-    """[T] in which situation each turn was taken: as its game names it, else what the mover was newly shown.
+    """Return [T] each turn's situation: as its game names it, otherwise the new observation.
 
-    That is the text of its role's turn, token by token, whatever facts that tells; a turn that begins a stream has all
-    of its context, so a role whose memory is a window of 0 is in the same situation where its whole prompt is the same.
-    Where a game shows a clock and names none, none comes again. Who has no tokens was shown messages.
+    The observation is the text of the role's turn, token by token, including any facts in it. A turn that begins a
+    stream has its whole context, so for a role with a memory window of 0 equal situations are equal prompts. No
+    situation repeats if a game shows a clock and names none. Seats without tokens compare their messages.
     """
     found: list[Hashable] = []
     for trajectory in batch.trajectories:
@@ -71,15 +71,14 @@ def step_episode(
     mode: Mode = "mean_std_norm",
     by: list[TrajectoryKey] = PROBLEM,
 ) -> Floats:
-    """UI-S1: each turn's reward among all of the task's, plus its return up to the next departure from an expert's.
+    """UI-S1: compare each turn's reward in its task, plus its return up to the next departure from an expert's act.
 
-    A = episode_weight · norm(r over the group's turns) + step_weight · norm(G over those of the same number), where
-    G_k = r_k + γ·G_{k+1} while turns match the expert's; a turn that departs has G_k = r_k, and nothing flows back
-    from it or over it, as the expert's own act was put in its place. A turn matched if the game gave it a named reward
-    `match` above 0; with `credit.weights: {match: 0}` that is a mark and no reward. Rewards that stages add are not
-    asked.
+    A = episode_weight · norm(r over the group's turns) + step_weight · norm(G over those of the same number), where G_k
+    = r_k + γ·G_{k+1} while turns match the expert's. A departing turn has G_k = r_k, and no reward flows back from or
+    across it, because the expert's act replaced it. A turn matched if the game gave it a named reward `match` above 0;
+    with `credit.weights: {match: 0}` it is a mark without reward. Rewards from stages are not considered for `match`.
 
-    Zero parts: a turn whose number nobody else in the group reached, and equal values. Source: UI-S1 (Lu et al.
+    Zero parts: a turn number that no other trajectory of the group reached, and equal values. Source: UI-S1 (Lu et al.
     2025). Its paper compares whole trajectories in the first part, its release the single steps' rewards, as here; a
     group of one step keeps its bare reward there. `mean_norm` is the release's default, its scripts set this one.
     """
@@ -91,5 +90,5 @@ def step_episode(
 
 
 def broken_returns(batch: TurnBatch, rewards: Floats, matched: Bools, gamma: float) -> Floats:
-    """[T] G_k = r_k + γ·G_{k+1} where this and the next turn matched, else r_k."""
+    """Return [T] G_k = r_k + γ·G_{k+1} if this and the next turn matched, else r_k."""
     return batch.backward(rewards, np.where(matched & np.append(matched[1:], False), gamma, 0.0))

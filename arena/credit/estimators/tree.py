@@ -1,4 +1,4 @@
-"""Comparison at the nodes of a tree: what the matches that took a turn came to, less what all at its node came to."""
+"""Comparison at the nodes of a tree of branched matches."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,12 @@ from games.contracts import MatchId
 
 
 def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:
-    """Each turn's advantage at the last node before it: the mean return of the matches that go on as it does, less that
-    of all matches at the node, its siblings' among them.
+    """Compare the matches that continue with a turn against all matches at the last node before it, siblings included.
 
-    A node is where matches of `play.trees` part, and the deal itself, from which all of one group begin; between two
-    nodes all turns have the same advantage. 0 where all at a node came to the same. Without branches it is GRPO's
-    without a deviation. Means are over matches that count. Compares what follows a turn with what follows its siblings
-    alone, where a group's mean compares it with matches that were in another state.
+    The advantage is the difference of the two mean returns. A node is a turn at which matches of `play.trees` part, or
+    the deal from which a group starts; all turns between two nodes have the same advantage. 0 if all matches at the
+    node have the same return. Without branches it is GRPO without a deviation. Means are over counted matches. Unlike a
+    group's mean, it compares a turn only with siblings from the same state.
     """
     returns, advantages = batch.totals(rewards), np.zeros(len(batch.owner))
     groups, lines = batch.trajectory_groups(by), [MatchId.parse(t.match) for t in batch.trajectories]
@@ -33,7 +32,7 @@ def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
 
 
 def _along(turns: Sequence[int], parts: np.ndarray, returns: Floats, counted: np.ndarray) -> list[float]:
-    """The advantages of a match's turns, from where every match of its group parts from it, and what each came to."""
+    """Return the advantages of a match's turns, from the group's parting turns and returns."""
     found, last = [], 0.0
     for number, turn in enumerate(turns):
         after = counted & (parts > turn)

@@ -1,8 +1,8 @@
-"""Reward stages: each looks at the named rewards so far and returns the columns that it makes or changes.
+"""Reward stages: each reads the named rewards so far and returns the columns that it adds or changes.
 
-A stage is `stage(batch, rewards, *, settings) -> {name: [T] float64}`; `rewards` maps every name, the game's and those
-of earlier stages, to a column of the batch's turns, 0 where a turn did not get it. Stages run in the order given.
-Weights (`credit.weights`) come after all of them, so that what a stage makes can be scaled and scheduled by its name.
+A stage is `stage(batch, rewards, *, settings) -> {name: [T] float64}`. `rewards` maps every name, the game's and those
+of earlier stages, to a column over the batch's turns, 0 for turns without that reward. Stages run in the given order.
+Weights (`credit.weights`) apply after all stages, so that a stage's reward can be scaled and scheduled by its name.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Common parts of reward stages: their settings' types, and the way between turns and trajectories."""
+"""Types of reward stages' settings, and conversions between turns and trajectories."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -29,7 +29,7 @@ Text = Literal["raw", "action", "public", "private"]
 
 
 def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
-    """[T] a part's rewards; zeros for one that nobody got in this iteration."""
+    """Return [T] a part's rewards; zeros if nobody got it in this iteration."""
     return rewards[part] if part in rewards else np.zeros(len(batch.owner))
 
 

@@ -1,4 +1,4 @@
-"""Information gain: a turn is worth what it adds to the policy's own belief in the right answer."""
+"""Information gain: reward turns by the growth of the policy's own belief in the right answer."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -13,7 +13,7 @@ from arena.parts.chosen import Chosen, needs
 
 
 class Gold(NamedTuple):
-    """Place of the right answer, and the text that asks for it."""
+    """Source of the right answer, and the text that precedes it."""
 
     entry: str
     """Entry of the match's report."""
@@ -22,7 +22,7 @@ class Gold(NamedTuple):
 
 
 def gold_of(stages: Sequence[Chosen]) -> Gold | None:
-    """Return the stages' common setting for `gold`, None if none wants it; ValueError where two want it differently."""
+    """Return the stages' common setting for `gold`, or None if no stage needs it. Raises ValueError if two differ."""
     asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
     golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
     if len(golds) > 1:
@@ -42,23 +42,23 @@ def information_gain(
     normalise: Literal["joint", "separate", "none"] = "joint",
     by: list[Key] = DEAL,
 ) -> dict[str, Floats]:
-    """Gain of each turn in the policy's belief in the right answer; the outcome stays on the last turn.
+    """Reward each turn by its gain in the policy's belief in the right answer; the outcome stays on the last turn.
 
     IG_k = P_{k+1} - P_k for all turns but the last, k from 0, with P_k = exp(mean log-probability of the answer's
-    tokens) where turn k was about to be written: P_0 after the bare prompt, P_{k+1} after what turn k brought to
-    light. A gain is the turn's whose question was answered; they sum to P_last - P_0. The last turn, after which the
-    policy is never asked again, has the outcome alone. With `unit: log_probability`, differences of logarithms.
+    tokens) before turn k: P_0 after the bare prompt, P_{k+1} after the response to turn k. Gains sum to P_last - P_0.
+    The last turn, after which there is no observation, has the outcome alone. With `unit: log_probability`, differences
+    of logarithms.
 
-    The answer is the entry `gold` of the match's report, asked for with the fixed text `before` in the policy's own
-    reply (`arena.credit.gold`): one forward pass for each turn, no gradient. `normalise` takes gains and outcomes minus
-    their mean over the group `by`, divided by their deviation + 1e-6: `joint` both together, `separate` each among
-    its kind. Either is whitening by itself: use the estimator `reinforce`, which takes no further mean.
+    The answer is the entry `gold` of the match's report, scored after the fixed text `before` in the policy's own reply
+    (`arena.credit.gold`): one forward pass per turn, no gradient. `normalise` subtracts the mean over the group `by`
+    from gains and outcomes and divides by the deviation + 1e-6: `joint` over both together, `separate` over each kind.
+    Both whiten, so use the estimator `reinforce`, which subtracts no further mean.
 
-    Source: IGPO (Wang et al. 2025), "joint" being its released default, deviation sqrt(var + 1e-8) + 1e-6. There a
-    gain of exactly 0 is left out of the statistics and ends no turn, so that the turn's tokens get the next one's
-    advantage; here every turn is one, by its own number. There the answer stands in think and answer tags, and a
-    malformed reply's outcome is -2 (the stage `format`). Zero: the gains of a policy that cannot tell the answer
-    from others, whatever it reads; joint and separate of a group with a single value.
+    Source: IGPO (Wang et al. 2025), "joint" being its released default, deviation sqrt(var + 1e-8) + 1e-6. There a gain
+    of exactly 0 is left out of the statistics and ends no turn, so that the turn's tokens get the next one's advantage;
+    here turn numbers separate turns. There the answer stands in think and answer tags, and a malformed reply's outcome
+    is -2 (the stage `format`). Zero: the gains of a policy that cannot tell the answer from others, whatever it reads;
+    joint and separate of a group with a single value.
     """
     belief = batch.measure("gold")
     if unit == "probability":

@@ -1,4 +1,4 @@
-"""Rewards for what happens on the way: tools used, pivotal turns, and how far the policy has moved."""
+"""Process rewards: tool use, pivotal turns, and distance from the reference policy."""
 
 from typing import Annotated, Literal
 
@@ -22,11 +22,11 @@ def tool_bonus(
     cap: Annotated[float, Field(ge=0)] = 1.0,
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 1.0, "end": 0.0, "over": 200}),
 ) -> dict[str, Floats]:
-    """`bonus` for every turn that uses a tool, at most `cap` in a trajectory, times a weight that decays to nothing.
+    """Pay `bonus` for every turn that uses a tool, at most `cap` per trajectory, times a decaying weight.
 
-    A tool turn is one whose raw text holds the pattern; with `part`, one where that reward is positive instead. The
-    n-th pays min(cap, n · bonus) - min(cap, (n-1) · bonus). Source: SPEAR (Qin et al. 2025), where the weight is
-    (1 + cos(π t / 200)) / 2; here t counts iterations.
+    A tool turn is one whose raw text contains the pattern, or with `part` one where that reward is positive. The n-th
+    pays min(cap, n · bonus) - min(cap, (n-1) · bonus). Source: SPEAR (Qin et al. 2025), where the weight is (1 + cos(π
+    t / 200)) / 2; here t counts iterations.
     """
     used = holding(batch, pattern, "raw") if part is None else column(batch, rewards, part) > 0
     before, _ = earlier(batch, used.astype(np.float64), batch.owner)
@@ -42,11 +42,11 @@ def tool_success(
     failed: Regex = r"^Error: |^Traceback |^\[(stopped|refused)|^\w*Error\b",
     bonus: float = 0.1,
 ) -> dict[str, Floats]:
-    """`bonus` for every turn to which a tool answered without an error.
+    """Pay `bonus` for every turn that a tool answered without an error.
 
-    Answers are messages by `sender` that the seat saw on its next turn; with the pattern `failed` in one of them, on
-    any of its lines, the call failed. A last turn earns nothing: nobody was shown what came of it. Source: ARTIST
-    (Singh et al. 2025), which adds such a reward for tools to those for answer and format; its weights are not public.
+    Answers are messages by `sender` that the seat saw on its next turn. A call failed if the pattern `failed` matches
+    on any line of an answer. A last turn earns nothing, because its result was never observed. Source: ARTIST (Singh et
+    al. 2025), which adds such a reward for tools to those for answer and format; its weights are not public.
     """
     wrong = Pattern(failed, lines=True)
     paid = np.zeros(len(batch.owner))
@@ -67,11 +67,11 @@ def graded_failure(
     call: Annotated[float, Field(ge=0)] = 0.1,
     most: float = -0.6,
 ) -> dict[str, Floats]:
-    """Failure is the less bad the more often a tool was called: `right`, or min(most, wrong + call · n).
+    """Grade failure by the number of tool calls: `right`, or min(most, wrong + call · n).
 
-    In the place of `part`, on the last turn: `right` where the trajectory's total of it is 1 or more, n its turns whose
-    raw text holds the pattern. With `call` 0 all failures are alike. Source: ReTool (Feng et al. 2025) as verl has it,
-    min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
+    Replaces `part`, on the last turn: `right` if the trajectory's total of it is 1 or more; n is the number of its
+    turns whose raw text contains the pattern. With `call` 0 all failures are alike. Source: ReTool (Feng et al. 2025)
+    as verl has it, min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
     """
     calls = batch.totals(holding(batch, pattern, "raw").astype(np.float64))
     graded = np.where(batch.totals(column(batch, rewards, part)) >= 1.0, right, np.minimum(most, wrong + call * calls))
@@ -81,11 +81,11 @@ def graded_failure(
 def pivotal(
     batch: TurnBatch, rewards: Columns, *, part: Part, goal: Part, full: Annotated[float, Field(gt=0)] = 10.0
 ) -> dict[str, Floats]:
-    """1 on pivotal turns, the total of `goal` divided by `full` on the last turn, 0 elsewhere.
+    """Pay 1 on pivotal turns, the total of `goal` divided by `full` on the last turn, and 0 elsewhere.
 
-    A turn is pivotal where a game or a judge gave it a positive `part`; the last one has the goal's share alone. Both
-    parts are replaced by this one. Source: EPO (explicit policy optimisation, ACL 2025), where a large model marks the
-    turns and goals go up to 10; `epo_weighted` makes returns of it.
+    A turn is pivotal if a game or a judge gave it a positive `part`; the last turn gets only the goal's share. Replaces
+    both parts. Source: EPO (explicit policy optimisation, ACL 2025), where a large model marks the turns and goals go
+    up to 10; `epo_weighted` makes returns of it.
     """
     marked = (column(batch, rewards, part) > 0).astype(np.float64)
     share = batch.totals(column(batch, rewards, goal)) / full
@@ -101,13 +101,13 @@ def kl_penalty(
     weight: Annotated[float, Field(ge=0)] = 0.01,
     kind: Literal["k1", "k2", "k3"] = "k1",
 ) -> dict[str, Floats]:
-    """The KL to the policy's own beginning as a cost in the reward: minus `weight` times its estimate over a turn.
+    """Subtract `weight` times the estimated KL to the reference policy over each turn.
 
-    Summed over the turn's tokens, with d = reference - old and old the policy that is about to learn: k1 = -d, k2 =
-    d²/2, k3 = exp(d) - d - 1. All estimate KL(old ‖ reference) for tokens drawn from `old`: k1 and k3 without bias,
-    k2 nearly for small KL; k1 may be negative, the others never. As a reward only k1 has the gradient of the KL: then
-    later turns' tokens answer for what earlier ones led to. Published: 0.01 with PPO, 0.001 with RLOO
-    (meow-tea-taro, verl). Zero in the first iteration, when the policy is its own beginning. Source: Schulman 2020,
+    Summed over the turn's tokens, with d = reference - old, where old is the policy before the update: k1 = -d, k2 =
+    d²/2, k3 = exp(d) - d - 1. All estimate KL(old ‖ reference) for tokens drawn from `old`: k1 and k3 without bias, k2
+    nearly for small KL; k1 may be negative, the others never. As a reward only k1 has the gradient of the KL: then
+    turns are also credited for the KL of later turns that they led to. Published: 0.01 with PPO, 0.001 with RLOO
+    (meow-tea-taro, verl). Zero in the first iteration, when the policy is its own reference. Source: Schulman 2020,
     "Approximating KL divergence".
     """
     d = np.clip(batch.measure("reference") - batch.measure("old"), -20.0, 20.0)
