@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from agents.computing import compute
 from agents.engines.base import Engine
-from agents.heap import trim_if_scarce
+from agents.heap import trim_memory
 from agents.model_config import vocabulary_in
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
@@ -129,7 +129,7 @@ class Policies(Mapping[str, Policy]):
         """Score streams under a policy's reference weights, which are loaded at first use."""
         if name not in self._serving_reference:
             if self.rule.offload_reference:
-                trim_if_scarce()  # loading takes twice the room for a moment
+                trim_memory()  # loading takes twice the room for a moment
             await self.engine.publish(reference_name(name), 0, FolderWeights(self._references[name]))
             self._serving_reference.add(name)
         return await self.engine.score(reference_name(name), streams, temperatures)

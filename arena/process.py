@@ -1,7 +1,7 @@
 """Process settings made before torch loads: how threads wait for each other, that freed memory is kept, quiet logs.
 
 Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
-changes a number that is computed. `agents.heap` gives freed memory back where it is scarce.
+changes a number that is computed. `agents.heap` returns freed memory to the system.
 """
 
 import ctypes

@@ -233,10 +233,8 @@ def main() -> None:
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        from agents import heap
         from agents.weights import resolve
 
-        heap.is_scarce = lambda: True  # as where the estimate counts
         work = Work(**json.loads(options.work))
         if work.phase == "make":
             random_model(Path(options.folder))

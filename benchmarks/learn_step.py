@@ -8,8 +8,7 @@
 Every arm is a process of its own with its own SmolLM2-135M, its own allocator settings and nothing else in it; arms
 take turns, so that a busy machine hits all of them alike. All do the same: log-probabilities under a frozen reference,
 forward, PPO with a KL to the reference, backward, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams have
-nothing in common at their beginning. Writes results/learn-step.json (learn-step-profile.json). What learning costs
-between two phases of play is measured by `learn_in_run.py`.
+nothing in common at their beginning. Writes results/learn-step.json (learn-step-profile.json).
 """
 
 import argparse

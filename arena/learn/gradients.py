@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.heap import trim_if_scarce
+from agents.heap import trim_memory
 from agents.scoring import StreamScores, batch_of, scan, split_rows
 from arena.learn.batches import token_batch
 from arena.learn.gate import judged
@@ -90,7 +90,7 @@ class Gradients:
                 self.seen[name].append(memory.see(tokens))
             self._pull((objective * weight).sum())
             if self.rule.gradient_checkpointing:
-                trim_if_scarce()
+                trim_memory()
             self.watch.step(tokens, objective, token)
             yield False
         return gaps

@@ -73,13 +73,11 @@ def printed(code: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() -> None:
-    code = "take(); take(6); heap.free_memory = lambda: {} << 20; kept = mb(); {}(); print(kept - mb())"
+    code = "take(); take(6); kept = mb(); {}(); print(kept - mb())"
     first = "import arena, agents.heap as heap" + TAKE
-    assert printed(first + code.format(1 << 40, "heap.trim_memory")) >= 370
-    for trim in ("heap.trim_holes", "heap.trim_if_scarce"):
-        assert printed(first + code.format(300, trim)) >= 370, "less is free than was held at the peak"
-        assert printed(first + code.format(4000, trim)) < 10, "who can have more loses no time"
-    assert printed(first + code.replace("take(6);", "").format(0, "heap.trim_holes")) < 10
+    assert printed(first + code.format("heap.trim_memory")) >= 370
+    assert printed(first + code.format("heap.trim_holes")) >= 370
+    assert printed(first + code.replace("take(6);", "").format("heap.trim_holes")) < 10
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
@@ -90,7 +88,6 @@ def test_what_an_update_freed_is_given_back_before_play() -> None:
         "from agents.published import ModuleWeights\n"
         "from agents.weights import load_model, resolve\n"
         "weights = ModuleWeights(load_model(resolve('nano')))\n"
-        "import agents.heap; agents.heap.free_memory = int\n"
         "take(6); kept = mb(); asyncio.run(InProcessEngine().publish('p', 1, weights)); print(kept - mb())"
     )
     assert printed("import arena" + TAKE + code) >= 370
