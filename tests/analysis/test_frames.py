@@ -375,7 +375,9 @@ def test_neither_torch_nor_the_players_nor_matplotlib_are_loaded(tmp_path: Path)
     code = """if True:
         import analysis, analysis.plots, analysis.stats, sys
         analysis.load(sys.argv[1]).turns
-        light = {"agents", "agents.cgroups", "games", "games.plain_files"}  # read files, import nothing heavy
+        # These read files and import nothing heavy.
+        light = {"agents", "agents.cgroups", "games", "games.plain_files", "games.adapters"}
+        light |= {"games.adapters.loading", "games.adapters.modules"}
         heavy = {"torch", "transformers", "agents", "games", "matplotlib", "IPython"}
         assert not heavy & {name.split(".")[0] for name in sys.modules.keys() - light}
     """
