@@ -1,4 +1,4 @@
-"""Memory and processors that this process can use, within the machine and its Linux control groups (v1 and v2)."""
+"""Control groups of Linux, versions 1 and 2: what they let this process have of memory and processors."""
 
 import re
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Score the sampled tokens of streams, with or without gradients, computing shared tokens once.
+"""Log-probabilities of sampled tokens, with or without gradient: as of one forward per stream, shared tokens once.
 
-Streams of one role start with the same tokens. Within a batch this common prefix runs once, and its keys and values,
-with gradients, serve every row. Streams that share more become paths of a tree in one row, in which each token attends
-to its own path. The results equal those of one forward pass per stream.
+Streams of one role open with the same tokens (rules, shown examples). Within a batch that common prefix is run once and
+its keys and values, gradient and all, serve every row. Streams that share more are the paths of a tree in one row, in
+which every token sees those on its own path. The result is that of separate forwards, for a fraction of the tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

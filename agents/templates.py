@@ -1,11 +1,9 @@
-"""Compile and render the Jinja2 templates of roles, with limits for untrusted templates.
+"""The templates of roles: Jinja2 without what could run away with time, memory or other people's files.
 
-Jinja's sandbox hides Python's internals. We also remove macros, imports, recursion, methods and most filters, bound the
-length of values, and stop a rendering after `SECONDS` of CPU time. What remains prints facts, branches and loops.
-
-A line that holds only tags and comments prints nothing, as in Mustache; any other line ends where it ends. (Jinja can
-keep the line break after every tag, which leaves empty lines, or drop all of them, which joins lines.) Jinja's own
-`-%}` and `+%}` work as usual.
+A role may come from a stranger. Jinja's sandbox keeps templates from Python's internals; here they also lose
+what multiplies: macros, imports, recursion, width-taking filters and every method. What a loop, a filter, a
+comparison or a range has to go through is taken off one budget of steps, and texts and lists have a length. What
+is left prints facts, branches and loops.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ class _Missing(StrictUndefined):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Sandbox in which facts hide methods (`private.values` is the fact) and methods cannot be called."""
+    """Facts come before methods (`private.values` is the fact), and there are no methods."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 

@@ -1,6 +1,6 @@
-"""Shared tokens in one forward pass: prefix caches, and token trees in a row (SpecInfer, Miao et al. 2024).
+"""Token trees: sequences that begin alike as one row, in which each token sees those on its own path.
 
-Prefix caches return the same tensors when they are updated again, as gradient checkpointing does in the backward pass.
+As in SpecInfer, Miao et al. 2024.
 """
 
 from collections.abc import Sequence

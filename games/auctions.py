@@ -94,8 +94,7 @@ class SealedBidAuction(SimultaneousGame):
 
 
 class FirstPriceAuction(SealedBidAuction):
-    """The winner pays its own bid. In equilibrium with continuous values, all bid (players - 1) / players of their
-    value.
+    """The winner pays its own bid. In equilibrium, were values continuous, all bid (players - 1) / players of them.
 
     `theory`, for two players: that factor, and the mean revenue of bidding half, rounded up, at the default options,
     which is an exact equilibrium in whole numbers for every even max_value.
@@ -112,9 +111,9 @@ class FirstPriceAuction(SealedBidAuction):
 
 
 class SecondPriceAuction(SealedBidAuction):
-    """The winner pays the second highest bid, so bidding one's value is weakly dominant.
+    """The winner pays the second highest bid: to bid one's value is weakly dominant.
 
-    `theory`: the mean revenue of truthful bidding at the default options.
+    `theory`: the mean revenue when all do, at the default options.
     """
 
     name = "second_price_auction"

@@ -117,12 +117,12 @@ def choice(name: str, value: str, *known: str) -> str:
 
 
 class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
-    """Base class of text games. A subclass defines the seats and the rules.
+    """A game of text; a subclass states its seats and rules and writes the methods of "what a game tells".
 
-    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, the cost of an illegal act to
-    its author; stake >= 0, the author's further loss if the match ends by it, part of the payoff (None: the game's
-    `stakes`); talk, whether remarks after "|" reach the other seats. Anything else raises ValueError. A game whose
-    number of seats is an option sets `self.seats` before `super().__init__`.
+    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, what an illegal act
+    costs its author; stake >= 0, what its author loses besides when the match ends by it, part of the payoff
+    (None: the game's own `stakes`); talk, whether remarks after "|" reach the others. Anything else raises
+    ValueError. A game whose number of seats is an option sets `self.seats` before `super().__init__`.
     """
 
     name: ClassVar[str]
@@ -187,7 +187,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         raise NotImplementedError
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the facts that only this seat sees now, as a new JSON-able dict. Empty by default."""
+        """Fresh JSON-able facts that only this seat sees now."""
         raise NotImplementedError
 
     def legal(self, seat: str) -> list[str] | None:

@@ -20,7 +20,7 @@ def words(spiel: str) -> tuple[str, ...]:
 class Breakthrough(OpenSpielGame):
     """Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
 
-    Options: rows (4 to 9), columns (2 to 9). Each side starts with two full rows of pieces, below 6 rows with one.
+    Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows, with fewer than 6 rows with one.
     """
 
     name = "breakthrough"

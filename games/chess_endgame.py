@@ -20,13 +20,13 @@ SEATS: tuple[str, ...] = ("white", "black")
 
 
 class ChessEndgame(TextGame):
-    """Acts: moves in UCI (a1a8) or SAN (Ra8). The side with the rook moves first and wins by checkmate.
+    """Acts: moves as UCI (a1a8) or SAN (Ra8); the side with the rook moves first and wins by checkmate.
 
-    Draws: stalemate, loss of the rook, fifty moves of either side without a capture, or max_turns (no claim of
-    repetition). The start is a random legal position, the rook's side to move, without mate in one or an attacked rook.
-    Part "outcome": 1 and -1 at checkmate, else `draw` to both. Options besides TextGame's: strong, the seat with the
-    rook; draw >= 0; max_turns >= 1, moves of both sides. reset(options={"fen": FEN}) starts from that position of the
-    three pieces, with either side to move.
+    Drawn: stalemate, the rook lost, fifty moves of either side without a capture, or max_turns (repetition is
+    not claimed). The start is a random legal position, the rook's side to move, in which there is no mate at
+    once and the rook is not attacked. Part "outcome": 1 and -1 at checkmate, `draw` to both otherwise.
+    Options besides TextGame's: strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
+    reset(options={"fen": FEN}) starts from that position of the three men; either side may be to move.
     """
 
     name = "chess_endgame"

@@ -13,9 +13,9 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
 class ConnectFour(DrawnGame):
-    """Acts: DROP n, columns counted from 1 at the left. Payoffs 1 and -1; option draw: reward of both sides for a draw.
+    """Acts: DROP n, columns counting from 1 at the left. Payoffs 1 and -1; option draw: what a draw pays both.
 
-    Further options: rows, columns, connect (discs in a line that win). Smaller boards are easier.
+    Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
     """
 
     name = "connect_four"

@@ -64,7 +64,7 @@ def atlas() -> Book:
 
 
 class GuessCity(Questions):
-    """`Questions` about a city; see there for options and rewards."""
+    """`Questions` about a city; the options and rewards are said there."""
 
     name = "guess_city"
     metadata: ClassVar[dict[str, Any]] = {"name": "guess_city_v0", "render_modes": ["ansi"]}

@@ -14,12 +14,12 @@ ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.I
 
 
 class Haggle(TextGame):
-    """Acts: PRICE n (propose a price), ACCEPT (the other's last price), WALK (no deal).
+    """Acts: PRICE n (name a price), ACCEPT (the other's last price), WALK (no deal).
 
-    Options besides TextGame's: max_price >= 2: cost and value are independent and uniform from 1 to it, as in
-    Chatterjee and Samuelson (1983), so that half of all matches have no profitable deal; max_turns >= 2, legal acts in
-    a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) sets both. Reward part "deal": value -
-    price to the buyer, price - cost to the seller; an unprofitable deal is legal and costs.
+    Options besides TextGame's: max_price >= 2: cost and value are drawn independently and uniformly from 1 to it, as
+    in Chatterjee and Samuelson (1983), so that in half of all matches no deal can gain; max_turns >= 2, legal acts in
+    a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) deals these.
+    Reward part "deal": value - price to the buyer, price - cost to the seller; a bad deal is legal and costs.
     """
 
     name = "haggle"

@@ -31,13 +31,13 @@ class Table(NamedTuple):
 
 
 class Hanabi(OpenSpielGame):
-    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank. Slots count from 1, the oldest card.
+    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slots count from 1, the oldest card.
 
     Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
-    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. Talk is off by default, because words besides
-    the hints are against the rules. reset(options={"chance": [...]}) fixes the deck, with card = colour * ranks + rank
-    - 1; hands are dealt one after the other. Reward part "outcome": each act's change of the score, to all seats; the
-    loss of the last life takes back the whole score.
+    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. The talk option is off unless given: words
+    beside the hints are against the rules. reset(options={"chance": [...]}) fixes the deck, a card being
+    colour * ranks + rank - 1; hands are dealt one whole hand after the other. Reward part "outcome": to all seats
+    what an act changed in the score; with the last life all of it goes.
     """
 
     name = "hanabi"

@@ -76,7 +76,7 @@ class MatrixGame(SimultaneousGame):
 
 
 class PrisonersDilemma(MatrixGame):
-    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating pays as much as cooperating (T + S = 2R)."""
+    """Acts: COOPERATE, DEFECT. Defecting dominates; to take turns at it pays as much as to cooperate (T + S = 2R)."""
 
     name = "prisoners_dilemma"
     metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}
@@ -100,7 +100,7 @@ class StagHunt(MatrixGame):
 
 
 class BattleOfTheSexes(MatrixGame):
-    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two equilibria, each favouring another seat."""
+    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two equilibria, each the better one for another seat."""
 
     name = "battle_of_the_sexes"
     metadata: ClassVar[dict[str, Any]] = {"name": "battle_of_the_sexes_v0", "render_modes": ["ansi"]}

@@ -18,15 +18,15 @@ MOST_LOCKS = 3
 
 
 class Maze(Solitaire):
-    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and wastes a turn.
+    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and in vain, a turn is lost.
 
-    Any two cells are joined by exactly one path, so wall following walks each corridor at most twice: the default
-    max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4. Options besides Solitaire's:
-    size 2 to 20, cells per side; view "full" (the map) or "partial" (the exits here); locks 0 to 3, below size: number
-    of locked doors on the path to the goal, with as many keys before them. One round along the wall finds a key,
-    another its door: with locks 2 * size^2 * (1 + 2 * locks) turns; expert, whether a step towards the goal pays the
-    part "match" of 1, which `credit.weights: {match: 0}` turns into a mark of agreement with an expert instead of a
-    reward (UI-S1's estimator `step_episode` reads it).
+    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
+    most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
+    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here);
+    locks 0 to 3, fewer than size: so many doors on the way to the goal are locked, and as many keys lie before
+    them. One round along the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns;
+    expert, whether a step that brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}`
+    makes a mark of agreement with an expert and no reward (UI-S1's estimator `step_episode` reads it).
     """
 
     name = "maze"

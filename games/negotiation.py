@@ -20,13 +20,13 @@ from games.families.pools import WORTH, Triple, instances, offers, remainder, tw
 class Negotiation(BargainingGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
-    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match; breakdown,
-    from 0 to below 1, the probability that an offer in answer to an offer ends the talks without a deal; values,
-    "private" or "public", whether each seat sees the other's values; splits, "hidden" or "shown", whether each seat
-    sees the efficient splits and their worth (needs public values); opens, "opener" or "random": then the seats are
-    player_0 and player_1, and the first mover is drawn. reset(options={"instance": one of
-    games.families.pools.instances(), "breaks_at": turn}) plays that instance, with a breakdown at that turn (from 1; 0:
-    never).
+    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
+    breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
+    anybody; values, "private" or "public", whether each seat sees the other's; splits, "hidden" or "shown": then
+    each seat is shown the splits that waste nothing, and what they are worth (values must be public); opens,
+    "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn.
+    reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
+    the talks end by an offer at that turn (from 1; 0: at none).
     """
 
     name = "negotiation"

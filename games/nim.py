@@ -15,8 +15,8 @@ MOST_PILES, MOST_THINGS = 10, 20
 class Nim(OpenSpielGame):
     """Acts: TAKE 3 B (three from pile B). Payoffs 1 and -1, no draws.
 
-    Options: piles, a list of 1 to 10 sizes from 1 to 20; misere, whether taking the last thing loses instead of wins.
-    With best play the first mover loses exactly if the XOR of the sizes is 0; in misere with only sizes 1, if it is 1.
+    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether who takes the last loses instead of wins.
+    The first to move loses (with best play) just if the sizes' XOR is 0; misere and only sizes 1: if it is 1.
     """
 
     name = "nim"

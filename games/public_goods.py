@@ -12,9 +12,9 @@ from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 class PublicGoods(SimultaneousGame):
     """Acts: GIVE n, hidden until all have chosen. A round pays endowment - n + multiplier * total / players.
 
-    Options besides TextGame's: players 3 to 6; endowment >= 1, coins of each seat per round; multiplier >= 0; rounds >=
-    1; continuation, the probability of another round. Reward part "round". `theory` is a seat's payoff in one round at
-    the defaults: in equilibrium all give nothing, at the optimum all give everything.
+    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0;
+    rounds >= 1; continuation, the chance that another round follows. Reward part "round".
+    `theory` is a seat's payoff in one round at the defaults: in equilibrium nobody gives, at best all give all.
     """
 
     name = "public_goods"

@@ -17,12 +17,11 @@ GOAL = "goal"
 
 
 class Recall(TextGame):
-    """Acts: PASS while lines arrive, then the digit asked for.
+    """Acts: PASS while lines come, then the digit that was asked for.
 
-    Of `lines` lines, `facts` are facts such as "book 3", each about another thing; the others are filler. Every fact is
-    equally likely to be asked for. A player that remembers c of f facts and otherwise guesses among v values is right
-    with probability (c + (f - c) / v) / f. Options: lines 1 to 1,000; facts 1 to 10, at most lines; values 2 to 10,
-    digits from 0.
+    Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
+    likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)
+    / f right. Options: lines 1 to 1,000; facts 1 to 10, no more than lines; values 2 to 10, digits from 0 on.
     """
 
     name = "recall"

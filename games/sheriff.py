@@ -16,10 +16,10 @@ ANSWERS = ("PASS", "INSPECT")
 class Sheriff(OpenSpielGame):
     """Acts: the smuggler's LOAD n, unseen, then in each round BRIBE n; the sheriff's INSPECT or PASS.
 
-    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and sheriff_penalty
-    >= 0, in coins. Only the last round counts. Reward part "outcome": after INSPECT, n items cost the smuggler n *
-    item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the smuggler. After
-    PASS, the smuggler gets n * item_value minus the last bribe, which the sheriff gets.
+    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
+    sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
+    smuggler n * item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the
+    smuggler. Passed: the smuggler gets n * item_value less the last bribe, which the sheriff gets.
     """
 
     name = "sheriff"

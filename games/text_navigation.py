@@ -23,12 +23,12 @@ SUBGOAL = "subgoal"
 class TextNavigation(Solitaire):
     """Acts: GO direction, TAKE item, DROP item. Solved by dropping the wanted item in the wanted room.
 
-    The walker sees only its room, so it must search for the item. Acts that are impossible now are illegal; every exit
-    and item is listed. Depth-first search and then the direct path need fewer than 4 * rooms turns, the default
-    max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether first taking the wanted item
-    and bringing it pay the part "subgoal" of 1 each, marks for credit outside the payoff; strategist, whether a second
-    seat sees the same, advises before each turn, and alone is paid, so that the walker need not learn. Source of these
-    two seats: EPO (Liu et al. 2025, ACL).
+    Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
+    every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
+    turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
+    the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
+    part of the payoff; strategist, whether a seat of this name sees the same, says before each turn what to do, and
+    alone is paid for it, so that the walker need not learn. Source of these two seats: EPO (Liu et al. 2025, ACL).
     """
 
     name = "text_navigation"

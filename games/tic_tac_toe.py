@@ -12,9 +12,7 @@ WORDS = tuple(f"PLAY {cell}" for cell in range(1, 10))
 
 
 class TicTacToe(DrawnGame):
-    """Acts: PLAY n, cells counted from 1 at the top left. Payoffs 1 and -1; option draw: reward of both sides for a
-    draw.
-    """
+    """Acts: PLAY n, cells counting from 1 at the top left. Payoffs 1 and -1; option draw: what a draw pays both."""
 
     name = "tic_tac_toe"
     seats: tuple[str, ...] = ("first", "second")

@@ -28,9 +28,9 @@ def table(payoffs: str) -> str:
 
 
 class TinyHanabi(OpenSpielGame):
-    """Acts: PLAY A, PLAY B, PLAY C. Both seats get the same payoff, 0 to 10.
+    """Acts: PLAY A, PLAY B, PLAY C. Both are paid the same, 0 to 10.
 
-    reset(options={"chance": [0, 1]}) gives card 1 to first and card 2 to second.
+    reset(options={"chance": [0, 1]}) deals card 1 to first and card 2 to second.
     """
 
     name = "tiny_hanabi"

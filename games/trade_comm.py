@@ -17,7 +17,7 @@ LETTERS = string.ascii_uppercase
 class TradeComm(OpenSpielGame):
     """Acts: SAY letter, once each, then TRADE give FOR get, once each and unseen; 1 to both if the trades match.
 
-    Options: num_items 2 to 26. Talk is off by default, because only the one letter may be said.
+    Options: num_items 2 to 26. The talk option is off unless given: the one letter is all that may be said.
     reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.
     """
 

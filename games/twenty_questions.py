@@ -33,7 +33,7 @@ def zoo() -> Book:
 
 
 class TwentyQuestions(Questions):
-    """`Questions` about an animal; see there for options and rewards."""
+    """`Questions` about an animal; the options and rewards are said there."""
 
     name = "twenty_questions"
     metadata: ClassVar[dict[str, Any]] = {"name": "twenty_questions_v0", "render_modes": ["ansi"]}

@@ -16,8 +16,8 @@ OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 class Ultimatum(TextGame):
     """Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option besides TextGame's: pie >= 1.
 
-    Reward part "deal": to both seats when the offer is accepted. Two pure outcomes are subgame perfect (`theory`, at
-    the default pie): an accepted offer of 0, and an offer of 1 to a responder that rejects only 0.
+    Reward part "deal": to both seats when the offer is accepted. Subgame perfect are two pure outcomes (`theory`,
+    at the default pie): the offer of nothing, accepted; and of one, by a responder that would reject nothing.
     """
 
     name = "ultimatum"

@@ -45,11 +45,11 @@ def is_word(text: str) -> bool:
 
 
 class Wordle(Solitaire):
-    """Acts: GUESS and five letters. Any word may be guessed; `legal` lists the words that may be hidden.
+    """Act: GUESS and five letters; any may be guessed, `legal` lists the words that may be hidden.
 
-    Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's: max_turns,
-    the tries; words, different words of five lower-case letters (None: the common ones). reset(options={"word": one of
-    the words}) hides that word.
+    Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
+    max_turns, the tries; words, different words of five small letters (None: the common ones).
+    reset(options={"word": one of the words}) hides that word.
     """
 
     name = "wordle"

@@ -31,7 +31,7 @@ class Request:
     """Whether the completion is to tell entropies, whatever the engine does otherwise."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for invalid values, which would otherwise fail the other requests of the batch."""
+        """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
         if not self.ids or self.max_tokens < 1:
             raise ValueError("a request has a context, and asks for a token at least")
         if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < math.inf:

@@ -1,8 +1,8 @@
-"""Serve several adapters on one base model: a batch runs through the base once, and each row through its own adapter.
+"""One base model for several policies: a batch goes through the base once, its rows through their own adapters.
 
-In passes with many tokens, low-rank products are computed per adapter on its rows. With one token per row, as in
-decoding, a call costs more than its arithmetic: the adapters of all layers with the same input are joined to one pair
-of matrices, and the entries of other rows' adapters are multiplied with 0 between the two, exactly.
+Where a pass has many tokens, the low-rank products are taken adapter by adapter, on their own rows. Where it has one in
+each row, as in decoding, a call costs more than its arithmetic: then all adapters of all layers that read the same are
+one pair of matrices, side by side, and what is not a row's own is multiplied with 0 between the two, exactly.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Manage the processes of vLLM and Ray: kill them when their owner ends, and redirect their stderr.
+"""A small process that waits for its owner's end and then kills what the owner had started.
 
-A killed process cannot end its children, and vLLM's survive with its memory. Processes that inherited `MARK` are found
-by their environment, including those that are just starting. Ray's agents have another environment and are found by
-their open files in the marked folder. The folder is removed. Linux only.
+A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
+owner are found by their environment, also those that were just starting; Ray's agents, which have another one, by the
+files that they write in the folder that it names. The folder is removed. Linux.
 """
 
 import os

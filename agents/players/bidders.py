@@ -1,4 +1,4 @@
-"""Scripted players that name numbers: auction bids, prices, offers and contributions."""
+"""Players who name numbers: bids in an auction, prices, offers, gifts. They know what their view tells them."""
 
 from __future__ import annotations
 

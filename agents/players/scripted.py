@@ -1,7 +1,7 @@
-"""Scripted policies by name: `name` or `name:argument`, such as `random` or `mcts:100`.
+"""Scripted policies by name: without weights, written `name` or `name:argument`, such as `random`, `mcts:100`.
 
-`path/to/file.py:function` names a user's own policy: like the `players` of a game, the function takes (game, seed) and
-returns a function from a `View` to an act.
+`path/to/file.py:function` is one of the user's own: the function takes (game, seed), as the `players` of a game do, and
+returns what makes an act of a `View`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scripted players for every game, and the base of players that follow a rule."""
+"""Players that fit every game: they only pick among the acts that are listed as legal."""
 
 from __future__ import annotations
 

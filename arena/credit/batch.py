@@ -1,7 +1,7 @@
-"""Batches of turns: the turns of an iteration's trajectories as flat columns, and statistics over groups.
+"""Batches of turns: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
 
-T is the number of turns, M of trajectories, N of sampled tokens. Turns are ordered by trajectory, then by time; tokens
-by trajectory, then by stream.
+T is the number of turns, M of trajectories, N of sampled tokens. Turns stand trajectory after trajectory in the
+order of play; tokens stand trajectory after trajectory, stream after stream.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

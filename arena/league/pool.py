@@ -39,7 +39,7 @@ class Pool:
     """
 
     def __init__(self, run: Path, spec: PoolSpec, lag: int, state: Mapping[str, list[int]] | None = None) -> None:
-        """Restore the pool from a checkpoint's `state`, or create an empty one."""
+        """The pool as a checkpoint's `state` has it, or an empty one."""
         self.run, self.folder, self.spec, self.lag = run, run / "league", spec, lag
         self.members: list[int] = list(state["members"]) if state else []
         self.recent: list[int] = list(state["recent"]) if state else []
@@ -49,7 +49,7 @@ class Pool:
         """Those that matches which go on still meet, whether they are in the pool or not any more."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
-        """Admit the policies after iteration `k` if due; return True if weights were written."""
+        """Admit the policies as they are after iteration `k` if it is due; return whether it was."""
         if k % self.spec.every == 0:
             self.members.append(k)
             if len(self.members) > self.spec.keep:
@@ -83,7 +83,7 @@ class Pool:
         return self.folder / version_name(safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """Return the state for the checkpoint."""
+        """State for the checkpoint."""
         held = {"held": sorted(self.held)} if self.held else {}
         return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
 
@@ -98,14 +98,14 @@ class Pool:
                 remove(folder)
 
     def check(self, policies: Iterable[str]) -> None:
-        """Raise StoreError if a version's weights are missing or damaged."""
+        """StoreError when the weights of a version are gone or not as they were written."""
         for policy in policies:
             for version in sorted(self.versions):
                 _verify(self.path(policy, version), version in self.sealed)
 
 
 def past_weights(run: Path, policy: str, version: int) -> Path | None:
-    """Return the folder of a version's weights in a run's pool, None if absent. Raises StoreError if damaged."""
+    """Return the folder of a version's weights in a run's pool, None if there is none; StoreError if damaged."""
     folder = run / "league" / version_name(safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None

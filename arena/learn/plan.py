@@ -93,10 +93,10 @@ class Planner:
     def update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
     ) -> Plan:
-        """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `done` earlier steps.
+        """`rule.epochs` times `rule.minibatches` steps on samples in random order; `done` steps came before.
 
-        Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
-        loss of played samples. Gate, ratio and regularisers exclude demonstrations, because no policy sampled them.
+        To the loss of what was played, every step adds `rule.demonstrations.weight` times the mean of -log p over its
+        part of the demonstrations. Gate, ratio and regularisers leave them out: no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
@@ -145,7 +145,7 @@ class Planner:
         where: str,
         ranks: int,
     ) -> Step | None:
-        """Return a step on samples `part` and demonstrations `lesson`; None if there is nothing to learn."""
+        """A step on some of the samples, `lesson` being the demonstrations; None where nothing is to be learned."""
         weights = self._weights(samples, part)
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
@@ -162,7 +162,7 @@ class Planner:
         )
 
     def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
-        """Add a loss's pairs to the step; a single step is the update's first, before any weight has changed."""
+        """The step of a loss that looks at pairs; alone it is the update's first, in which nothing has moved yet."""
         rivals = self._shares(samples, self._in_order(samples, part), ranks) if self.rule.steps > 1 else ()
         return replace(step, pairs=tuple(part), rivals=rivals)
 

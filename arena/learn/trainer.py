@@ -1,4 +1,4 @@
-"""The trainer of this process: one policy's weights and optimiser, updated by plans."""
+"""The trainer of this process: one policy's weights, its optimiser, and the carrying out of its plans."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager

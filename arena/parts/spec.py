@@ -1,4 +1,4 @@
-"""Base class and common field types of an experiment's settings, and absolute paths in their fields."""
+"""Common base of all parts of an experiment: how strict they are, names, counts."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""Adapters that wrap games of other libraries as text games."""
+"""Games that are not ours, found by name and wrapped as text games."""

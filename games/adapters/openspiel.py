@@ -11,9 +11,9 @@ from games.families.openspiel import OpenSpielGame, load
 
 
 class AnyOpenSpiel(OpenSpielGame):
-    """Any game of OpenSpiel in its own words. Option game: its name, with parameters, such as `oh_hell(players=4)`.
+    """Any game of OpenSpiel in its own words; game: its name, with parameters if any, such as `oh_hell(players=4)`.
 
-    If information is hidden, other seats do not see acts; each seat sees what OpenSpiel's state strings reveal to it.
+    Where something is hidden the others read no acts: each seat sees what OpenSpiel says it knows.
     """
 
     name = "openspiel"

@@ -69,12 +69,12 @@ def classics() -> list[str]:
 
 
 class PettingZooGame(ForeignGame):
-    """Any AEC environment with discrete actions. Option env: its name, or a function that creates it.
+    """Any AEC environment with discrete actions; `env` names it, or is what makes it.
 
-    Seats are named by the agents' texts. An act is the action's number, or a word in the classic environments. A seat's
-    private facts are its observation at its last turn: many environments cannot be observed in between. Other seats
-    read an act only if the classic game is open; otherwise they learn from their observations. Reward part "outcome":
-    the environment's rewards.
+    Agents may be of any type: their texts are the seats' names. Acts: the action's number, or a word for the classic
+    environments. A seat sees, privately, what the environment shows it when it is to move, and keeps that until it is
+    again: many environments cannot be asked in between. The others read an act only where the classic game lies open;
+    elsewhere they learn what the environment shows. Reward part "outcome": the environment's rewards.
     """
 
     name = "pettingzoo"

@@ -47,12 +47,12 @@ def registered(name: str) -> Any:
 
 
 class TextArenaGame(ForeignGame):
-    """Any environment of TextArena. Option env: its id. Acts are free text; TextArena may add brackets.
+    """Any environment of TextArena; `env` is its id. Acts: free text; brackets are added where TextArena adds them.
 
-    A seat's prompt is private, because it may hold secrets; TextArena's other texts are messages. An act that the
-    environment refuses or fails on is undone and handled as an illegal act, never as a win of the other seats. Option
-    players: number of players (None: two, or the smallest number it accepts). `legal` returns the moves TextArena
-    listed. Reward part "outcome": TextArena's rewards, at the end.
+    A seat's prompt is private, as it may hold secrets; what else TextArena tells are messages. An act that it
+    refuses, or on which it fails, changes nothing and is our referee's business: never a win for the others.
+    Option players: how many (None: two, or else the least that it takes). `legal` lists what TextArena listed.
+    Reward part "outcome": TextArena's rewards, at the end.
     """
 
     name = "textarena"

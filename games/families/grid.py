@@ -1,4 +1,4 @@
-"""Grids of cells with doors, and locked doors with keys, for mazes and houses."""
+"""Cells on a grid and the doors between them: what mazes and houses are made of."""
 
 from __future__ import annotations
 

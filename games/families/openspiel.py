@@ -87,10 +87,10 @@ def _plain(text: str) -> str:
 
 
 class OpenSpielGame(TextGame):
-    """Base class of text games over an OpenSpiel game; a subclass passes `spiel`, its name with parameters.
+    """A text game over an OpenSpiel game; a subclass passes `spiel`, its name with parameters.
 
-    reset(options={"chance": [outcomes]}) fixes the first chance events, as OpenSpiel's actions; later ones are drawn.
-    Reward part "outcome": the change of the seat's OpenSpiel return by each act, in the game's own units.
+    reset(options={"chance": [outcomes]}) fixes the first chance events, as OpenSpiel's actions; later ones are
+    drawn. Reward part "outcome": what each act changed in the seat's OpenSpiel return, in the game's own units.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}

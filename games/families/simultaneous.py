@@ -14,10 +14,10 @@ ROUND = "round"
 
 
 class SimultaneousGame(TextGame):
-    """Base class of round-based games with simultaneous choices; a subclass writes `read` and `settle`.
+    """A subclass reads a choice (`read`) and settles a round (`settle`).
 
-    Options besides TextGame's: rounds >= 1, the maximum; continuation from 0 to 1, the probability of another round (an
-    unknown end: Axelrod 1984). Each round another seat chooses first.
+    Options besides TextGame's: rounds >= 1, the most there are; continuation from 0 to 1, the chance that another
+    round follows (an unknown end: Axelrod 1984). Each round another seat is the first to choose.
     """
 
     def __init__(self, *, rounds: int, continuation: float = 1.0, **options: Any) -> None:

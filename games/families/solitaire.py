@@ -12,11 +12,11 @@ COST = "cost"
 
 
 class Solitaire(TextGame):
-    """Base class of single-seat games that end at the goal, or unsolved after `max_turns` legal acts.
+    """Ends when the goal is reached, or unsolved after `max_turns` legal acts.
 
-    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost for
-    every act) or "steps" (part "cost": -1 for every act but the solving one, as in LMRL-Gym, Abdulhai et al. 2023);
-    cost >= 0. `stakes` is the cost of all turns, so that giving up never pays.
+    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost
+    for every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai
+    et al. 2023); cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
     """
 
     reward_parts: Mapping[str, str] = {GOAL: "1 for reaching the goal", COST: "what an act costs"}

@@ -23,15 +23,15 @@ SHOWN = 80
 
 
 class Debate(Asked):
-    """Acts: an answer in every round. Answers stay hidden until all seats have answered in that round.
+    """Acts: an answer in every round; what the others say in the same round is not seen before all have answered.
 
-    Options besides Simulator's: task, as in `reasoning`; debaters, number of seats; rounds, answers of each; answer
-    "plain", "boxed" or "tag", its form in an act: with the latter two, the other seats read the whole act.
+    Options besides Simulator's: task, as `reasoning` has it; debaters, how many there are; rounds, answers of each;
+    answer "plain", "boxed" or "tag", where it stands in an act: with the latter two, the others read all of the act.
 
-    The debate decides for the most frequent answer of the last round, or for none at a tie. Parts: `right`, 1 or 0, of
-    every answer; `verdict`, 1 to all debaters if the debate decides for the right answer. Nobody learns the right
-    answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in Language Models through
-    Multiagent Debate".
+    The debate decides for the answer that most gave in the last round, for none where no answer is given most often.
+    Parts: `right`, 1 or 0, of every answer; `verdict`, 1 to all debaters where the debate decides for the right one.
+    Nobody learns the right answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in
+    Language Models through Multiagent Debate".
     """
 
     name = "debate"

@@ -24,17 +24,17 @@ TRIES = 1000
 
 
 class ProposerSolver(Simulator):
-    """Acts: the proposer writes a task of the given family, then each solver answers it.
+    """Acts: the proposer's a task of the given family, the solvers' an answer each.
 
     Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
-    number of attempts per task; pay "hard" (1 - s, s the solve rate; SSP) or "frontier" (4 s (1 - s)); opening, how
-    many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few tasks
-    that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", its form in a solver's act.
+    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,
+    how many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few
+    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", where it stands in a solver's act.
 
-    A proposal is valid if the checker can compute its answer, it respects the family's limits, it does not contain the
-    answer, it is new in this match, and it belongs to the split: with "train", no question of reasoning-gym's test
-    split is ever practised. Any other proposal ends the match (illegal: retry allows one correction) and pays 0;
-    penalty is 0 by default. Parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    A proposal counts when the checker can work out its answer, within the family's limits, and when the answer does
+    not stand in it, it was not met in this match, and it is of the split: with "train" no question of reasoning-gym's
+    test split is ever practised. Any other ends the match (illegal: retry, it may be mended once) and pays 0; penalty
+    is 0 unless given. Parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
     """
 
     name = "proposer_solver"

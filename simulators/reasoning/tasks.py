@@ -36,17 +36,18 @@ CALLS = ("gcd", "lcm")
 
 
 class Reasoning(Asked):
-    """Acts: an answer or, in protocol "code", a reply with code or a final answer, whichever comes first.
+    """Acts: an answer, or in protocol "code" a reply that holds code or a final answer, whichever comes first.
 
     Options besides Simulator's: task, a family of reasoning-gym, a list of them, or families with settings (`level` is
-    a step of the curriculum); stage, the number of families, in order, from which tasks are drawn, None for all;
-    protocol "single" (one answer), "retry" (told if wrong, until right or max_turns; UFO), "correct" (two answers, with
-    a hint before the second that there might be an error; SCoRe) or "code" (Python runs and its output is shown,
-    max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", its
-    form in an act; code "fence", "code" or "tool_call", the form of code; partial, whether nearly right answers get the
-    scorer's partial score (else 1 or 0); seconds, memory_mb and output_bytes, the limits of code.
+    a step of the curriculum); stage, from how many of them, in their order, tasks are drawn, None for all; protocol
+    "single" (one answer), "retry" (told that it is wrong, until it is right or after max_turns; UFO), "correct" (two
+    answers, before the second a hint that there might be an error; SCoRe) or "code" (Python is run and its output
+    shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter);
+    max_turns; answer "plain", "boxed" or "tag", where the answer stands in an act; code "fence", "code" or
+    "tool_call", how code is called; partial, whether answers that are nearly right score what the family's scorer
+    gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
 
-    Part `right`: the score of an answer, on its turn. The right answer is never shown.
+    Part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
     """
 
     name = "reasoning"

@@ -52,14 +52,14 @@ Case = tuple[int, int]
 
 
 class Repair(Simulator):
-    """Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT.
+    """Acts: EDIT name: expression (what the function returns), RUN (the tests that are shown), SUBMIT.
 
-    Options besides Simulator's: functions 1 to 4, the number of functions, all failing; max_turns, at least one more
-    than functions, so that all can be edited and submitted. Talk is off: "|" belongs to expressions.
+    Options besides Simulator's: functions 1 to 4, how many there are, all failing; max_turns, one more than those at
+    least, so that all can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
 
-    Part "passed": at SUBMIT, the share of functions that pass all hidden tests. Parts "step", 1 for every effective
-    edit and every run, and "submitted", 1 for submitting after an edit, are marks for credit (gated reward
-    accumulation) outside the payoff. An edit that is no expression of a or b counts for neither.
+    Part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every edit
+    that changes something and every run, and "submitted", 1 for submitting what was edited, are marks for credit
+    (gated reward accumulation) and no part of the payoff. An edit that is no expression of a or b counts for neither.
     """
 
     name = "repair"

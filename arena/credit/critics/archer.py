@@ -1,4 +1,4 @@
-"""ArCHer's critic: twin values of states and replies, learned off-policy from a replay buffer of turns."""
+"""ArCHer's critic: twin values of states and of replies, learned off-policy from replayed turns of the past."""
 
 from __future__ import annotations
 

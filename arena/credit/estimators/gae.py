@@ -1,10 +1,10 @@
-"""Advantages from a critic: GAE over turns, over sampled tokens, and over both levels; ArCHer.
+"""Generalised advantage estimation: over turns, over sampled tokens, and over both levels.
 
-GAE uses δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016), with values that the critic
-predicted before it learned from these trajectories. The value after the end of a match is 0: a game's own limit is an
-end, and aborted matches get no credit at all. Only sampled tokens are steps. Observed tokens between them are skipped,
-so the advantages do not depend on their number. Turn ids mark the end of a turn, not rewards. Nothing is whitened here;
-`transforms: [whiten]` does that, over the same tokens as verl does inside its estimator.
+All are δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016) with what a critic said before
+it learned from these trajectories. A match that is over is worth 0: a game's own limit is an end, and matches that
+were called off are not credited at all. Only sampled tokens are steps: whatever was observed between two of them is
+passed over, so the advantages do not depend on how long it was. A turn ends where its id says, never by
+a reward. None of them whitens; `transforms: [whiten]` does, over the same tokens as verl does inside its estimator.
 """
 
 from typing import NamedTuple
