@@ -87,9 +87,7 @@ class TextNavigation(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the task, the room, its exits and items, the items carried, the turns left, and the strategist's
-        advice.
-        """
+        """Return the task, room, exits, items here and carried, turns left, and the strategist's advice."""
         return {
             "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
@@ -112,9 +110,7 @@ class TextNavigation(Solitaire):
         return [f"{verb} {noun}" for verb, nouns in words.items() for noun in nouns]
 
     def play(self, seat: str, act: str) -> str:
-        """Move, take or drop, and tell all seats the change; or record the strategist's advice, which changes nothing
-        else.
-        """
+        """Move, take or drop and return the change for all seats, or record the strategist's advice."""
         if seat == STRATEGIST:
             if not (said := one_line(act)):
                 raise IllegalAct("say what the walker is to do")

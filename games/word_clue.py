@@ -111,9 +111,7 @@ class WordClue(TextGame):
         return self.guessing[0] if self.guessing else GIVER
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return targets found, wrong guesses, the share of targets found, rounds started, and `answer`,
-        the targets.
-        """
+        """Return targets found, wrong guesses, share of targets found, rounds started, and the targets."""
         counts = {"found": len(self.found), "missed": len(self.missed), "rounds": self.round}
         return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
 
