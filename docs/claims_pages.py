@@ -1,6 +1,6 @@
-"""Write docs/claims.md and docs/claims/ from the kept study results.
+"""Write docs/claims.md, docs/claims/more.md and docs/claims/arms.txt from the kept study results.
 
-python docs/claims_pages.py             # write the pages from benchmarks/results/study-*.json
+python docs/claims_pages.py             # write them from benchmarks/results/study-*.json
 python docs/claims_pages.py commands    # print the commands that run every study again
 """
 
@@ -37,7 +37,7 @@ In each study a small model learns with the mechanism and with its controls, ove
 last value of the mechanism's arm (means over seeds), the control that it beats by least, and the seed-paired difference
 with its interval (95 % unless the rule says 99). *Could see*: the smallest difference that these seeds detect with
 power .8 after the correction. *Verdict*: corrected by Holm's method over all {rows} studies at .05; in *italics*, the
-verdict of the study alone.{changed} The study's name leads to all arms, held-out figures and p-values.
+verdict of the study alone.{changed} All arms, held-out figures and p-values: [arms](claims/arms.txt).
 
 ## Mechanisms against a baseline that also learns
 
@@ -65,11 +65,9 @@ Compared with advantages of zero (`zero`) and with advantages dealt to random tu
 {learning}"""
 CHANGED = """ **†** ({rows}): the recipe now states
 another rule, on fresh seeds. Run it again."""
-FAMILY = """\
-# Studies: {family}
-
-All arms of each study, with first → last values and 95 % intervals over seeds. *Random* and *oracle* are scripted
-players in the learners' seats (`python benchmarks/worlds.py`). Claims and verdicts: [claims](../claims.md).
+ARMS = """\
+All arms of each study, with first -> last values and 95 % intervals over seeds. "random" and "oracle" in parentheses
+are scripted players in the learners' seats (python benchmarks/worlds.py). Claims and verdicts: docs/claims.md.
 """
 
 
@@ -78,11 +76,9 @@ def build_pages() -> Iterator[tuple[Path, str]]:
     rows = family([read(file) for file in FILES])
     yield from claims_pages(rows)
     worlds = json.loads((RESULTS / "worlds.json").read_text("utf-8"))["worlds"]
-    families = defaultdict(list)
-    for row in rows:
-        families[row.results.spec.family].append(study_section(row, worlds.get(row.results.name, {})))
-    for name, sections in families.items():
-        yield DOCS / family_page(name), FAMILY.format(family=name) + "".join(sections)
+    ordered = sorted(rows, key=lambda row: (row.results.spec.family, row.results.name))
+    sections = (study_section(row, worlds.get(row.results.name, {})) for row in ordered)
+    yield DOCS / "claims" / "arms.txt", ARMS + "".join(sections)
 
 
 def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
@@ -103,9 +99,7 @@ def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
         mechanisms=tables["mechanisms"],
     )
     yield DOCS / "claims.md", page
-    # Links on the second page start in its own folder.
-    more = {name: table.replace("](claims/", "](") for name, table in tables.items()}
-    yield DOCS / "claims" / "more.md", MORE.format(larger=more["larger"], learning=more["learning"])
+    yield DOCS / "claims" / "more.md", MORE.format(larger=tables["larger"], learning=tables["learning"])
 
 
 def split_by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -124,13 +118,18 @@ def claim_cells(row: Row, titles: dict[str, str]) -> tuple[str, ...]:
     study = row.results
     own, control = ({arm.arm: arm for arm in study.arms}[name] for name in (study.spec.arm, row.arm))
     values = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {row.arm} {control.last.estimate:.2f}"
-    name = f"[{study.name}]({family_page(study.spec.family)}#{study.name})"
     effect = f"{study.spec.figure} {values}: {format_interval(row.effect, '+')}"
-    return f"{study.spec.claim} ({titles[study.spec.replicates]})", name, effect, f"{row.visible:.2f}", verdict_of(row)
+    return (
+        f"{study.spec.claim} ({titles[study.spec.replicates]})",
+        f"`{study.name}`",
+        effect,
+        f"{row.visible:.2f}",
+        verdict_of(row),
+    )
 
 
 def study_section(row: Row, world: dict[str, Any]) -> str:
-    """Return a study's section of its family page: p-values, and a row for each arm."""
+    """Return a study's section of arms.txt: p-values, and an aligned row for each arm."""
     study = row.results
     figures = {study.spec.figure: study.arms, **study.beside}
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -139,16 +138,16 @@ def study_section(row: Row, world: dict[str, Any]) -> str:
             values[arm.arm][figure] = format_arm(arm)
     for player in ("random", "oracle"):
         if "mean" in world.get(player, {}):
-            values[f"*{player}*"][study.spec.figure] = format_interval(Interval(**world[player]["mean"]))
+            values[f"({player})"][study.spec.figure] = format_interval(Interval(**world[player]["mean"]))
+    table = [("arm", *figures), *((arm, *(found.get(f, "-") for f in figures)) for arm, found in values.items())]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [
-        f"\n## {study.name}\n",
-        f"{verdict_of(row)}: {study.seeds} seeds, p {row.decision.p:.4f}, Holm {row.holm:.4f}, "
-        f"{rehearsed_minutes(row):.0f} minutes. Published: {study.spec.published}.\n",
-        "| " + " | ".join(["arm", *map(escape_cell, figures)]) + " |",
-        "|---" * (1 + len(figures)) + "|",
+        f"\n{study.spec.family} / {study.name}",
+        f"{row.verdict} (alone: {row.results.verdict.verdict}): {study.seeds} seeds, p {row.decision.p:.4f}, "
+        f"Holm {row.holm:.4f}, {rehearsed_minutes(row):.0f} minutes. Published: {study.spec.published}.",
     ]
-    for name, found in values.items():
-        lines.append("| " + " | ".join([name, *(found.get(figure, "–") for figure in figures)]) + " |")
+    for cells in table:
+        lines.append("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -229,14 +228,9 @@ def join_names(rows: Iterable[Row]) -> str:
     return ", ".join(f"`{row.results.name}`" for row in rows)
 
 
-def family_page(name: str) -> str:
-    """Return the path of a family's page below docs/."""
-    return f"claims/{name.replace(' ', '_')}.md"
-
-
 def format_arm(arm: ArmSummary) -> str:
     """Return an arm's first and last value."""
-    return f"{arm.first.estimate:.2f} → {format_interval(arm.last)}"
+    return f"{arm.first.estimate:.2f} -> {format_interval(arm.last)}"
 
 
 def format_interval(interval: Interval, sign: str = "") -> str:

@@ -22,7 +22,7 @@ RESULTS, FILES = claims_pages.RESULTS, claims_pages.FILES
 def test_the_pages_agree_with_the_results() -> None:
     pages = dict(claims_pages.build_pages())
     docs = claims_pages.DOCS
-    assert pages.keys() == {docs / "claims.md", *(docs / "claims").glob("*.md")}, "delete pages without studies"
+    assert pages.keys() == {docs / "claims.md", *(docs / "claims").iterdir()}
     for page, text in pages.items():
         assert page.read_text("utf-8") == text, "renew it: python docs/claims_pages.py"
 
