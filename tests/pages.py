@@ -11,8 +11,6 @@ import typer
 from arena.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-BORROWED = {"walk.md": tuple(sorted((ROOT / "docs").glob("new-*.md")))}
-"""Pages whose commands use the files of other pages."""
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -37,18 +35,19 @@ def blocks(page: Path) -> list[Block]:
 
 
 def names(page: Path) -> list[str]:
-    """Everything that a page sets between backticks in its prose and tables, broken lines joined.
+    """Return everything that a page sets between backticks in prose and tables, broken lines joined.
 
-    Names that were replaced, of which the glossary has a table, are names no longer.
+    The changelog's removed and renamed names are left out.
     """
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.S | re.M)
-    prose = re.sub(r"^## Names that were replaced$.*?(?=^## )", "", prose, flags=re.S | re.M)
+    if page.name == "CHANGELOG.md":
+        prose = re.sub(r"^### (Removed|Renamed)$.*?(?=^##)", "", prose, flags=re.S | re.M)
     return [re.sub(r"\s*\n\s*", " ", name).replace("\\|", "|") for name in re.findall(r"`([^`]+)`", prose)]
 
 
 def write_files(page: Path) -> None:
-    """The files that a page writes out, and those of the pages that it takes files from, here."""
-    for block in [block for source in (*BORROWED.get(page.name, ()), page) for block in blocks(source)]:
+    """Write the files that a page shows into the working directory."""
+    for block in blocks(page):
         if block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.text, "utf-8")
