@@ -29,7 +29,7 @@ def processor_quota() -> float | None:
 
 
 def _quota(folder: Path, version: int) -> float | None:
-    """Return a group's processor time in each period, divided by the period."""
+    """Return a group's CPU time per period, divided by the period."""
     if version == 1:
         quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # quota -1 is none
     else:
@@ -39,7 +39,7 @@ def _quota(folder: Path, version: int) -> float | None:
 
 
 def _folders(controller: str) -> Iterator[tuple[Path, int]]:
-    """Yield this process's groups for a controller and those around them, inner ones first, each with its version."""
+    """Yield (folder, version) of this process's groups for a controller, from the innermost outwards."""
     for line in _text(OWN).splitlines():
         if line.count(":") < 2:
             continue
@@ -58,7 +58,7 @@ def _number(file: Path) -> int | None:
 
 
 def _whole(text: str) -> int | None:
-    """Return a text as a whole number; None for another, as the word max."""
+    """Return the text as an integer; None if it is not one, such as `max`."""
     try:
         return int(text)
     except ValueError:
@@ -66,7 +66,7 @@ def _whole(text: str) -> int | None:
 
 
 def _text(file: Path) -> str:
-    """Return a file's text, "" where it cannot be read."""
+    """Return a file's text; "" if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):

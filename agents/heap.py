@@ -7,7 +7,7 @@ import ctypes
 from contextlib import suppress
 
 HOLES, LEAST = 0.25, 1 << 28
-"""Free memory that `trim_holes` leaves: a share of what is in use, or 256 MB."""
+"""Thresholds of `trim_holes` for free heap memory: a share of the memory in use, and 256 MB."""
 
 
 def trim_memory() -> None:
@@ -30,7 +30,7 @@ def trim_holes() -> None:
 
 
 class _Heap(ctypes.Structure):
-    """glibc's `struct mallinfo2`: `uordblks` are the bytes in use, `fordblks` those that are free."""
+    """glibc's `struct mallinfo2`: `uordblks` is the number of bytes in use, `fordblks` of free bytes."""
 
     _fields_ = [
         (name, ctypes.c_size_t)

@@ -30,9 +30,9 @@ MAX_STEPS = 100_000
 """A step is a part of a loop's body, a value that is looked at, or LETTERS of a text that is: about a microsecond."""
 LETTERS = 50
 LARGEST = 1e12
-"""Largest number to be written, and to be reckoned with."""
+"""Largest number that a template may write or calculate with."""
 MAX_NUMBER = 10_000
-"""Largest argument of a filter, such as places to round to."""
+"""Largest number in a filter's arguments, such as the places to round to."""
 BUDGET = "_steps"
 
 FILTER_NAMES = (
@@ -44,9 +44,9 @@ BY_LETTER = frozenset({"list", "max", "min", "reverse", "sort", "title", "unique
 """Those that make something of each letter of a text."""
 MAX_INDENT = 16
 MAX_DEPTH = 20
-"""Most brackets or blocks inside each other."""
+"""Maximum nesting of brackets or blocks."""
 MAX_OPERATORS = 100
-"""Most operators in one tag, brackets and dots among them: Jinja's parser recurses for many of them."""
+"""Maximum operators in one tag, including brackets and dots, because Jinja's parser recurses for many of them."""
 OPENERS = frozenset({"if", "for", "filter", "with"})
 
 
@@ -252,7 +252,7 @@ def _join(values: Iterable[Any], between: object = "") -> str:
 
 
 def hang(text: str) -> str:
-    """A text whose further lines are indented, if they are not yet, as those of messages are: none begins another's."""
+    """Indent the second and further lines of a text unless they are indented, so that none looks like a new message."""
     return re.sub("\n(?!  )", "\n  ", text)
 
 
@@ -312,7 +312,7 @@ def _check_depth(text: str) -> None:
 
 
 def names_in(text: str) -> set[str]:
-    """The variables that a template's text asks for."""
+    """Return the variables that a template uses."""
     finder = meta.TrackingCodeGenerator(SANDBOX)
     finder.optimizer = None  # which takes the cube of how many filters follow each other
     finder.visit(SANDBOX.parse(text))
@@ -320,7 +320,7 @@ def names_in(text: str) -> set[str]:
 
 
 def items_in(text: str, name: str) -> set[str] | None:
-    """Return which items of a mapping a template's text asks for by name, `name.item`; None where it takes it whole."""
+    """Return the items `name.item` of a mapping that a template uses by name; None if it uses the full mapping."""
     tree = SANDBOX.parse(text)
     items = dict[nodes.Node, str]()
     for dotted in tree.find_all(nodes.Getattr):

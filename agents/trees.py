@@ -20,7 +20,7 @@ class Tree(NamedTuple):
 
 
 def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
-    """The tree of sequences, in lexicographic order, behind a prefix that all have."""
+    """Build the tree of lexicographically sorted sequences that share their first `prefix` ids."""
     row, before = Tree(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
     for ids in sequences[1:]:
         shared = agreement(before, ids) - prefix
@@ -32,7 +32,11 @@ def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
 
 
 def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, L, L] bool, which tokens of its row each token sees, and [B, L] the places of all; padding sees itself."""
+    """Return the tree attention mask and the token positions of padded rows.
+
+    Returns a bool tensor [B, L, L], True if a token may attend to another token of its row, and an int64 tensor [B, L]
+    of positions that count the prefix. Padding attends to itself.
+    """
     seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
     places = torch.zeros((len(rows), width), dtype=torch.long)
     for number, row in enumerate(rows):

@@ -12,7 +12,9 @@ from games.families.openspiel import OpenSpielGame, load
 
 @functools.cache
 def words(spiel: str) -> tuple[str, ...]:
-    """From and to, by OpenSpiel's number of the act, which is the same in every position; captures have no star."""
+    """Return the text of every action number, without OpenSpiel's star at captures. It is the same in every
+    position.
+    """
     state = load(spiel).new_initial_state()
     return tuple(state.action_to_string(0, action).rstrip("*") for action in range(state.num_distinct_actions()))
 

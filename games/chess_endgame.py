@@ -126,12 +126,12 @@ class ChessEndgame(TextGame):
 
 
 def _bare(text: str) -> str:
-    """A move's letters and digits; there are no pawns, so case tells nothing."""
+    """Return a move's letters and digits in lower case. Without pawns, case carries no information."""
     return "".join(char for char in text.lower() if char not in "x+#=-" and not char.isspace())
 
 
 def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
-    """A random start, the rook's side (white: True) to move."""
+    """Draw a random start position, with the rook's side (white: True) to move."""
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)
@@ -144,5 +144,5 @@ def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
 
 
 def _mates(board: chess.Board) -> bool:
-    """Return True if the side to move can mate at once."""
+    """Return True if the side to move has a mate in one."""
     return any(board.san(move).endswith("#") for move in board.legal_moves)

@@ -111,7 +111,7 @@ class Hanabi(OpenSpielGame):
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """The act; the referee tells everybody which card it was, or which cards it shows."""
+        """Return the act, and announce the played or discarded card, or the cards that the hint shows."""
         mover = self.state.current_player()
         table = self.observation((mover + 1) % len(self.seats))
         verb, *whom, what = word.split()

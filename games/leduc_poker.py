@@ -74,7 +74,7 @@ class LeducPoker(OpenSpielGame):
 
 
 def pot(rounds: list[list[int]]) -> int:
-    """The chips that both sides have put in, by the acts of each round."""
+    """Return the chips in the pot after these acts, by round."""
     chips = 2 * ANTE
     for acts, more in zip(rounds, RAISES, strict=False):
         owed = 0

@@ -15,7 +15,7 @@ from games.families.openspiel import OpenSpielGame
 
 @functools.cache
 def words(dice: int, sides: int) -> tuple[str, ...]:
-    """All bids on that many dice together from the lowest to the highest, then LIAR."""
+    """Return all bids on that many dice, from lowest to highest, then LIAR."""
     bids = itertools.product(range(1, dice + 1), range(1, sides + 1))
     return (*(f"BID {count} {side}" for count, side in bids), "LIAR")
 

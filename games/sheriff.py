@@ -73,7 +73,7 @@ class Sheriff(OpenSpielGame):
         return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Bribes and answers are heard, the cargo is not."""
+        """Return bribes and answers, but not the cargo."""
         return "" if word.startswith("LOAD") else word
 
     def public(self) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from importlib.resources import files
 
 
 def docstring(place: str) -> str | None:
-    """The first line that the class at `module:Class` says of itself; None where that is for loading it to tell.
+    """Return the first docstring line of the class at `module:Class`, or None if it must be loaded to find out.
 
-    So it is where the class is not written there, or imported from there by name, or its module has an import of a
-    package that is not installed.
+    None if the class is neither defined in that module nor imported there by name, or if the module imports a package
+    that is not installed.
     """
     module, _, name = place.partition(":")
     tree = ast.parse(_source(module))

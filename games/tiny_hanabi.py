@@ -18,7 +18,7 @@ WORDS = tuple(f"PLAY {act}" for act in ACTS)
 
 @functools.cache
 def table(payoffs: str) -> str:
-    """OpenSpiel's payoffs by first's card, second's card, first's act and second's act, to be read."""
+    """Format OpenSpiel's payoffs by first's card, second's card, first's act and second's act."""
     values = np.reshape(payoffs.split(";"), (len(CARDS), len(CARDS), len(ACTS), len(ACTS)))
     parts = []
     for own, other in np.ndindex(len(CARDS), len(CARDS)):

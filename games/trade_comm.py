@@ -48,7 +48,7 @@ class TradeComm(OpenSpielGame):
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """The word where something is said; a trade is not heard until the end."""
+        """Return the letter, but not a trade, which stays hidden until the end."""
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:

@@ -19,14 +19,14 @@ ALL_RIGHT = "G" * LETTERS
 
 @functools.cache
 def common_words() -> tuple[str, ...]:
-    """The words of games/data/wordle.txt, in order."""
+    """Load the words of games/data/wordle.txt, in order."""
     return tuple(files("games").joinpath("data/wordle.txt").read_text(encoding="ascii").split())
 
 
 def feedback(guess: str, word: str) -> str:
-    """One mark a letter: G right, Y in the word but elsewhere, - not (or not so often) in the word.
+    """Return one mark per letter: G right, Y elsewhere in the word, - not (or not so often) in the word.
 
-    A letter of the word accounts for one mark: first for the right ones, then for the others from the left.
+    Each letter of the word explains one mark: right letters first, then the others from the left.
     """
     spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
     marks = []

@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "ARENA_REAPED_WITH"
-"""In the environment of all who are to end with the owner: a folder of the owner's own, then those of its owners."""
+"""Environment variable of processes that must end with the owner: the owner's folder, then those of its own owners."""
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
-    """Start one for this process, before whatever is to end with it; terminate it when that has ended by itself."""
+    """Start a watchdog for this process before the processes that it guards. Terminate it after they ended normally."""
     command = [sys.executable, "-I", str(Path(__file__)), str(os.getpid()), str(folder)]
     quiet = subprocess.DEVNULL
     # a session of its own: Ctrl-C is for the owner
@@ -32,7 +32,10 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """SIGKILL for all others that are marked with the folder or write in it, until there is none; the folder goes."""
+    """Kill all other processes that are marked with the folder or write in it, until none is left.
+
+    Remove the folder.
+    """
     while theirs := [*_theirs(folder)]:
         for pid in theirs:
             with suppress(ProcessLookupError):
@@ -60,7 +63,7 @@ def _marked(place: Path, folder: bytes) -> bool:
 
 
 def _writes(place: Path, folder: str) -> bool:
-    """Return True if a process has a file of the folder open for writing: who reads a log there is somebody else."""
+    """Return True if a process has a file of the folder open for writing. Readers of a log there are unrelated."""
     for link in place.joinpath("fd").iterdir():
         with suppress(OSError):
             if link.lstat().st_mode & stat.S_IWUSR and os.readlink(link).startswith(f"{folder}/"):
@@ -69,7 +72,7 @@ def _writes(place: Path, folder: str) -> bool:
 
 
 def _wait_for(owner: int) -> None:
-    """Return when that process has ended."""
+    """Return when the process has ended."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(owner)
         select.select([handle], [], [])

@@ -27,9 +27,9 @@ class Questions(Solitaire):
     seats: tuple[str, ...] = ("guesser",)
     book: Book
     sort: str
-    """What a thing is called in the rules."""
+    """Word for a thing in the rules."""
     notes: str = ""
-    """What the rules say besides."""
+    """Further sentences of the rules."""
 
     def __init__(self, *, max_turns: int = 20, open_book: bool = False, **options: Any) -> None:
         super().__init__(max_turns=max_turns, **options)

@@ -79,7 +79,7 @@ class SimultaneousGame(TextGame):
 
 
 def read_number(word: str, most: int, act: str) -> int:
-    """The n of the act `WORD n`, from 0 to `most`; or raises IllegalAct."""
+    """Parse the act `WORD n` to n. Raises IllegalAct unless n is from 0 to `most`."""
     match = re.fullmatch(rf"\s*{word}\s+(\d{{1,9}})\s*", act, re.ASCII | re.IGNORECASE)
     if not match or int(match[1]) > most:
         raise IllegalAct(f"write {word} and a whole number from 0 to {most}")

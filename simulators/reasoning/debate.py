@@ -19,7 +19,7 @@ from simulators.reasoning.typed import bare
 
 VERDICT = "verdict"
 SHOWN = 80
-"""Most characters of an answer that others are shown."""
+"""Maximum number of characters of an answer shown to other seats."""
 
 
 class Debate(Asked):
@@ -168,7 +168,7 @@ class Debate(Asked):
 
 
 def _plain(answer: str) -> str:
-    """Return the answer without what makes no difference: case, blanks and full stops at its end."""
+    """Return the answer without case, extra blanks and final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
