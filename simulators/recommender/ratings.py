@@ -13,14 +13,11 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulators.base import held_out
 from simulators.recommender import tables
-from simulators.recommender.chance import uniform
 from simulators.recommender.words import LETTERS
 
 Floats = NDArray[np.float64]
@@ -29,12 +26,6 @@ LIKED = 4.0
 """Stars from which on a rating says that the item was liked."""
 ENOUGH = 10
 """Liked ratings that a user needs for its taste to be counted."""
-SHRINK_ITEM, SHRINK_USER, SHRINK_GENRE = 5.0, 5.0, 10.0
-"""Ratings that a prior of 0 is worth, in the means of an item, a user, a user's genre."""
-SHOWN = 0.8
-"""The share of a held-out user's ratings that its taste is read from; the others are predicted."""
-RANK = 10
-"""Rank of the matrix factorisation."""
 NO_GENRE = "(no genres listed)"
 
 
@@ -49,8 +40,6 @@ class Ratings:
     genres: tuple[str, ...]
     belongs: Floats
     """[items, genres]: each item's genres, in equal shares; rows sum to 1, or to 0 of an item without any."""
-    names: tuple[str, ...]
-    """Names of the users, as the file has them: by these they are held out."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,7 +70,7 @@ def load(path: str) -> Ratings:
     if not genres_of:
         raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
     genres, belongs = _membership(file, items, genres_of)
-    return Ratings(np.array(who), np.array(what), np.array(stars), genres, belongs, tuple(users))
+    return Ratings(np.array(who), np.array(what), np.array(stars), genres, belongs)
 
 
 def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) -> int:
@@ -122,9 +111,6 @@ def _membership(
     return genres, belongs
 
 
-# What tastes they show.
-
-
 @functools.lru_cache(maxsize=2)
 def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The genres of a file, and the Dirichlet parameters of its users' tastes."""
@@ -157,95 +143,3 @@ def dirichlet(shares: Floats) -> Floats:
     mean, variance = shares.mean(axis=0), shares.var(axis=0)
     concentration = (mean * (1 - mean)).sum() / max(float(variance.sum()), 1e-9) - 1
     return np.asarray(mean * max(float(concentration), 0.1))
-
-
-# How well simulated users agree.
-
-
-def agreement(ratings: Ratings) -> dict[str, Any]:
-    """RMSE and accuracy on liked or not, of ratings that nobody was shown, of users held out by a hash.
-
-    `simulated`: stars = mean + user + item + weight x affinity, the user's affinity being read per genre from what was
-    shown of its ratings, and the weight fitted on all that was shown, of held-out users too; as a simulated user rates
-    what it clicks. Beside it the `mean` of all, user and item means without taste (`no_taste`), and a `factorisation`
-    (scikit-learn's truncated SVD, rank 10, of what means leave over), each from the same ratings.
-    """
-    tested = _tested(ratings)
-    if not tested.any():
-        raise ValueError("no user is held out: agreement needs some tens of users")
-    shown = ~tested
-    bias = _biases(ratings, shown)
-    affinity = _affinities(ratings, shown, ratings.stars - bias)
-    weight = _weight(affinity[shown], (ratings.stars - bias)[shown])
-    predictions = {
-        "mean": np.full(len(tested), ratings.stars[shown].mean()),
-        "no_taste": bias,
-        "factorisation": bias + _factorised(ratings, shown, ratings.stars - bias),
-        "simulated": bias + weight * affinity,
-    }
-    truth = ratings.stars[tested]
-    report: dict[str, Any] = {"ratings": int(tested.sum()), "users": len(np.unique(ratings.users[tested]))}
-    report |= {"liked": float((truth >= LIKED).mean()), "weight": weight}
-    return report | {name: _errors(predicted[tested], truth) for name, predicted in predictions.items()}
-
-
-def _errors(predicted: Floats, truth: Floats) -> dict[str, float]:
-    predicted = np.clip(predicted, 0.5, 5)
-    right = (predicted >= _threshold()) == (truth >= LIKED)
-    return {"rmse": float(np.sqrt(((predicted - truth) ** 2).mean())), "accuracy": float(right.mean())}
-
-
-def _threshold() -> float:
-    """Predicted stars that count as liked: half way to the half star below, as stars come in halves."""
-    return LIKED - 0.25
-
-
-def _tested(ratings: Ratings) -> NDArray[np.bool_]:
-    """[n]: of held-out users, the ratings that are to be predicted."""
-    out = np.array([held_out(f"ratings:{name}") for name in ratings.names])
-    chance = np.array([uniform(0, int(u), int(i)) for u, i in zip(ratings.users, ratings.items, strict=True)])
-    return np.asarray(out[ratings.users] & (chance >= SHOWN))
-
-
-def _biases(ratings: Ratings, shown: NDArray[np.bool_]) -> Floats:
-    """[n]: the mean, what the item is over it and what the user is over that, shrunk (Koren 2008)."""
-    users, items = ratings.shape
-    mean = ratings.stars[shown].mean()
-    rest = ratings.stars - mean
-    item = _shrunk(ratings.items[shown], rest[shown], items, SHRINK_ITEM)[ratings.items]
-    user = _shrunk(ratings.users[shown], (rest - item)[shown], users, SHRINK_USER)[ratings.users]
-    return np.asarray(mean + item + user)
-
-
-def _shrunk(where: Ints, values: Floats, count: int, prior: float) -> Floats:
-    return np.asarray(np.bincount(where, values, count) / (np.bincount(where, minlength=count) + prior))
-
-
-def _affinities(ratings: Ratings, shown: NDArray[np.bool_], rest: Floats) -> Floats:
-    """[n]: what the user's ratings of the item's genres are over its others; of a shown one, without itself."""
-    users, _ = ratings.shape
-    own = ratings.belongs[ratings.items]
-    sums, weights = np.zeros((users, len(ratings.genres))), np.zeros((users, len(ratings.genres)))
-    np.add.at(sums, ratings.users[shown], own[shown] * rest[shown, None])
-    np.add.at(weights, ratings.users[shown], own[shown])
-    mine = own * shown[:, None]
-    there = (sums[ratings.users] - mine * rest[:, None]) / (weights[ratings.users] - mine + SHRINK_GENRE)
-    return np.asarray((own * there).sum(axis=1))
-
-
-def _weight(affinity: Floats, rest: Floats) -> float:
-    """The least-squares weight of affinity."""
-    return float(affinity @ rest / max(float(affinity @ affinity), 1e-9))
-
-
-def _factorised(ratings: Ratings, shown: NDArray[np.bool_], rest: Floats) -> Floats:
-    """[n]: what a matrix of rank `RANK` makes of what means leave over; 0 where nothing was shown (PureSVD)."""
-    try:
-        from scipy.sparse import csr_matrix
-        from sklearn.decomposition import TruncatedSVD
-    except ImportError as error:
-        raise ValueError(f"agreement needs scikit-learn: pip install 'arena-selfplay[recommender]' ({error})") from None
-    matrix = csr_matrix((rest[shown], (ratings.users[shown], ratings.items[shown])), shape=ratings.shape)
-    svd = TruncatedSVD(min(RANK, min(ratings.shape) - 1), random_state=0)
-    left, right = svd.fit_transform(matrix), svd.components_.T
-    return np.asarray((left[ratings.users] * right[ratings.items]).sum(axis=1))
