@@ -148,7 +148,7 @@ def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
 
 
 def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """A and B, float32, by layer; WeightsError for a torn file, or matrices that the base's layers cannot have."""
+    """Return A and B of each layer, float32. Raises WeightsError for a damaged file or a wrong shape."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -15,10 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 @contextmanager
 def checkpointed(model: torch.nn.Module) -> Iterator[None]:
-    """Layers of a transformers model that are called within keep only their inputs for the backward pass.
-
-    Whatever cache they are given has to answer a second time as it did the first.
-    """
+    """Make the layers of a transformers model keep only their inputs for the backward pass, within the context."""
     from transformers.modeling_layers import GradientCheckpointingLayer  # half of transformers, which the model brought
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -133,7 +133,7 @@ def _ours(value: Any) -> bool:
 
 
 def _settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """All keys with their values, of parts within parts too."""
+    """Yield all keys with their values, including those of nested sections."""
     parts, seen = [(value, 0)], 0
     while parts:
         part, depth = parts.pop()

@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 
 def prefix_cache(body: Any, prefix: torch.Tensor) -> Cache:
-    """The attention cache of a prefix's [P] ids, for passes over what follows it; gradients flow into it."""
+    """Return the attention cache of a prefix's ids [P], for passes over its continuations; gradients flow into it."""
     own = Cache(layer_class_to_replicate=_OfPrefix)
     body(input_ids=prefix[None], past_key_values=own, use_cache=True)
     return Cache(layers=[_Before(layer.keys, layer.values) for layer in own.layers])

@@ -261,7 +261,7 @@ def _plain(text: str) -> str | int | float | bool | None:
 
 
 def _text(text: str, line: int, where: Where) -> str:
-    """A quoted text, whose escapes may have written what may not stand there; JSON's escaped pairs join."""
+    """Return a quoted text with escaped surrogate pairs joined. Raises _Fault for lone surrogates and NUL."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         try:
             text = text.encode("utf-16", "surrogatepass").decode("utf-16")

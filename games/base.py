@@ -103,7 +103,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def _abbreviated(value: object) -> str:
-    """A value that was refused, short."""
+    """Return a value that was refused, short."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
@@ -187,7 +187,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         raise NotImplementedError
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Fresh JSON-able facts that only this seat sees now."""
+        """Return fresh JSON-able facts that only this seat sees now."""
         raise NotImplementedError
 
     def legal(self, seat: str) -> list[str] | None:

@@ -39,7 +39,7 @@ class Breakthrough(OpenSpielGame):
         super().__init__(spiel, **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         start = self.rows - 1 if self.rows >= 6 else self.rows
         return (
             f"Breakthrough: first has the pieces b and moves down, to row 1; second has w and moves up, to row "
@@ -49,7 +49,7 @@ class Breakthrough(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """From and to."""
+        """Return the act's text: from and to."""
         return self._words[action]
 
     def public(self) -> dict[str, Any]:

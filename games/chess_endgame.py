@@ -55,7 +55,7 @@ class ChessEndgame(TextGame):
         self.agent_selection = SEATS[not self.board.turn]
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"Chess: king and rook ({self.strong}) against king. The rook's side wins by checkmate; stalemate, the "
             f"rook lost or {self.max_turns} moves played is a draw. Write a move, as a1a8 or Ra8."
@@ -67,11 +67,11 @@ class ChessEndgame(TextGame):
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing is hidden."""
+        """Return {}: the seat has no private facts."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """All legal moves, as UCI."""
+        """Return all legal moves, as UCI."""
         return [move.uci() for move in self.board.legal_moves]
 
     def play(self, seat: str, act: str) -> str:

@@ -62,7 +62,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """One paragraph: the deck, the acts, what the views mean, the end."""
+        """Return the rules as one paragraph: the deck, the acts, what the views mean, the end."""
         names = ", ".join(list(COLOURS.values())[: self.colours])
         copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
         whom = "" if len(self.seats) == 2 else "player_N "

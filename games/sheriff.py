@@ -55,7 +55,7 @@ class Sheriff(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """One paragraph: acts and payoffs."""
+        """Return the rules as one paragraph: acts and payoffs."""
         return (
             f"The smuggler hides 0 to {self.max_items} illegal items by LOAD n; the sheriff does not see n. In each of "
             f"{self.num_rounds} rounds the smuggler offers BRIBE n (0 to {self.max_bribe}) and the sheriff answers "
@@ -66,7 +66,7 @@ class Sheriff(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """LOAD 2, BRIBE 1, INSPECT, PASS."""
+        """Return the act's text: LOAD 2, BRIBE 1, INSPECT, PASS."""
         if action < 2:
             return ANSWERS[action]
         loads = 2 + self.max_items

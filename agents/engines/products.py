@@ -9,10 +9,7 @@ from agents.half import together
 
 
 def product(layer: Any, x: torch.Tensor) -> torch.Tensor:
-    """[B, out] of a linear layer from [B, in]; a few rows in float32 as W x^T, which MKL computes faster than x W^T.
-
-    ZeRO-3 puts weights together only while their layer is called.
-    """
+    """Return a linear layer's outputs [B, out]; a few float32 rows as W x^T, which MKL computes faster than x W^T."""
     few = x.device.type == "cpu" and 1 < len(x) <= _FEW
     if not few or type(layer) is not torch.nn.Linear or hasattr(layer.weight, "ds_id"):
         return layer(x)  # type: ignore[no-any-return]
@@ -25,6 +22,6 @@ _FEW = 48
 
 
 def products(layers: Sequence[Any], x: torch.Tensor) -> torch.Tensor:
-    """[B, outs side by side] of layers that read the same [B, in]: by one product where their matrices are one."""
+    """Return the joined outputs [B, outs] of layers with the same input [B, in]; one product if they are joint."""
     joined = together(layers)
     return torch.cat([product(layer, x) for layer in layers], -1) if joined is None else joined(x)

@@ -120,7 +120,7 @@ def _own(name: str, games: str) -> Kind:
 
 
 def _of_file(spec: str, file: Path) -> Kind:
-    """The row of a function in a user's file; ScriptedPolicyError where there is none or it cannot be imported."""
+    """Return the kind of a function in a user's file. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:

@@ -95,5 +95,5 @@ class ForeignGame(TextGame):
         return copy.deepcopy(self.env)
 
     def clone(self) -> Self:
-        """An independent copy in the middle of the match."""
+        """Return an independent copy in the middle of the match."""
         return copy.deepcopy(self, {id(self.env): self.copied()})

@@ -163,7 +163,7 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
     """Source loader that neither reads nor writes bytecode: cached bytecode could be somebody else's."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """The source, compiled."""
+        """Return the source, compiled."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
 

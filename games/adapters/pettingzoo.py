@@ -109,7 +109,7 @@ class PettingZooGame(ForeignGame):
         self.agent_selection = str(self.env.agent_selection)
 
     def rules(self) -> str:
-        """The environment's name, the seats, how to act."""
+        """Return the environment's name, the seats, how to act."""
         how = f" {self.words.rules}" if self.words.rules else ""
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
@@ -122,7 +122,7 @@ class PettingZooGame(ForeignGame):
         return copy.deepcopy(self._last_seen.get(seat, {}))
 
     def legal(self, seat: str) -> list[str]:
-        """The words of the actions that the environment's mask allows."""
+        """Return the words of the actions that the environment's mask allows."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
@@ -142,7 +142,7 @@ class PettingZooGame(ForeignGame):
         return listed if self.words.open else ""
 
     def next_seat(self, seat: str) -> str:
-        """The seat to move, by PettingZoo."""
+        """Return the seat to move, by PettingZoo."""
         return seat if self.ended else str(self.env.agent_selection)
 
     def copied(self) -> Any:

@@ -12,7 +12,7 @@ def _number(env: Any, seat: str, action: int) -> str:
 
 
 def _array(env: Any, seat: str) -> dict[str, Any]:
-    """Nothing better than the array."""
+    """Return {}: the observation array is shown instead."""
     return {}
 
 

@@ -112,7 +112,7 @@ class TextArenaGame(ForeignGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """The seat to move, by TextArena."""
+        """Return the seat to move, by TextArena."""
         return seat if self.ended else self._mover()
 
     def _mover(self) -> str:

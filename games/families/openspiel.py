@@ -166,7 +166,7 @@ class OpenSpielGame(TextGame):
         self.agent_selection = self.next_seat(self.seats[0])
 
     def legal(self, seat: str) -> list[str]:
-        """The words of all legal acts."""
+        """Return the words of all legal acts."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
@@ -180,7 +180,7 @@ class OpenSpielGame(TextGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """The seat to move, by OpenSpiel; none at the end."""
+        """Return the seat to move, by OpenSpiel; none at the end."""
         return seat if self.state.is_terminal() else self.seats[self.state.current_player()]
 
     def clone(self) -> Self:

@@ -195,7 +195,7 @@ def plain(value: Any) -> Any:
 
 
 def compact(value: Any) -> str:
-    """Compact JSON."""
+    """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -26,7 +26,7 @@ class Asked(Simulator):
 
 
 def noop(game: Asked, seed: int) -> Answer:
-    """Says nothing."""
+    """Return a player that writes nothing."""
     return lambda seen: ""
 
 
@@ -37,7 +37,7 @@ def random(game: Asked, seed: int) -> Answer:
 
 
 def oracle(game: Asked, seed: int) -> Answer:
-    """Knows the answer."""
+    """Return a player that knows the answer."""
     return lambda seen: replies.write_answer(game.task.answer, game.answer)
 
 

@@ -72,7 +72,7 @@ class Debate(Asked):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """The same for all seats."""
+        """Return the rules, equal for all seats."""
         says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
             return f"{says} The majority decides."
@@ -96,7 +96,7 @@ class Debate(Asked):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing."""
+        """Return {}: no seat has private facts."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:

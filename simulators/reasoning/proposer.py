@@ -83,7 +83,7 @@ class ProposerSolver(Simulator):
         self._faults = 0
 
     def rules(self) -> str:
-        """The same for all seats."""
+        """Return the rules, equal for all seats."""
         again = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
         opening = " A task begins as the proposer is told." if self.opens else ""
         paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
@@ -245,7 +245,7 @@ class ProposerSolver(Simulator):
 
 
 def _noop(game: ProposerSolver, seed: int) -> Answer:
-    """Says nothing."""
+    """Return a player that writes nothing."""
     return lambda seen: ""
 
 

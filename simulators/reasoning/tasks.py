@@ -133,7 +133,7 @@ class Reasoning(Asked):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing: what is hidden is hidden from everybody."""
+        """Return {}: hidden facts are hidden from all seats."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:

@@ -1,9 +1,7 @@
-"""Real ratings, where the user has them: what tastes they show, and how well simulated users agree with real ones.
+"""Fit users' tastes to real ratings.
 
-    python -m simulators.recommender ratings.csv      # agreement on held-out users, as JSON
-
-Files are as MovieLens has them: userId, movieId, rating in `ratings.csv`, and genres (`a|b`) either there or in a
-`movies.csv` beside it. None is part of Arena. The option `ratings` of the game draws users from what is fitted here.
+Files have MovieLens' format: userId, movieId, rating in `ratings.csv`, and genres (`a|b`) either there or in a
+`movies.csv` next to it. No such file is part of Arena. The option `ratings` of the game draws users from the fit.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from simulators.recommender.words import LETTERS
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LIKED = 4.0
-"""Stars from which on a rating says that the item was liked."""
+"""Stars from which a rating counts as liking."""
 ENOUGH = 10
-"""Liked ratings that a user needs for its taste to be counted."""
+"""Minimum liked ratings of a user whose taste is used."""
 NO_GENRE = "(no genres listed)"
 
 
@@ -39,16 +37,16 @@ class Ratings:
     stars: Floats
     genres: tuple[str, ...]
     belongs: Floats
-    """[items, genres]: each item's genres, in equal shares; rows sum to 1, or to 0 of an item without any."""
+    """[items, genres]: each item's genres in equal shares; rows sum to 1, or 0 without genres."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Users and items."""
+        """Number of users and items."""
         return int(self.users.max()) + 1, len(self.belongs)
 
 
 def load(path: str) -> Ratings:
-    """The ratings in this CSV file; ValueError names a broken row, what is wrong and how to mend it."""
+    """Load ratings from a CSV file. Raises ValueError with the invalid row, the problem and a remedy."""
     file = tables.file_of(path, "ratings")
     users: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -81,14 +79,14 @@ def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) 
 
 
 def _note_genres(where: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
-    """The genres of the row's item, where it has a cell that names some and none was there before."""
+    """Record the genres of the row's item if the cell names some and none were recorded before."""
     item, cell = row["movieId"].strip(), row.get("genres", "").strip()
     if cell not in ("", NO_GENRE) and item not in genres_of:
         genres_of[item] = tables.genres(where, cell)
 
 
 def _refuse_doubles(file: Path, pairs: Ints, lines: array[int]) -> None:
-    """ValueError where a pair of a user and an item, each a number here, stands in two lines."""
+    """Raise ValueError if a pair of a user and an item, encoded as a number, occurs in two lines."""
     _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     first = firsts[inverse]
     again = np.flatnonzero(first != np.arange(len(pairs)))
@@ -113,7 +111,7 @@ def _membership(
 
 @functools.lru_cache(maxsize=2)
 def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The genres of a file, and the Dirichlet parameters of its users' tastes."""
+    """Return the genres of a file and the Dirichlet parameters of its users' tastes. Cached."""
     ratings = load(path)
     try:
         return ratings.genres, tuple(float(each) for each in dirichlet(tastes(ratings)))
@@ -122,10 +120,10 @@ def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
 
 
 def tastes(ratings: Ratings) -> Floats:
-    """[users, genres], rows sum to 1: how much more of a genre a user likes than there is of it, for users with enough.
+    """Return the tastes [users, genres] of users with enough liked ratings; rows sum to 1.
 
-    Of each genre the user's liked ratings over that genre's share of everybody's ratings, and 1 more, so that no share
-    is 0: what is common is not a taste.
+    A taste is the user's liked ratings of a genre, plus 1 so that no share is 0, divided by the genre's share of all
+    ratings: a common genre is not a taste.
     """
     users, _ = ratings.shape
     liked = ratings.stars >= LIKED
@@ -139,7 +137,7 @@ def tastes(ratings: Ratings) -> Floats:
 
 
 def dirichlet(shares: Floats) -> Floats:
-    """Dirichlet parameters [genres] of these tastes [users, genres], by their means and variances (Minka 2000)."""
+    """Return Dirichlet parameters [genres] fitted to tastes [users, genres] by mean and variance (Minka 2000)."""
     mean, variance = shares.mean(axis=0), shares.var(axis=0)
     concentration = (mean * (1 - mean)).sum() / max(float(variance.sum()), 1e-9) - 1
     return np.asarray(mean * max(float(concentration), 0.1))

@@ -121,7 +121,7 @@ class Repair(Simulator):
         return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing."""
+        """Return {}: no seat has private facts."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -261,7 +261,7 @@ def _printed(text: str) -> str:
 
 
 def _noop(game: Repair, seed: int) -> Answer:
-    """Submits what was there."""
+    """Return a player that submits the unchanged function."""
     return lambda seen: "SUBMIT"
 
 
@@ -284,7 +284,7 @@ def _random(game: Repair, seed: int) -> Answer:
 
 
 def _oracle(game: Repair, seed: int) -> Answer:
-    """Knows what is right."""
+    """Return a player that knows the solution."""
     todo = list(range(game.count))
 
     def act(seen: View) -> str:
