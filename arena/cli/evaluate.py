@@ -195,9 +195,9 @@ def tournament_(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Everybody against everybody, on the same deals in both orders: payoffs, ratings, α-rank, cycles.
+    """Play every pair on the same deals in both orders; print payoffs, Elo ratings and cycles.
 
-    Where all are paid the same, everybody also plays with itself, and the payoffs say who works with whom.
+    In cooperative games every contender also plays with itself: the payoffs show who works well with whom.
 
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
@@ -217,9 +217,9 @@ def tournament_(
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
         standings = wait(tournament(loaded, spec, matches, seed, step))
     if plot:
-        from arena.evaluate.tournament_plot import plot as draw
+        from arena.evaluate.crosstable_plot import draw_tournament, save_picture
 
-        draw(standings, plot)
+        save_picture(lambda: draw_tournament(standings), plot)
     close("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_standings

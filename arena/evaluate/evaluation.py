@@ -149,7 +149,7 @@ def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
     return split_spec
 
 
-def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
+def require_playable(contenders: Sequence[Contender], spec: GameSpec) -> None:
     """ConfigError when one of them cannot play some seat of the game."""
     game = make_game(spec)
     for contender in contenders:
