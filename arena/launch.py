@@ -23,7 +23,7 @@ from arena.config.layers import to_yaml
 from arena.config.sources import Layer
 from arena.doctor import environment, versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
-from arena.evaluate.examination import examination, settled
+from arena.evaluate.examination import examination, with_fixed_panel
 from arena.lab import Lab
 from arena.play.feed import Feed
 from arena.play.watchers import Logged, Watcher
@@ -70,7 +70,7 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
     folder = run.path
     loading.forget()
     kept = experiment_of(folder, trust=trusted)
-    experiment = settled(experiment_of(folder, layers, trusted)) if layers else kept
+    experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else kept
     trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)

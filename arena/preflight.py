@@ -34,7 +34,7 @@ from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
 from arena.credit.rewards.information_gain import gold_of
 from arena.errors import ConfigError
-from arena.evaluate.examination import asked, settled
+from arena.evaluate.examination import panel_of, with_fixed_panel
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
 from arena.learn.corrections import CORRECTION
@@ -99,7 +99,7 @@ async def preflight(
     notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing), *_unseen(tables)]
     notes += [*await check_contexts(tables, _without_weights(played), played.engine.max_context, _turns(played))]
     notes += _uncorrected(played)
-    ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
+    ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
 
 
@@ -171,7 +171,7 @@ def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
 
 
 def _asked(experiment: Experiment) -> list[str]:
-    spec, panel = experiment.evaluate, asked(experiment)
+    spec, panel = experiment.evaluate, panel_of(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
     return [*_endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from arena.config.experiment import Experiment
     from arena.config.study import StudySpec
-    from arena.evaluate.study.plan import Plan, Run
+    from arena.evaluate.study.plan import Run
     from arena.evaluate.study.runs import Begin, Runner
 
 Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")]
@@ -33,8 +33,6 @@ OnRay = Annotated[
     typer.Option("--on-ray", metavar="ADDRESS", help="Run them on the Ray cluster at auto or host:port, not here."),
 ]
 NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
-FRESH = 3.0
-"""Seconds for which an estimate is good."""
 
 
 def begin_line(what: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
@@ -56,14 +54,11 @@ def carry_out(
     redraw: bool = False,
     name: str = "study.json",
     on_ray: str | None = None,
-    new_rule: bool = False,
-    planned_so: Callable[[Plan], None] = lambda plan: None,
 ) -> Runner:
     """Plan the runs in their folder and run what is due, with progress; with `redraw` nothing is run.
 
-    `name` is the file of the record, `on_ray` the address of a cluster that runs them; `new_rule` as for
-    `arena.evaluate.study.plan.plan`. `planned_so` is called with the plan before anything is run.
-    ConfigError or StoreError, one line, before anything is run.
+    `name` is the file of the record, `on_ray` the address of a cluster that runs them. Raises ConfigError or
+    StoreError before anything is run.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
@@ -75,8 +70,7 @@ def carry_out(
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_alone()
-    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name, new_rule)
-    planned_so(planned)
+    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), name)
     if redraw:
         return Runner(planned, jobs or cores())
     with locked(folder), _place(on_ray, folder) as (begin, processors):
@@ -89,9 +83,9 @@ def carry_out(
 def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
     """The function that begins a run, here or on a cluster, and how many at a time have room."""
     if on_ray is None:
-        from arena.evaluate.study.runs import as_child
+        from arena.evaluate.study.runs import start_child
 
-        yield as_child, cores()
+        yield start_child, cores()
         return
     from arena.evaluate.study import on_ray as cluster
 
@@ -128,8 +122,8 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     After the first arm's first run a line names each gauge that there is none of: what is counted may come late.
     """
     from arena.config.study import EVALUATED, PANEL
-    from arena.evaluate.study.results import beside, curve
-    from arena.evaluate.study.runs import seen
+    from arena.evaluate.study.results import read_curve, read_secondary_curve
+    from arena.evaluate.study.runs import count_iterations
 
     spec, checked = runner.plan.spec, set[str]()
     later = EVALUATED, PANEL  # known when a run has ended
@@ -139,13 +133,13 @@ def _run_all(runner: Runner, quiet: bool) -> None:
         def step(run: Run, more: int) -> None:
             if run.arm not in checked:
                 if not spec.figure.startswith(later):
-                    curve(run, spec.figure)
+                    read_curve(run, spec.figure)
                 for figure in spec.also:
                     if not figure.startswith(later):
-                        beside(spec, run, figure)
+                        read_secondary_curve(spec, run, figure)
                 checked.add(run.arm)
             first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
-            if first and seen(run) >= runner.plan.iterations(run.arm):
+            if first and count_iterations(run) >= runner.plan.iterations(run.arm):
                 for line in _not_gauged(spec, run):
                     note(line)
             shown.done += more
@@ -158,13 +152,13 @@ def _run_all(runner: Runner, quiet: bool) -> None:
 
 def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
     """A line for each gauge that this run has not."""
-    from arena.evaluate.study.summary import means
-    from arena.evaluate.study.verdicts import not_gauged
+    from arena.evaluate.study.summary import average_figures
+    from arena.evaluate.study.verdicts import list_missing_gauges
     from arena.store.contents import METRICS
     from arena.store.reader import read_metrics
 
-    found = means(read_metrics(run.path / METRICS), [gauge.figure for gauge in spec.gauges])
-    return not_gauged(spec, {figure: {run.arm: {run.seed: value}} for figure, value in found.items()})
+    found = average_figures(read_metrics(run.path / METRICS), [gauge.figure for gauge in spec.gauges])
+    return list_missing_gauges(spec, {figure: {run.arm: {run.seed: value}} for figure, value in found.items()})
 
 
 def about() -> dict[str, Any]:
@@ -198,11 +192,8 @@ class Shown:
     """Screen while runs go on: a bar in a terminal, now and then a line elsewhere."""
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
-        from arena.evaluate.study.remaining import Estimate
-
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
-        self._estimate = Estimate(runner.plan)
-        self._rest, self._estimated, self._said = "", -FRESH, monotonic()
+        self._started = self._said = monotonic()
         self._task = bar.add_task("iterations", total=runner.left) if bar else None
 
     def __str__(self) -> str:
@@ -215,12 +206,11 @@ class Shown:
 
     @property
     def remaining(self) -> str:
-        """Return about how long all runs take yet; "" where nothing tells."""
-        if monotonic() - self._estimated >= FRESH:
-            seconds = self._estimate.left(self.runner)
-            self._rest = "" if seconds is None else f"about {lasting(seconds)} left"
-            self._estimated = monotonic()
-        return self._rest
+        """Estimated remaining time, by the iterations of this command so far; "" before the first one."""
+        if not self.done:
+            return ""
+        seconds = (monotonic() - self._started) / self.done * (self.runner.left - self.done)
+        return f"about {lasting(seconds)} left"
 
     def tick(self) -> None:
         """Say how far it is, where that is due."""
@@ -233,9 +223,9 @@ class Shown:
             note(str(self))
 
     def _of(self, run: Run) -> str:
-        from arena.evaluate.study.runs import seen
+        from arena.evaluate.study.runs import count_iterations
 
-        done, total = seen(run), self.runner.plan.iterations(run.arm)
+        done, total = count_iterations(run), self.runner.plan.iterations(run.arm)
         return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} before its first"
 
 

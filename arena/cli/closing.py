@@ -84,7 +84,7 @@ def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
     from arena.config.kept import experiment_of
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import Known, checked, exploitability_of
+    from arena.evaluate.exploitability import Known, exploitability_of, require_small
 
     told, known, experiment = {}, Known(), experiment_of(run)
     loader = specs.Contenders()
@@ -95,7 +95,7 @@ def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
         with suppress(
             ConfigError, StoreError, WeightsError, RoleError
         ):  # it cannot be known exactly: nothing is reported
-            checked(game, AT_CLOSE)
+            require_small(game, AT_CLOSE)
             ends = wait(loader.load(specs.before(str(run)), str(run)))
             told[table.game.name] = tuple(wait(exploitability_of(who, table.game, known)) for who in ends)
     return told  # type: ignore[return-value]

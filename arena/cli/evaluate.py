@@ -296,7 +296,7 @@ def game_spec(
     """
     from arena.config.own_files import same_game
     from arena.config.sources import game_options
-    from arena.evaluate.casting import casts, strangers
+    from arena.evaluate.casting import casts, warn_unknown_games
     from arena.evaluate.evaluation import on_split
     from arena.play.settings import GameSpec
 
@@ -305,7 +305,7 @@ def game_spec(
         raise ConfigError("--split and --option split: give one of them")
     runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
     name = same_game(name, *(experiment for _, experiment in runs))
-    for line in strangers(contenders, name):
+    for line in warn_unknown_games(contenders, name):
         note(line)
     trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}

@@ -157,7 +157,7 @@ def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
     """Load everybody but the people and check them for their seats; scripted policies argue in words if they can."""
     from agents.players.scripted import talking
     from arena.cli.loop import wait
-    from arena.evaluate.casting import strangers
+    from arena.evaluate.casting import warn_unknown_games
 
     specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
     try:
@@ -168,7 +168,7 @@ def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
     others = {seat: loaded[spec] for seat, spec in who.items() if spec != HUMAN}
     for seat, contender in others.items():
         contender.check(title, game, seat)
-    for line in strangers(others.values(), title):
+    for line in warn_unknown_games(others.values(), title):
         note(line)
     return others
 

@@ -14,7 +14,7 @@ from arena.cli.show_evaluate import interval, shortened, titled
 from arena.cli.tables import bare_table, print_table, verdict
 from arena.config.experiment import Experiment
 from arena.evaluate.panel import Known, met_in_training
-from arena.evaluate.panel_figures import Compared, compared_cells, compared_means, payoffs, to_json
+from arena.evaluate.panel_figures import Comparison, compare_cells, compare_means, payoffs, to_json
 from arena.plain import printable
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -28,7 +28,7 @@ def show_panel_table(
 ) -> None:
     """A line per member and seat, then the panel's mean; below, deals and valid acts; `when` names the two columns."""
     times = [*(when or ("before", "after")), "difference"] if before else ["payoff"]
-    cells, means = compared_cells(after, before), compared_means(after, before)
+    cells, means = compare_cells(after, before), compare_means(after, before)
     shares = [] if before else [name for name in ("deal", "valid") if name in means]
     best = ["best response"] if any(told.best is not None for _, told in cells) else []
     _say(console, f"{who} against the panel {after.panel}, payoff (95 % intervals over {after.deals} deals)", "bold")
@@ -87,13 +87,13 @@ def _mean(evaluation: Evaluation) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _row(told: Compared, extra: Sequence[str], best: Sequence[str]) -> list[str | Text]:
+def _row(told: Comparison, extra: Sequence[str], best: Sequence[str]) -> list[str | Text]:
     moved = [] if told.difference is None else [verdict("payoff", told.difference, interval(told.difference))]
     first = [] if told.before is None else [interval(told.before)]
     return [*first, interval(told.after), *moved, *extra, *(cell(told.best, "{:.2f}") for _ in best)]
 
 
-def _line(name: str, told: Compared) -> Text:
+def _line(name: str, told: Comparison) -> Text:
     assert told.before is not None and told.difference is not None
     line = Text(f"{NAMES[name]} {interval(told.before)} → {interval(told.after)}  ", style="dim")
     return line.append(verdict(name, told.difference, interval(told.difference)))

@@ -56,9 +56,6 @@ def study(
     pilot: Annotated[
         Path | None, typer.Option(metavar="STUDY.JSON", help="One of other seeds: says how much this could see.")
     ] = None,
-    new_rule: Annotated[
-        bool, typer.Option("--new-rule", help="Judge what is there by another rule; marks the study for good.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the arms of a recipe with many seeds, and say whether its claim holds by the rule stated beforehand.
@@ -70,7 +67,7 @@ def study(
     """
     from arena.config.arms import check_arms, chosen_arms, study_of
     from arena.config.sources import named_layer
-    from arena.evaluate.study.overrides import kept_by_arms, with_settings
+    from arena.evaluate.study.overrides import list_kept_by_arms, with_settings
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
     experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
@@ -79,7 +76,7 @@ def study(
     check_arms(experiment)
     seeds = seeds or study_of(experiment).seeds or SEEDS
     if not as_json:
-        for line in kept_by_arms(experiment, set_ or []):
+        for line in list_kept_by_arms(experiment, set_ or []):
             note(line)
     folder = folder_of("study", experiment.name, out)
     power = _foreseen(pilot, study_of(experiment), seeds, quiet=as_json) if pilot else {}
@@ -91,13 +88,9 @@ def study(
     from arena.evaluate.study import results as found
     from arena.evaluate.study.plot import plot
 
-    told = about() | power
-    runner = carry_out(
-        experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray, new_rule=new_rule,
-        planned_so=lambda plan: found.state_rule(plan, told),
-    )  # fmt: skip
+    runner = carry_out(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
     planned = runner.plan
-    results = found.collected(planned)
+    results = found.collect(planned)
     data = found.write(planned, results, about() | power)
     if any(results.curves.values()) and not plot(results, folder / "study.png"):
         note(NO_PICTURE)
@@ -108,10 +101,10 @@ def study(
 
 def _foreseen(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
     """The smallest differences that the study could see, by a pilot; said, and kept in its record."""
-    from arena.evaluate.study.family import POWER, foreseen
+    from arena.evaluate.study.family import POWER, predict_visible
     from arena.evaluate.study.results import read
 
-    least = foreseen(read(pilot), spec, seeds)
+    least = predict_visible(read(pilot), spec, seeds)
     for arm, difference in least.items() if not quiet else ():
         note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
     return {"pilot": {"file": pilot.name, "power": POWER, "smallest": least}}
@@ -128,19 +121,18 @@ def _rehearse(
 ) -> None:
     """Run two iterations of each arm in a folder of its own, and say how long the whole would take."""
     from arena.config.arms import with_arm
-    from arena.evaluate.study.overrides import REHEARSED, rehearsal
+    from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
 
     short, own = rehearsal(experiment), rehearsed_in(folder)
     what = f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms"
     _say(short, what, len(arms), jobs, as_json, on_ray)
 
-    from arena.evaluate.study.remaining import Estimate
-    from arena.evaluate.study.results import collected
+    from arena.evaluate.study.results import collect
 
     runner = carry_out(short, own, arms, 1, jobs, as_json, on_ray=on_ray)
-    collected(runner.plan)  # refuses a figure of an evaluation that there is none of
-    estimate, many = Estimate(runner.plan), runner.jobs
-    took = {arm: estimate.whole(arm, with_arm(experiment, arm)) for arm in arms}
+    collect(runner.plan)  # raises ConfigError for an unknown figure of an evaluation
+    many = runner.jobs
+    took = {run.arm: estimate_seconds(run.path, with_arm(experiment, run.arm)) for run in runner.plan.runs}
     known = [seconds for seconds in took.values() if seconds is not None]
     whole = max(sum(known) * seeds / min(many, len(arms) * seeds), *known) if len(known) == len(arms) else None
     if as_json:
@@ -193,9 +185,8 @@ def _show(console: Console, planned: Plan, results: Results) -> None:
         _show_work(console, results)
     said = results.verdict
     console.print(Text(f"{said.verdict}: {said.because}", style=STYLES.get(said.verdict, "yellow")), soft_wrap=True)
-    for line in (missing_line(planned, results), changed_line(results)):
-        if line:
-            console.print(line, soft_wrap=True)
+    if line := missing_line(planned, results):
+        console.print(line, soft_wrap=True)
     console.print(Text(f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})"), soft_wrap=True)
 
 
@@ -215,18 +206,11 @@ def _show_work(console: Console, results: Results) -> None:
     print_table(console, table)
 
 
-def changed_line(results: Results) -> Text | None:
-    """Return a line for a study whose rule was changed when runs were there already; None for others."""
-    if not (runs := results.changed_after):
-        return None
-    return Text(f"the rule was changed after {runs} runs: what it says now was not stated beforehand", style="yellow")
-
-
 def missing_line(planned: Plan, results: Results) -> Text | None:
     """Return a line that names the runs which are not whole; None without any."""
-    from arena.evaluate.study.results import missing
+    from arena.evaluate.study.results import missing_runs
 
-    lacking = [run.path.name for run in missing(planned, results)]
+    lacking = [run.path.name for run in missing_runs(planned, results)]
     return Text(f"missing: {_listed(lacking)}", style="yellow") if lacking else None
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, begin_line, carry_out, folder_of
+from arena.cli.batch import Jobs, OnRay, about, begin_line, carry_out, folder_of
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json, listed
 from arena.errors import ConfigError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from arena.evaluate.study.ranking import Ranked
     from arena.evaluate.study.results import Results
 
-RECORD, PICTURE = "sweep.json", "sweep.png"
+RECORD = "sweep.json"
 
 
 def sweep(
@@ -62,27 +62,27 @@ def sweep(
 
     Values are YAML between commas. With --arms each arm of the recipe's study tries all of them: a baseline gets as
     much tuning as the mechanism. Every run is an ordinary one, FOLDER/SETTING-SEED. Stopped or killed at any moment,
-    the same command goes on. Then FOLDER/sweep.json has every number, FOLDER/sweep.png the settings.
+    the same command goes on. Then FOLDER/sweep.json has every number.
 
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
     from arena.config.arms import check_arms, chosen_arms, study_of
     from arena.config.layers import compose
     from arena.config.sources import named_layer
-    from arena.evaluate.study.grid import axes, declared, grid, size, swept
+    from arena.evaluate.study.grid import build_grid, count_settings, read_axes, recipe_axes, sweep_experiment
 
     base = named_layer(recipe)
-    swept_axes = axes(set_) if set_ else declared(base)
+    swept_axes = read_axes(set_) if set_ else recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
     tuned = [""] if arms is None else chosen_arms(compose([base]), listed(arms))
-    settings = size(swept_axes)
+    settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds
     what = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"
     if runs > most:
         raise ConfigError(f"{what} are {runs} runs, more than {most}: try fewer values, or allow them with --most")
-    points = grid(swept_axes, tuned)
-    experiment = swept(base, points, seeds, figure, less_is_better, first_seed)
+    points = build_grid(swept_axes, tuned)
+    experiment = sweep_experiment(base, points, seeds, figure, less_is_better, first_seed)
     check_arms(experiment)
     names = list(study_of(experiment).arms)
     if not (as_json or redraw):
@@ -93,12 +93,10 @@ def sweep(
 
     folder = folder_of("sweep", experiment.name, out)
     runner = carry_out(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD, on_ray)
-    results = found.collected(runner.plan)
-    ranked = ranking.ranking(runner.plan, results, points)
-    told = {"grid": swept_axes, "ranking": ranking.as_json(ranked)}
+    results = found.collect(runner.plan)
+    ranked = ranking.rank(results, points)
+    told = {"grid": swept_axes, "ranking": ranking.to_json(ranked)}
     data = found.write(runner.plan, results, about() | told)
-    if ranked and not ranking.plot(results, ranked, folder / PICTURE):
-        note(NO_PICTURE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results, ranked)
     if runner.failures:
         raise typer.Exit(1)

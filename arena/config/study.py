@@ -1,6 +1,6 @@
 """Settings of a study: arms beside the recipe, the figure that decides, and the verdict's rule, stated beforehand.
 
-The rule holds the sample too: which seeds are judged, which were used to find the settings, and how often one may look.
+The rule fixes the sample, too: the judged seeds, and the seeds that served tuning.
 """
 
 from collections.abc import Iterable
@@ -79,7 +79,6 @@ class RuleSpec(BaseModel):
     """Whether the figure is one that should fall, such as a distance."""
 
 
-MOST_LOOKS = 3
 CONTROLS = ("zero", "shuffled")
 """Arms that learn nothing from what was earned: who is better than these learns, by whatever mechanism."""
 
@@ -118,9 +117,6 @@ class StudySpec(BaseModel):
     grid: list[str] = []
     """Values that each arm tries on those seeds before any is judged, as `arena sweep --set` takes them:
     learn.lr=1e-4,3e-4."""
-    looks: Annotated[int, Field(ge=1, le=MOST_LOOKS)] = 1
-    """How often the judged seeds are looked at, after equal parts of them, by O'Brien and Fleming's bounds: a study may
-    end at any look without erring more often."""
     gauges: list[GaugeSpec] = []
     """Gauges of the mechanism: where one stays at nothing, the verdict is that it did not act."""
     room: RoomSpec | None = None
@@ -172,8 +168,6 @@ class StudySpec(BaseModel):
     @model_validator(mode="after")
     def _holds_its_sample(self) -> Self:
         self.judged(self.seeds or 1)
-        if self.looks > 1 and (self.seeds is None or self.seeds < 2 * self.looks):
-            raise ValueError(f"`looks: {self.looks}` needs `seeds`, two or more for each look")
         return self
 
     @model_validator(mode="after")

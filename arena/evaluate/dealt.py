@@ -1,6 +1,7 @@
-"""Deal of a match: the facts that each seat had when it first moved, from the deal's seed.
+"""The facts that each seat of a logged match saw when it first moved.
 
-A log keeps no facts. The deal is dealt again and the logged acts are put to the game until every seat has moved.
+A log holds no facts. They are recovered by replaying the deal from its seed with the logged acts until every seat has
+moved.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ _EMPTY = ('""', "[]", "{}")
 
 @dataclass(frozen=True)
 class Dealt:
-    """The facts of a match at its beginning."""
+    """Facts of a match at its beginning."""
 
     public: Mapping[str, Any] = field(default_factory=dict)
-    """What every seat sees, when the first of them moves."""
+    """Facts that every seat sees, at the first move."""
     private: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By seat, what it alone sees when it first moves; a seat that never moved is missing."""
+    """Facts that only this seat sees, at its first move, by seat; seats that never moved are missing."""
 
     def lines(self) -> Iterator[str]:
-        """A line for all and one for each seat, as `arena show game` writes facts; nothing where there are none."""
-        told = {"dealt to all": ("public", self.public)}
-        told |= {f"dealt to {seat}": ("private", facts) for seat, facts in self.private.items()}
-        for who, (scope, facts) in told.items():
+        """Yield a line for the public facts and one for each seat, in the form of `arena show game`."""
+        facts_by_label = {"dealt to all": ("public", self.public)}
+        facts_by_label |= {f"dealt to {seat}": ("private", facts) for seat, facts in self.private.items()}
+        for label, (scope, facts) in facts_by_label.items():
             known = {name: value for name, value in facts.items() if value is not None and literal(value) not in _EMPTY}
             if known:
-                yield f"{who}: {', '.join(fact_lines(scope, known))}"
+                yield f"{label}: {', '.join(fact_lines(scope, known))}"
 
 
 def deal_of(run: Path, row: Mapping[str, Any], trust: bool = False) -> Dealt:
-    """The deal of a match of a run, `row` being its row of the log.
+    """Recover the facts of a run's match from its log row.
 
-    StoreError, one line, where it cannot be dealt again: code that nobody trusts, or other rules.
+    Raises StoreError if the deal cannot be replayed: its game's code is not trusted, or its rules have changed.
     """
     try:
         name = row["game"] if row["game"] in games.GAMES else _own(run, row["game"], trust)
@@ -52,21 +53,21 @@ def deal_of(run: Path, row: Mapping[str, Any], trust: bool = False) -> Dealt:
 
 
 def dealt(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> Dealt:
-    """The facts of a deal, as its seats see them on the way through these acts, by seat; StoreError as above.
+    """Replay (seat, act) pairs on a deal and return the facts that each seat saw at its first move.
 
-    `rules` is the version of the game's rules by which the acts were taken, 0 where it is not known.
+    `rules` is the rules version of the logged acts, 0 if unknown. Raises StoreError if the replay fails.
     """
     try:
         game = games.deal(deal)
         if rules not in (0, game.rules_version):
             raise ValueError(f"the rules of {deal.game} were changed since")
         return _seen(game, acts)
-    except Exception as error:  # noqa: BLE001 a game of others, or an edited log, may fail in any way
+    except Exception as error:  # noqa: BLE001 a user's game or an edited log may fail in any way
         raise StoreError(f"{_WITHOUT}: {error}") from None
 
 
 def _own(run: Path, game: str, trust: bool) -> str:
-    """The run's name for a game that does not come with Arena, found in the run's folder from now on."""
+    """Make the game in the run's folder importable and return its name."""
     from arena.config.kept import experiment_of
     from arena.config.own_files import same_game, with_own_roles
 
@@ -78,14 +79,14 @@ def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _seen(game: Game, acts: Iterable[tuple[str, str]]) -> Dealt:
-    """The facts of a game that was just reset, until every seat has moved."""
+    """Return the facts of a freshly reset game, replaying acts until every seat has moved."""
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
     for seat, act in acts:
         while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
             game.step(None)
         if not game.agents or game.agent_selection != seat:
-            break  # the log tells of another match: what was dealt is known as far as here
+            break  # the log is of another match: return the facts so far
         if seat not in private:
             view = View.of(game, seat)
             public = dict(view.public) if public is None else public

@@ -179,7 +179,7 @@ def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
         (["eval", "random", "--game", "kuhn_poker", "--against", "firstlegal"], "did you mean 'first_legal'"),
         (["eval", "random", "--game", "kuhn_poker", "--option", "illegal"], "write A=B"),
         (["eval", "random", "--game", "kuhn_poker", "--option", "illegal=maybe"], "illegal must be"),
-        (["eval", "random", "--game", "kuhn_poker", "--before"], "has no before"),
+        (["eval", "random", "--game", "kuhn_poker", "--before"], "has no first weights"),
         (["eval", "nano", "--game", "kuhn_poker", "--role", "playr"], "did you mean 'player'"),
         (["eval", "random", "--game", ","], "--game"),
         (["tournament", "random", "random", "--game", "kuhn_poker"], "named twice"),
