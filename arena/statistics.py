@@ -82,9 +82,9 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
     """Return the mean of `b` minus the mean of `a`, two independent samples within `bounds`, with its interval.
 
     Without bounds it is Welch's interval. Within bounds it combines the two means' intervals by Newcombe's hybrid
-    score method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. It is extended
-    to Welch's interval, within the range, if that reaches further: a sample of eight values at 0.99 cannot know of the
-    rare failure that the other sample shows. NaN ends if a sample has fewer than two values.
+    score method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. It is
+    extended to Welch's interval, within the range, if that reaches further: a sample of eight values at 0.99 cannot
+    know of the rare failure that the other sample shows. NaN ends if a sample has fewer than two values.
     """
     (mean_a, error_a, n_a), (mean_b, error_b, n_b) = _moments(a, bounds), _moments(b, bounds)
     freedom, error = float(min(n_a, n_b) - 1), math.hypot(error_a, error_b)
