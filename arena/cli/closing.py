@@ -84,9 +84,9 @@ def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
     from arena.config.kept import experiment_of
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import Known, exploitability_of, require_small
+    from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
 
-    told, known, experiment = {}, Known(), experiment_of(run)
+    told, known, experiment = {}, DecisionCache(), experiment_of(run)
     loader = specs.Contenders()
     for table in experiment.all_tables():
         game = make_game(table.game)

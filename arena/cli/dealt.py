@@ -6,7 +6,7 @@ from typing import Any
 
 import games
 from arena.errors import StoreError
-from arena.evaluate.dealt import dealt as dealt_again
+from arena.evaluate.deal_facts import replay_facts
 from games.contracts import Deal
 
 IN_PLAY = ("offer", "offered", "turn", "turns_left", "splits", "legal")
@@ -25,7 +25,7 @@ def dealt(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -
     if not _ours(game):
         return {}
     try:
-        found = dealt_again(Deal(game, json.loads(options), seed), acts)
+        found = replay_facts(Deal(game, json.loads(options), seed), acts)
     except (StoreError, ValueError, TypeError):
         return {}
     facts = {"": found.public, **found.private}

@@ -251,10 +251,10 @@ def exploit(
     from arena.cli.loop import wait
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import Exploitability, Known, exploitability_of
+    from arena.evaluate.exploitability import DecisionCache, Exploitability, exploitability_of
     from arena.play.settings import GameSpec
 
-    console, known = PlainConsole(), Known()
+    console, known = PlainConsole(), DecisionCache()
     require_output("--out", out, results("exploit"))
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name, trust) if history else [name])]

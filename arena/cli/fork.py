@@ -20,7 +20,7 @@ from arena.store.outputs import require_output, results
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from arena.evaluate.fork import Forked
+    from arena.evaluate.fork import ForkResults
     from arena.statistics import Interval
 
 
@@ -90,7 +90,7 @@ def _others(assignments: Sequence[str]) -> dict[str, str]:
     return others
 
 
-def _data(forked: Forked) -> dict[str, Any]:
+def _data(forked: ForkResults) -> dict[str, Any]:
     """Return the forks as JSON data: every interval as [estimate, low, high], null where the data cannot say."""
     parting = forked.parting
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
@@ -111,7 +111,7 @@ def _ends(interval: Interval) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in interval]
 
 
-def show(console: Console, forked: Forked) -> None:
+def show(console: Console, forked: ForkResults) -> None:
     """A line about the fork, and a row for each figure."""
     from arena.cli.show_evaluate import interval
     from arena.cli.tables import print_table, verdict

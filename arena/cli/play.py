@@ -188,12 +188,11 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
         show_messages(console, game.messages(people[0]), teller)
     else:
         from arena.cli.show import show_deal
-        from arena.evaluate.dealt import dealt
 
         with suppress(StoreError):
             deal = Deal(record.game, record.options, record.seed)
             acts = [(turn.seat, turn.action) for turn in record.turns if turn.source not in UNREAD]
-            show_deal(console, dealt(deal, acts).lines())
+            show_deal(console, replay_facts(deal, acts).lines())
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:

@@ -160,11 +160,11 @@ def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> lis
 
 def match_json(path: Path, match: str) -> dict[str, Any]:
     """A match's row of the log, with what was dealt as `facts`; null where that cannot be dealt again."""
-    from arena.evaluate.dealt import deal_of
+    from arena.evaluate.deal_facts import facts_of_match
 
     row = RunReader(path).match(match)
     with suppress(StoreError):
-        found = deal_of(path, row)
+        found = facts_of_match(path, row)
         return {**row, "facts": {"public": found.public, "private": found.private}}
     return {**row, "facts": None}
 
@@ -176,10 +176,10 @@ def show_deal(console: Console, lines: Iterable[str]) -> None:
 
 
 def _lines_of_deal(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
-    from arena.evaluate.dealt import deal_of
+    from arena.evaluate.deal_facts import facts_of_match
 
     try:
-        return list(deal_of(path, row).lines())
+        return list(facts_of_match(path, row).lines())
     except StoreError as error:
         return [str(error)]
 

@@ -13,7 +13,7 @@ from arena.cli.live import cell
 from arena.cli.show_evaluate import interval, shortened, titled
 from arena.cli.tables import bare_table, print_table, verdict
 from arena.config.experiment import Experiment
-from arena.evaluate.panel import Known, met_in_training
+from arena.evaluate.panel import TrainingOpponents, met_in_training
 from arena.evaluate.panel_figures import Comparison, compare_cells, compare_means, payoffs, to_json
 from arena.plain import printable
 from arena.play.settings import GameSpec
@@ -24,7 +24,12 @@ NAMES = {"payoff": "payoff", "valid": "valid per match", "deal": "deal rate"}
 
 
 def show_panel_table(
-    console: Console, after: Evaluation, before: Evaluation | None, known: Known, who: str, when: Sequence[str] = ()
+    console: Console,
+    after: Evaluation,
+    before: Evaluation | None,
+    known: TrainingOpponents,
+    who: str,
+    when: Sequence[str] = (),
 ) -> None:
     """A line per member and seat, then the panel's mean; below, deals and valid acts; `when` names the two columns."""
     times = [*(when or ("before", "after")), "difference"] if before else ["payoff"]
@@ -78,7 +83,7 @@ def panel_json(evaluations: Sequence[Evaluation], experiment: Experiment | None,
     return {**found, "curve": curve, "met": sorted(known.met), "demonstrated": sorted(known.demonstrated)}
 
 
-def _known(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> Known:
+def _known(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> TrainingOpponents:
     return met_in_training(experiment).with_own(run, [cell.member for cell in evaluation.cells])
 
 
@@ -99,11 +104,11 @@ def _line(name: str, told: Comparison) -> Text:
     return line.append(verdict(name, told.difference, interval(told.difference)))
 
 
-def _mark(member: str, known: Known) -> str:
+def _mark(member: str, known: TrainingOpponents) -> str:
     return "*" if member in known.met else "†" if member in known.demonstrated else ""
 
 
-def _footnote(console: Console, members: Sequence[str], known: Known) -> None:
+def _footnote(console: Console, members: Sequence[str], known: TrainingOpponents) -> None:
     """Members that the learners know from training; the others are held out."""
     notes = ["* met in training"] if known.met & set(members) else []
     notes += (

@@ -17,7 +17,7 @@ from arena.evaluate import specs
 from arena.evaluate.best_play import BestPlay
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import make_game
-from arena.evaluate.panel import Sitting, check_members, panel_game
+from arena.evaluate.panel import PanelPlan, check_members, panel_game
 from arena.evaluate.panel_figures import figures
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.parts.paths import anchored
@@ -35,7 +35,7 @@ class Examination:
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
         """`experiment` names a panel that `check_panel` accepted."""
         self.run, self.experiment = run, experiment
-        self._sitting: Sitting | None = None
+        self._plan: PanelPlan | None = None
         self._best: BestPlay | None = None
         self._done: set[int | None] | None = None
         """Iterations that were evaluated, or whose evaluation failed."""
@@ -55,28 +55,28 @@ class Examination:
 
         If the panel cannot be played (a server is down), notify the watcher and return {}; the run continues.
         """
-        sitting = self._sitting
-        assert sitting is not None and self._done is not None
+        plan = self._plan
+        assert plan is not None and self._done is not None
         self._done.add(k)
-        watcher.phase(k, f"panel {sitting.panel.panel}" if k else f"panel {sitting.panel.panel}: before it learns")
+        watcher.phase(k, f"panel {plan.panel.panel}" if k else f"panel {plan.panel.panel}: before it learns")
         if self._best is None:
-            self._best = await compute(sitting.best_play)
+            self._best = await compute(plan.best_play)
         try:
-            evaluation = await sitting.play(
-                _count_for(watcher, sitting.matches), self.experiment.play.in_flight, self._best, k
+            evaluation = await plan.play(
+                _count_for(watcher, plan.matches), self.experiment.play.in_flight, self._best, k
             )
         except PlayError as error:
-            watcher.note(f"iteration {k} was not evaluated against the panel {sitting.panel.panel}: {error}")
+            watcher.note(f"iteration {k} was not evaluated against the panel {plan.panel.panel}: {error}")
             return {}
         for reason, times in evaluation.failed.items():
-            watcher.note(f"panel {sitting.panel.panel}, iteration {k}: {times} failed and played again: {reason}")
+            watcher.note(f"panel {plan.panel.panel}, iteration {k}: {times} failed and played again: {reason}")
         self.run.evaluations.append(evaluation.model_dump(mode="json"))
         return figures(evaluation)
 
     async def _begin(self, parts: Parts) -> None:
         """Seat the players and read the evaluations from before an interruption."""
-        self._sitting = await _sitting(self.experiment, parts)
-        before = [e for e in read_evaluations(self.run.path) if e.key == self._sitting.key]
+        self._plan = await _plan_panel(self.experiment, parts)
+        before = [e for e in read_evaluations(self.run.path) if e.key == self._plan.key]
         self._done = {evaluation.iteration for evaluation in before}
         if before:
             self._best = BestPlay.of(before[-1])
@@ -87,7 +87,7 @@ def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
     return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
 
 
-async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
+async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     panel = panel_of(experiment)
     assert panel is not None
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
@@ -96,9 +96,9 @@ async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
     members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )
-    sitting = Sitting(who, panel, panel_game(panel, experiment), members)
-    sitting.check()
-    return sitting
+    plan = PanelPlan(who, panel, panel_game(panel, experiment), members)
+    plan.check()
+    return plan
 
 
 def _count_for(watcher: Watcher, total: int) -> Callable[[], None]:

@@ -39,7 +39,7 @@ Figures = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
-class Forked:
+class ForkResults:
     """Outcomes of one match's forks: an unchanged arm and a forked arm."""
 
     parting: Parting
@@ -84,7 +84,7 @@ async def fork(
     loader: Contenders | None = None,
     person: Contender | None = None,
     ended: Callable[[], None] = lambda: None,
-) -> Forked:
+) -> ForkResults:
     """Continue a run's match from turn `turn` (from 0), `n` times with the changes and `n` times without.
 
     Changes are other players at some `seats` (spec by seat) or another `act` at that turn. `person` plays the seats
@@ -123,7 +123,7 @@ async def fork(
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
     figures = [_figures(records) for records in zip(*pairs, strict=True)]
     unchanged = figures[0] if len(arms) > 1 else {}
-    return Forked(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
+    return ForkResults(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
 
 
 def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:

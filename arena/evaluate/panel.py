@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sitting:
+class PanelPlan:
     """Planned evaluation of one contender against a panel."""
 
     who: Contender
@@ -182,7 +182,7 @@ def _unloaded(source: specs.Source) -> Casting:
     return Casting(source.spec, policies, source.experiment)
 
 
-class Known(NamedTuple):
+class TrainingOpponents(NamedTuple):
     """Opponents and demonstrators of a run's training."""
 
     met: frozenset[str] = frozenset()
@@ -190,17 +190,17 @@ class Known(NamedTuple):
     demonstrated: frozenset[str] = frozenset()
     """Names of the policies whose demonstrations the learners imitated."""
 
-    def with_own(self, run: Path, members: Iterable[str]) -> Known:
+    def with_own(self, run: Path, members: Iterable[str]) -> TrainingOpponents:
         """Add those `members` that are earlier weights of the run itself."""
         here = run.resolve()
         own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
         return self._replace(met=self.met | own)
 
 
-def met_in_training(experiment: Experiment | None) -> Known:
+def met_in_training(experiment: Experiment | None) -> TrainingOpponents:
     """Return a run's opponents (without its own past versions) and demonstrators by their panel names."""
     if experiment is None:
-        return Known()
+        return TrainingOpponents()
     tables = [table for table in experiment.all_tables()]
     held = [t.seats.values() for t in tables if any(experiment.trained(seat.policy) for seat in t.seats.values())]
     met = {seat.policy for seats in held for seat in seats if not experiment.trained(seat.policy)}
@@ -210,4 +210,4 @@ def met_in_training(experiment: Experiment | None) -> Known:
     imitated = [spec.imitate for spec in experiment.policies.values() if spec.imitate and spec.train]
     demonstrated = {script for spec in imitated for script in (*spec.scripted, *spec.against)}
     demonstrated |= set(experiment.learn.demonstrations.scripted) if experiment.learn.demonstrations else set()
-    return Known(frozenset(frozen.get(name, name) for name in met), frozenset(demonstrated))
+    return TrainingOpponents(frozenset(frozen.get(name, name) for name in met), frozenset(demonstrated))

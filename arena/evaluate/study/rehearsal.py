@@ -44,7 +44,7 @@ def estimate_seconds(run: Path, experiment: Experiment) -> float | None:
         started = datetime.fromisoformat(RunReader(run).environment()["commands"][0]["time"]).timestamp()
         last = run / (EVALUATION if (run / EVALUATION).exists() else METRICS)
         once = max(0.0, last.stat().st_mtime - started - sum(seconds) - between)
-        return once + experiment.iterations * fmean(seconds) + count_panels(experiment) * panel
+        return float(once + experiment.iterations * fmean(seconds) + count_panels(experiment) * panel)
     except (OSError, StoreError, ValueError, LookupError, TypeError, AttributeError):
         return None
 

@@ -13,7 +13,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.evaluation import deal_seeds
 from arena.evaluate.examination import check_panel, examination, with_fixed_panel
-from arena.evaluate.panel import Sitting
+from arena.evaluate.panel import PanelPlan
 from arena.lab import Lab
 from arena.store.contents import PANEL
 from arena.store.evaluations import read_evaluations
@@ -196,7 +196,7 @@ def test_a_panel_that_cannot_be_played_does_not_end_the_run(
     def down(*args: Any) -> None:
         raise PlayError("12 of 12 matches failed")
 
-    monkeypatch.setattr(Sitting, "play", down)
+    monkeypatch.setattr(PanelPlan, "play", down)
     watcher = Quiet()
     folder = finished(tmp_path / "run", ASKED, watcher=watcher)
     assert_same(left(folder), left(plain))

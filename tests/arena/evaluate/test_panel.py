@@ -27,7 +27,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.best_play import BestPlay
 from arena.evaluate.evaluation import evaluate
-from arena.evaluate.panel import Known, Sitting, met_in_training, panel_game
+from arena.evaluate.panel import PanelPlan, TrainingOpponents, met_in_training, panel_game
 from arena.evaluate.panel_figures import compare_cells, compare_means, figures, payoffs, to_json
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import Panel, load_panel, panel_names, read_panel
@@ -44,9 +44,9 @@ PANEL = Panel.model_validate(
 )
 
 
-def sitting(who: str, panel: Panel = PANEL) -> Sitting:
+def sitting(who: str, panel: Panel = PANEL) -> PanelPlan:
     contender, *members = wait(Contenders().load(who, *panel.members))
-    return Sitting(contender, panel, panel_game(panel, None), members)
+    return PanelPlan(contender, panel, panel_game(panel, None), members)
 
 
 def evaluation(*cells: Deals, deal: Deals | None = None, best: Deals | None = None) -> Evaluation:
@@ -152,7 +152,7 @@ def test_a_run_is_judged_at_its_own_seats_under_its_own_options(tmp_path: Path) 
     separate = kept_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
     (both, member) = wait(Contenders().load(str(separate), "random"))
-    assert [p.seat for p in Sitting(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
+    assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
     shared = compose([text_layer("test", SHARED)])
     open_panel = PANEL.model_copy(update={"game": PANEL.game.model_copy(update={"options": None})})
     assert panel_game(open_panel, shared).options == {"illegal": "end", "penalty": 2}
@@ -231,7 +231,7 @@ def test_best_play_that_does_not_know_whom_it_meets_is_of_the_whole_panel() -> N
     again = wait(sitting("random", of_coins("coin", "bold")).play(best=BestPlay.of(judged)))
     assert again.best_against_mixture == judged.best_against_mixture and again.cells == judged.cells
     console = Console(record=True, width=100, file=StringIO())
-    show_panel_table(console, judged, None, Known(), "it")
+    show_panel_table(console, judged, None, TrainingOpponents(), "it")
     assert "best play that does not know whom it meets: 49.50\n" in console.export_text()
 
 
@@ -244,7 +244,7 @@ def test_it_is_not_told_where_a_member_or_a_deal_is_not_known(monkeypatch: pytes
     judged = wait(sitting("random", of_coins("coin", "bold")).play())
     assert judged.best_against_mixture == {} and len(asked) == 2, "one deal of each seat: it may take long"
     console = Console(record=True, width=100, file=StringIO())
-    show_panel_table(console, judged, None, Known(), "it")
+    show_panel_table(console, judged, None, TrainingOpponents(), "it")
     assert "does not know" not in console.export_text()
 
 

@@ -22,7 +22,7 @@ _EMPTY = ('""', "[]", "{}")
 
 
 @dataclass(frozen=True)
-class Dealt:
+class DealFacts:
     """Facts of a match at its beginning."""
 
     public: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Dealt:
                 yield f"{label}: {', '.join(fact_lines(scope, known))}"
 
 
-def deal_of(run: Path, row: Mapping[str, Any], trust: bool = False) -> Dealt:
+def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
     """Recover the facts of a run's match from its log row.
 
     Raises StoreError if the deal cannot be replayed: its game's code is not trusted, or its rules have changed.
@@ -49,10 +49,10 @@ def deal_of(run: Path, row: Mapping[str, Any], trust: bool = False) -> Dealt:
         name = row["game"] if row["game"] in games.GAMES else _own(run, row["game"], trust)
     except (ConfigError, StoreError, RoleError) as error:
         raise StoreError(f"{_WITHOUT}: {error}") from None
-    return dealt(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
+    return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
 
 
-def dealt(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> Dealt:
+def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> DealFacts:
     """Replay (seat, act) pairs on a deal and return the facts that each seat saw at its first move.
 
     `rules` is the rules version of the logged acts, 0 if unknown. Raises StoreError if the replay fails.
@@ -61,7 +61,7 @@ def dealt(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> Dealt:
         game = games.deal(deal)
         if rules not in (0, game.rules_version):
             raise ValueError(f"the rules of {deal.game} were changed since")
-        return _seen(game, acts)
+        return _replay(game, acts)
     except Exception as error:  # noqa: BLE001 a user's game or an edited log may fail in any way
         raise StoreError(f"{_WITHOUT}: {error}") from None
 
@@ -78,7 +78,7 @@ def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(turn["seat"], turn["action"]) for turn in turns if turn.get("source") not in UNREAD]
 
 
-def _seen(game: Game, acts: Iterable[tuple[str, str]]) -> Dealt:
+def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
     """Return the facts of a freshly reset game, replaying acts until every seat has moved."""
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
@@ -94,4 +94,4 @@ def _seen(game: Game, acts: Iterable[tuple[str, str]]) -> Dealt:
             if len(private) == len(game.possible_agents):
                 break
         game.step(act)
-    return Dealt(public or {}, private)
+    return DealFacts(public or {}, private)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import StoreError
-from arena.evaluate.dealt import deal_of, dealt
+from arena.evaluate.deal_facts import facts_of_match, replay_facts
 from arena.store.reader import RunReader
 from games.contracts import Deal
 from tests.factories.commands import arena
@@ -16,24 +16,24 @@ from tests.factories.matches import played
 def test_each_seat_has_what_it_had_when_it_first_moved() -> None:
     match = played("negotiation", 5, {"opener": "conceder", "responder": "hard_liner"})
     acts = [(turn.seat, turn.action) for turn in match.turns]
-    found = dealt(Deal("negotiation", match.options, match.seed), acts)
+    found = replay_facts(Deal("negotiation", match.options, match.seed), acts)
     assert found.private.keys() == {"opener", "responder"} and len(found.public["pool"]) == 3
     for seat in found.private:
         values = found.private[seat]["values"]
         assert sum(n * worth for n, worth in zip(found.public["pool"], values, strict=True)) == 10
     pool, *_ = found.lines()
     assert pool.startswith(f"dealt to all: public.pool = {found.public['pool']}") and "offer" not in pool
-    assert dealt(Deal("negotiation", match.options, match.seed), acts[:1]).private.keys() == {"opener"}
+    assert replay_facts(Deal("negotiation", match.options, match.seed), acts[:1]).private.keys() == {"opener"}
 
 
 def test_a_log_of_other_rules_or_an_unknown_game_is_no_traceback(unbroken: Path) -> None:
     row = next(RunReader(unbroken).matches())
-    assert deal_of(unbroken, row).public["pool"]
+    assert facts_of_match(unbroken, row).public["pool"]
     for edit in ({"rules": 99}, {"options": {"items": 3}}, {"game": "nobody"}, {"options": {"max_turns": "many"}}):
         with pytest.raises(StoreError, match="what was dealt cannot be shown"):
-            deal_of(unbroken, {**row, **edit})
+            facts_of_match(unbroken, {**row, **edit})
     strayed = [{**turn, "seat": "responder"} for turn in row["turns"]]
-    assert deal_of(unbroken, {**row, "turns": strayed}).private == {}
+    assert facts_of_match(unbroken, {**row, "turns": strayed}).private == {}
 
 
 def test_a_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:
