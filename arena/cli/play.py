@@ -188,6 +188,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
         show_messages(console, game.messages(people[0]), teller)
     else:
         from arena.cli.show import show_deal
+        from arena.evaluate.deal_facts import replay_facts
 
         with suppress(StoreError):
             deal = Deal(record.game, record.options, record.seed)
