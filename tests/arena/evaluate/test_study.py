@@ -194,7 +194,7 @@ def test_what_another_process_has_done_by_now_is_not_done_again(
 ) -> None:
     of = planned(tmp_path / "study")
     runner, begun = Runner(of, 4), list[Any]()
-    monkeypatch.setattr(runner, "_child", begun.append)
+    monkeypatch.setattr(runner, "_start", lambda run, arguments: begun.append(run))
     for iteration in (0, 20):
         (of.runs[0].path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
     runner._start_next()
