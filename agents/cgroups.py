@@ -1,10 +1,26 @@
-"""Control groups of Linux, versions 1 and 2: what they let this process have of memory and processors."""
+"""Memory and processors that this process can use, within the machine and its Linux control groups (v1 and v2)."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+ROOT, OWN, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/proc/meminfo")
+
+
+def free_memory() -> int:
+    """Return the bytes that this process can still take; 0 if the system does not say."""
+    left = [max(0, limit - used) for limit, used in memory_limits()]
+    machine = meminfo("MemAvailable")
+    return min([machine, *left] if machine else left, default=0)
+
+
+def meminfo(name: str) -> int:
+    """Return one of the kernel's figures in bytes; 0 if there is none."""
+    try:
+        lines = MEMINFO.read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
 
 
 def memory_limits() -> list[tuple[int, int]]:

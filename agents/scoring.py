@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from agents.gradient_checkpointing import checkpointed
 from agents.packing import ROWS, Costs, Pass, passes
-from agents.prefix import prefix_cache
 from agents.stream import Stream
-from agents.trees import paths_seen, tree_of
+from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
 
 
 @dataclass(frozen=True)

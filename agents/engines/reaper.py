@@ -1,8 +1,8 @@
-"""A small process that waits for its owner's end and then kills what the owner had started.
+"""Manage the processes of vLLM and Ray: kill them when their owner ends, and redirect their stderr.
 
-A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
-owner are found by their environment, also those that were just starting; Ray's agents, which have another one, by the
-files that they write in the folder that it names. The folder is removed. Linux.
+A killed process cannot end its children, and vLLM's survive with its memory. Processes that inherited `MARK` are found
+by their environment, including those that are just starting. Ray's agents have another environment and are found by
+their open files in the marked folder. The folder is removed. Linux only.
 """
 
 import os
@@ -14,11 +14,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = "ARENA_REAPED_WITH"
 """Environment variable of processes that must end with the owner: the owner's folder, then those of its own owners."""
+
+
+@contextmanager
+def stderr_to(file: Path) -> Iterator[None]:
+    """Send what this process, and those that it starts, write to stderr to a file."""
+    kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(opened, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(opened)
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from agents.engines.lanes import products
-from agents.engines.products import product
+from agents.engines.lanes import product, products
 
 KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """transformers' names of models whose layers are x + attention(norm(x)), then x + mlp(norm(x))."""

@@ -26,8 +26,8 @@ from agents.computing import compute
 from agents.engines import reaper
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
+from agents.engines.reaper import stderr_to
 from agents.engines.spec import EngineSpec
-from agents.engines.stderr import stderr_to
 from agents.errors import EngineError
 from agents.model_config import first_line, positions_in, vocabulary_in
 from agents.policy import OnBase

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from agents.cgroups import memory_limits
-from agents.free_memory import free_memory, meminfo
+from agents.cgroups import free_memory, meminfo, memory_limits
 
 DRIVERS = Path("/proc/driver/nvidia/gpus")
 

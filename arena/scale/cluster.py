@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.engines import reaper
-from agents.engines.stderr import stderr_to
+from agents.engines.reaper import stderr_to
 from agents.model_config import first_line
 from arena.errors import ConfigError
 from arena.process import cores
