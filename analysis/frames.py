@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from analysis import flatten
 from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
-from arena.parts.renamed import translated
 from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import incomplete_deals
@@ -238,7 +237,7 @@ def _about(run: str, reader: RunReader) -> dict[str, Any]:
         "started": _instant(commands[0].get("time")),
         "arena": (about.get("versions") or {}).get("arena-selfplay"),
     }
-    return known | dict(_flat(translated(about.get("experiment") or {}), "config."))
+    return known | dict(_flat(about.get("experiment") or {}, "config."))
 
 
 def _instant(text: Any) -> datetime | None:

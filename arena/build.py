@@ -19,7 +19,7 @@ from agents.players.servers import Endpoints
 from agents.precision import Precision
 from agents.role import Role
 from arena.config.experiment import Experiment
-from arena.config.kept import identity
+from arena.config.saved_config import identity
 from arena.config.seating import set_tables
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
@@ -33,8 +33,8 @@ from arena.league.pool import Pool
 from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
-from arena.learn.make import local_trainer
 from arena.learn.settings import PolicySpec
+from arena.learn.trainer import local_trainer
 from arena.play.ahead import Ahead
 from arena.play.control import Control
 from arena.play.demonstrations import Demonstrations

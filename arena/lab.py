@@ -20,11 +20,10 @@ from agents.computing import compute
 from agents.scoring import StreamScores
 from arena.build import Makers, Parts, build, reference_weights
 from arena.config.experiment import Experiment
-from arena.config.kept import identity
-from arena.credit.credited import Credited
-from arena.credit.figures import TokenFigures, sampled_streams, token_figures
+from arena.config.saved_config import identity
+from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
-from arena.credit.samples import samples_of
+from arena.credit.samples import TokenFigures, sampled_streams, samples_of, token_figures
 from arena.errors import DivergedError, StoreError
 from arena.league.pool import version_name
 from arena.learn.gate import tolerance

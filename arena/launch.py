@@ -16,10 +16,10 @@ from agents.chat_template import CLOCK
 from agents.errors import EnginesLost
 from agents.model_config import first_line
 from arena.build import scaled
-from arena.config import own_files, trust
+from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import to_yaml
+from arena.config.saved_config import Change, as_plain, changes, experiment_of, recorded
 from arena.config.sources import Layer
 from arena.doctor import environment, versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
@@ -47,11 +47,11 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
-    about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
+    about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, _with_command(about, prepared.experiment, []), copies)
-    own_files.remember(prepared.experiment)
-    trust.remember_servers(servers_asked(prepared.experiment).values())
+    own_files.trust_files(prepared.experiment)
+    own_files.trust_servers(servers_asked(prepared.experiment).values())
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
@@ -71,11 +71,9 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
     loading.forget()
     kept = experiment_of(folder, trust=trusted)
     experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else kept
-    trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
+    own_files.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
-    if own_files.FILES not in run.reader.environment():  # of an older Arena
-        _same_roles(run, prepared.roles)
     for line in (*prepared.notes, *own_files.edited(folder)):
         watcher.note(line)
     experiment = prepared.experiment
@@ -118,13 +116,6 @@ def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Seq
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
     if experiment.iterations < (done := checkpoints.committed(run.path)):
         raise ConfigError(f"iterations: {experiment.iterations}, and {done} of {run.path} are committed: ask for more")
-
-
-def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
-    begun = run.reader.environment().get("roles", {})
-    for role, now in roles.items():
-        if begun.get(role, now) != now:
-            raise ConfigError(f"role {role} was changed since {run.path} began: restore it, or start a new run")
 
 
 async def _run(

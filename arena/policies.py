@@ -24,9 +24,9 @@ from agents.weights import base_folder, resolve
 from arena.errors import StoreError
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
-from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
+from arena.learn.trainer import local_trainer
 from arena.parts.chance import generator
 from arena.records import Trajectory
 from arena.store.checkpoints import Checkpoint

@@ -3,12 +3,10 @@
 What comes back is what was prepared on the way: above all an experiment that can be resumed from anywhere.
 """
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
-from typing import Any
 
 from agents.adapter_config import is_adapter
 from agents.chat import written
@@ -16,7 +14,6 @@ from agents.chat_template import CLOCK
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError, ScriptedPolicyError
-from agents.memory import OF_SUMMARY
 from agents.player import PREFIXES
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import check_scripted
@@ -24,11 +21,10 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
 from agents.policy import Policy, tokenizer_and_frame
-from agents.role import Role
 from agents.weights import available, check_weights, resolve
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
@@ -63,8 +59,6 @@ class Prepared:
 
     experiment: Experiment
     """With absolute paths, a number of threads and a precision."""
-    roles: Mapping[str, str]
-    """Hash of each role's text, by the experiment's name for it."""
     notes: Sequence[str]
     """Notes for the user before it begins, a line each."""
 
@@ -100,7 +94,7 @@ async def preflight(
     notes += [*await check_contexts(tables, _without_weights(played), played.engine.max_context, _turns(played))]
     notes += _uncorrected(played)
     ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
-    return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
+    return Prepared(await compute(fitted, ready), notes)
 
 
 def fitted(experiment: Experiment) -> Experiment:
@@ -132,25 +126,6 @@ def _weights_of(name: str, model: str) -> str:
             f"policies.{name}.model: {model} has {', '.join(folders)}: write {model}:{next(iter(folders))}"
         )
     return str(folders.get(name) or next(iter(folders.values())))
-
-
-def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:
-    """Hashes of the roles' contents: a role edited between kill and resume would make another run of it."""
-    return {
-        spec.seats[seat].role: hashlib.sha256(_words(role).encode()).hexdigest()
-        for spec, table in zip(experiment.all_tables(), tables, strict=True)
-        for seat, role in table.roles.items()
-    }
-
-
-def _words(role: Role) -> str:
-    """All of a role; what came later to roles only where it is used, so that older runs know theirs again."""
-    unused: dict[str, Any] = {"history": True} if role.history == "keep" else {}
-    if role.memory.kind != "summary":
-        unused["memory"] = set(OF_SUMMARY)
-    unused["sampling"] = {rule for rule in ("cautious", "votes") if getattr(role.sampling, rule) is None}
-    unused["sampling"] |= {"truncated"} if role.sampling.truncated == "excused" else set()
-    return role.model_dump_json(exclude=unused)
 
 
 async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.doctor import environment
 from arena.evaluate.best_play import best_against_mixture
 from arena.evaluate.evaluation import deal_seeds

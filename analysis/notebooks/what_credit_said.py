@@ -29,8 +29,8 @@ from pathlib import Path
 import analysis
 from analysis import plots
 from arena.cli.loop import wait
-from arena.config.kept import experiment_of
 from arena.config.kinds import choose
+from arena.config.saved_config import experiment_of
 from arena.credit.compare import compare
 
 RUN = Path(os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation"))

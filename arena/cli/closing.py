@@ -26,7 +26,7 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
     from arena.cli.show import show_changes, show_strength
     from arena.cli.show_panel import panel_json, show_run_panel
     from arena.cli.summary import best_match, changes, games_without_rivals, silent_games
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.store.evaluations import read_evaluations
     from arena.store.reader import RunReader
 
@@ -60,7 +60,7 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
 def compare(run: Path, quiet: bool) -> Compared | None:
     """Compare as a run's `evaluate.games` asks, once the run is over; None where it does not ask."""
     from arena.cli.loop import wait
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.evaluate.held_out import held_out
 
     experiment = experiment_of(run)
@@ -81,7 +81,7 @@ AT_CLOSE = 100
 def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
     """The exact exploitability of a run's first and last weights, by game, where that is cheap to know."""
     from arena.cli.loop import wait
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small

@@ -35,7 +35,7 @@ def credit(
     """
     from arena.cli.loop import wait
     from arena.cli.show_credit import show_comparison
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.credit.compare import compare
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader

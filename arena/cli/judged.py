@@ -14,7 +14,7 @@ def judged(run: Path, estimators: str, iteration: int, trust: bool = False) -> l
     ConfigError, one line, for an estimator that is none, or that no log is enough for. Not to be called within a loop.
     """
     from arena.cli.credit import parsed
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.credit.compare import compare
 
     given = experiment_of(run, trust=trust)

@@ -115,7 +115,7 @@ def resume(
     with loading():
         from arena.cli.closing import close
         from arena.cli.loop import wait
-        from arena.config.kept import experiment_of
+        from arena.config.saved_config import experiment_of
         from arena.config.sources import scale_layers, set_layer
         from arena.launch import go_on
 
@@ -148,8 +148,7 @@ def _experiment(asked: Asked) -> Experiment:
     """The experiment that the options describe, checked."""
     import games
     from arena.config.layers import compose, with_policies
-    from arena.config.recipe import recipe_of
-    from arena.config.sources import file_layer, recipe_layer, scale_layers, set_layer
+    from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
         raise ConfigError(f"{complaint} (arena list games)")

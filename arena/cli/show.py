@@ -39,7 +39,7 @@ def show_run(console: Console, path: Path) -> None:
         console.print(_plain(_begun(path), ""), soft_wrap=True)
     if judged:
         from arena.cli.show_panel import show_run_panel  # which loads what plays
-        from arena.config.kept import experiment_of
+        from arena.config.saved_config import experiment_of
 
         experiment = None
         with suppress(ConfigError):  # code in its folder that nobody trusts: whom it met is then not told

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.kept import as_plain
 from arena.config.layers import compose
+from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, set_layer
 from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError

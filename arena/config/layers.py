@@ -17,7 +17,6 @@ from arena.config.presets import preset_in
 from arena.config.sources import Layer, as_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
-from arena.parts.renamed import old_keys
 from arena.play.settings import SeatSpec
 from arena.store.files import CONFIG
 
@@ -46,7 +45,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     stack = list(layers)
     merged: dict[str, Any] = {}
     for layer in stack:
-        _refuse_old_keys(as_mapping(layer))
+        as_mapping(layer)
         # Several games replace one, and one several: they are two ways to say the same.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         merged = _over({key: value for key, value in merged.items() if key not in lower}, _written_out(layer))
@@ -68,15 +67,6 @@ def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:
     models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
     tiny = bool(models) and all(isinstance(model, str) and nano.named(model) for model in models)
     return {"learn": {"lr": NANO_LR}} if tiny and isinstance(settings.get("learn", {}), Mapping) else {}
-
-
-def _refuse_old_keys(layer: Layer) -> None:
-    """ConfigError for the first key that has another name now."""
-    for path, new in old_keys(layer.data):
-        where = f"{layer.source}:{strict_yaml.line_of(layer.text, path)}" if layer.text else layer.source
-        both = _has(layer.data, (*path[:-1], new.rpartition(".")[2]))
-        mend = "both are given, so remove the old one" if both else "rename it"
-        raise ConfigError(strict_yaml.one_line(f"{where}: {'.'.join(path)} is called {new} now: {mend}"))
 
 
 def _written_out(layer: Layer) -> Mapping[str, Any]:

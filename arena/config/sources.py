@@ -1,15 +1,20 @@
 """Sources of settings: a recipe, a file, `--set`; each becomes a layer, of keys and values not yet checked."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import games
 from agents import strict_yaml
 from agents.names import nearest
+from agents.role import written_for
+from agents.weights import DEFAULT
 from arena.errors import ConfigError
+from games.abilities import Split
 
 
 @dataclass(frozen=True)
@@ -96,3 +101,42 @@ def set_layer(assignment: str) -> Layer:
     for key in reversed(path.strip().split(".")):
         data = {key: data}
     return Layer(source, "", data)
+
+
+def recipe_of(game: str) -> Layer:
+    """The recipe named after the game; without one, small language models at all seats, in roles written for them.
+
+    Where there is no such role, in the role `player`. ConfigError where the game cannot be made with its defaults.
+    """
+    if game in recipe_names():
+        return recipe_layer(game)
+    name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
+    try:
+        made = games.make(game)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{game}: {error}") from None
+    roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
+    seats = "\n".join(f"  {json.dumps(seat)}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
+    split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` deals the others
+    return text_layer(
+        f"recipe for {game}", _ANY.format(name=name, game=json.dumps(game), split=split, model=DEFAULT, seats=seats)
+    )
+
+
+_ANY = """\
+name: "{name}"
+iterations: 10
+precision: auto
+game: {{name: {game}, options: {{illegal: end{split}}}}}
+policies:
+  shared: {{model: {model}}}
+seats:
+{seats}
+play:
+  matches: 24
+learn:
+  lr: 4e-5
+  regularisers: {{kl: {{weight: 0.02}}}}
+  token_budget: 1024
+checkpoint: {{every: 5, keep: 1}}
+"""

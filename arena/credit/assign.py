@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, gathered, spread
 from arena.credit.selection import Selection
 from arena.credit.settings import CreditSpec
-from arena.credit.tokens import TokenAdvantages, gathered, spread
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen
 from arena.records import is_excused

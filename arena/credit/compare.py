@@ -15,12 +15,10 @@ import numpy as np
 import pandas as pd
 
 from arena.credit.assign import estimated, turn_rewards
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, gathered
 from arena.credit.critics import CRITIC, CRITICS, critic_for
 from arena.credit.replay import Recall, as_credited
 from arena.credit.settings import CreditSpec
-from arena.credit.tokens import TokenAdvantages, gathered
 from arena.errors import ConfigError
 from arena.parts.chance import generator
 from arena.parts.chosen import Chosen

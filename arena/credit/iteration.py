@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from agents.computing import compute
 from arena.credit.assign import assign, select, turn_rewards
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TurnBatch
 from arena.credit.critics.base import Measures
 from arena.credit.names import check_came
 from arena.credit.replay import Recall, Replay, recalls

@@ -19,8 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from agents.patterns import Pattern
-from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.rewards.columns import Regex
 from arena.credit.selection import scores

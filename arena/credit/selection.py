@@ -17,9 +17,8 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
+from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, gathered
 from arena.credit.estimators.relative import PROBLEM
-from arena.credit.tokens import gathered
 from arena.parts.chosen import Kind, RewardName, needs
 from games.contracts import CUT, UNREAD, TurnSource
 

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import numpy as np
 
-from arena.credit.batch import Floats, Key, TurnBatch
+from arena.credit.batch import Floats, Key, TurnBatch, z_scores
 from arena.credit.branches import over_copies
-from arena.credit.tokens import z_scores
 from arena.parts.chosen import Chosen, Kind, needs
 
 Transform = Callable[..., Floats]

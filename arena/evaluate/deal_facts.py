@@ -68,8 +68,8 @@ def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
 
 def _own(run: Path, game: str, trust: bool) -> str:
     """Make the game in the run's folder importable and return its name."""
-    from arena.config.kept import experiment_of
     from arena.config.own_files import same_game, with_own_roles
+    from arena.config.saved_config import experiment_of
 
     return same_game(game, with_own_roles(run, experiment_of(run, trust=trust), trust))
 

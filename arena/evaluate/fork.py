@@ -15,8 +15,8 @@ from pathlib import Path
 
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
 from arena.config.own_files import same_game, with_own_roles
+from arena.config.saved_config import experiment_of
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game

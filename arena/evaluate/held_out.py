@@ -10,7 +10,7 @@ from agents.names import nearest
 from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (

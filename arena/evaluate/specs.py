@@ -34,8 +34,8 @@ from agents.reply import one_line
 from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
 from arena.config.own_files import edited, same_game, with_own_roles
+from arena.config.saved_config import experiment_of
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of

@@ -9,15 +9,70 @@ import torch
 
 from agents.heap import trim_memory
 from agents.scoring import StreamScores, batch_of, scan, split_rows
-from arena.learn.batches import token_batch
+from arena.learn.batches import TokenBatch, token_batch
 from arena.learn.gate import judged
-from arena.learn.pairs import rival_changes
+from arena.learn.losses import TokenLoss
 from arena.learn.plan import Plan, Shares, Step
 from arena.learn.ranks import Tally, over_ranks
-from arena.learn.regularisers import memories
-from arena.learn.samples import Floats
+from arena.learn.regularisers import k3, memories
+from arena.learn.samples import Floats, rival_changes
 from arena.learn.settings import UpdateSpec
-from arena.learn.watch import Watch
+
+
+class UpdateMetrics:
+    """Running means and counts of an update's metrics."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.skipped = 0
+        """Number of skipped steps."""
+
+    def add(self, name: str, values: torch.Tensor) -> None:
+        """Add values to a metric's running mean."""
+        self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
+        self.counts[name] = self.counts.get(name, 0) + values.numel()
+
+    def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
+        """Add the metrics of one micro-batch, over its tokens in the loss."""
+        own = tokens.learned
+        self.add("loss", objective[own])
+        self.add("entropy", tokens.entropy[own])
+        self.add("clipped", token.clipped[own].float())
+        self.add("advantage_size", tokens.advantages[own].abs())
+        if token.correction is not None:
+            self.add("correction", token.correction[own])
+        if tokens.reference is not None:
+            self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
+
+    def optimised(self, norm: float, taken: bool) -> None:
+        """Count an optimiser step: with its gradient norm if it was taken, else as skipped."""
+        self.skipped += not taken
+        if taken:
+            self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
+            self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
+
+    def gap(self, gaps: Tally) -> None:
+        """Record the gap between sampler and trainer log-probabilities; only the first call counts."""
+        if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
+            self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
+
+    def plus(self, other: "UpdateMetrics") -> "UpdateMetrics":
+        """Combine the metrics of two ranks' shares of an update."""
+        both = UpdateMetrics()
+        both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
+        both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
+        both.skipped = self.skipped
+        return both
+
+    def means(self) -> dict[str, float]:
+        """Return all metrics' means, and the numbers of `steps`, `skipped` steps and `tokens`.
+
+        A token counts once per step that learned from it.
+        """
+        means = {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
+        done = {"steps": self.counts.get("grad_norm", 0), "tokens": self.counts.get("loss", 0)}
+        return means | done | {"skipped": self.skipped}
 
 
 class Gradients:
@@ -29,7 +84,7 @@ class Gradients:
         rule: UpdateSpec,
         plan: Plan,
         memory: Mapping[str, Any],
-        watch: Watch,
+        metrics: UpdateMetrics,
         rank: int = 0,
         scale: int = 1,
     ) -> None:
@@ -38,7 +93,7 @@ class Gradients:
         `memory` is the regularisers' state. `scale` multiplies every loss, because DeepSpeed averages over ranks and
         losses are sums over them.
         """
-        self.engine, self.rule, self.plan, self.watch, self.rank = engine, rule, plan, watch, rank
+        self.engine, self.rule, self.plan, self.metrics, self.rank = engine, rule, plan, metrics, rank
         self.scale = scale
         self._past = MappingProxyType(dict(memory))
         self._memories = memories(rule.regularisers)
@@ -85,13 +140,13 @@ class Gradients:
                 if "reference" not in regulariser.needs or tokens.reference is not None:
                     term = regulariser(tokens, token)
                     objective = objective + term
-                    self.watch.add(f"{name}_term", term[tokens.learned])
+                    self.metrics.add(f"{name}_term", term[tokens.learned])
             for name, memory in self._memories.items():
                 self.seen[name].append(memory.see(tokens))
             self._pull((objective * weight).sum())
             if self.rule.gradient_checkpointing:
                 trim_memory()
-            self.watch.step(tokens, objective, token)
+            self.metrics.step(tokens, objective, token)
             yield False
         return gaps
 
@@ -105,7 +160,7 @@ class Gradients:
             learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
             self._pull(loss.sum() * step.demonstration_weight)
-            self.watch.add("shown_loss", loss)
+            self.metrics.add("shown_loss", loss)
 
     def _pull(self, loss: torch.Tensor) -> None:
         """Add the gradient of a rank's share of the loss."""

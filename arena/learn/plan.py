@@ -13,8 +13,7 @@ import numpy as np
 
 from agents.packing import Costs, Pass, Row, passes
 from agents.stream import Stream
-from arena.learn.pairs import in_pairs, together
-from arena.learn.samples import Floats, Sample
+from arena.learn.samples import Floats, Sample, in_pairs, together
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 

@@ -15,7 +15,7 @@ import numpy as np
 from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, recalled, spoken
 from agents.players.scripted import can_play, make_scripted, talking
 from agents.players.simple import RecordedActs
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.credit.samples import IMITATED, samples_of
 from arena.errors import ConfigError, StoreError
 from arena.learn.samples import Sample

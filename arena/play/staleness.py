@@ -13,7 +13,7 @@ from agents.chat import ChatFrame
 from agents.engines.base import Engine, Request
 from agents.role import Role
 from agents.stream import Stream
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.errors import GateError
 from arena.learn.base import Trainer
 from arena.learn.gate import require_alike

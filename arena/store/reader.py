@@ -26,7 +26,7 @@ ENVIRONMENT, SEAL = "environment.json", "sha256"
 """The file of the run's environment, and under which key that ends with the hash of all else in it."""
 LARGEST = 4 * 10**6
 """Bytes of a run's config, and of its environment."""
-FIELDS = {"experiment": dict, "versions": dict, "roles": dict, "files": dict, "commands": list}
+FIELDS = {"experiment": dict, "versions": dict, "files": dict, "commands": list}
 """What an environment holds where it has it."""
 _LOG_FILE = re.compile(r"(\d{4}|[1-9]\d{4,8})\.(jsonl|parquet|credit\.parquet)", re.ASCII)
 

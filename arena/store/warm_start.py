@@ -22,7 +22,7 @@ class Imitated(State):
     """Manifest of an imitation that is not over."""
 
     experiment: str
-    """Hash of the settings that it is of (`arena.config.kept.identity`)."""
+    """Hash of the settings that it is of (`arena.config.saved_config.identity`)."""
     policy: str
     """The one that imitates just now."""
     steps: Count

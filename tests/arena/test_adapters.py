@@ -10,7 +10,7 @@ from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml, with_policies
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
 from arena.preflight import preflight

@@ -12,8 +12,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml, with_policies
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn, trajectories

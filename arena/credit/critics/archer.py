@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from agents.engines.base import Request
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics.linear import per_trajectory
-from arena.credit.critics.speaking import Context, contexts, spoken
 from arena.credit.critics.words import replies, states, texts
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
@@ -261,3 +260,45 @@ class Archer:
 def twin_loss(said: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Return Σ_i mean (said_i - target_i)² of [2, B]: each network has its own target."""
     return (said - target).square().mean(1).sum()
+
+
+class Context(NamedTuple):
+    """The full input of a policy at one turn."""
+
+    policy: str
+    role: str
+    ids: tuple[int, ...]
+
+
+def contexts(trajectory: Trajectory) -> list[Context]:
+    """Context of each turn in order: its stream up to its first sampled token."""
+    prefixes = trajectory.contexts()
+    return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
+
+
+async def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
+    """Sample replies of the policies, as they are served now, in these contexts."""
+    engine, policies = run.engine, run.policies
+    assert engine is not None and policies is not None
+    frames = [policies[context.policy].frame for context in asked]
+    drawn = rng.integers(2**32, size=2).tolist()
+    requests = []
+    for i, (context, frame) in enumerate(zip(asked, frames, strict=True)):
+        sampling = run.roles[context.role].sampling
+        requests.append(
+            Request(
+                policy=context.policy,
+                ids=context.ids,
+                key=f"anew/{i}",
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop_ids=frame.stop_ids,
+                seed=(*drawn, i),
+            )
+        )
+    replies = await engine.generate(requests)
+    for request in requests:
+        engine.forget(request.key)
+    return [frame.decode(reply.ids) for frame, reply in zip(frames, replies, strict=True)]

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.computing import compute
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TurnBatch
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.words import states
 from arena.credit.estimators.gae import turn_returns

@@ -18,8 +18,7 @@ from agents.model_folder import quietly
 from agents.policy import load_module
 from agents.scoring import StreamBatch, pack, predictors, split_rows
 from agents.stream import Stream
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.estimators.gae import token_returns
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS

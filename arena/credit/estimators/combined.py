@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from arena.credit.batch import Floats, TurnBatch
+from arena.credit.batch import Floats, TokenAdvantages, TurnBatch, spread
 from arena.credit.estimators.table import ESTIMATOR
-from arena.credit.tokens import TokenAdvantages, spread
 from arena.parts.chosen import Chosen
 
 

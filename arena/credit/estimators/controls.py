@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Floats, Key, TrajectoryKey, TurnBatch
+from arena.credit.batch import Floats, Key, TokenAdvantages, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import AGENT
 from arena.credit.estimators.steps import situations
 from arena.credit.estimators.table import ESTIMATOR
-from arena.credit.tokens import TokenAdvantages
 from arena.parts.chosen import Chosen
 
 Label = Literal["game", "seat", "role", "situation"]

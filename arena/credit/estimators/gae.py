@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arena.credit.batch import Bools, Floats, Ints, TurnBatch
+from arena.credit.batch import Bools, Floats, Ints, TokenAdvantages, TurnBatch
 from arena.credit.estimators.mars import Discount
-from arena.credit.tokens import TokenAdvantages
 from arena.parts.chosen import Chosen, needs
 
 

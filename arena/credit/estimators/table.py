@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from arena.credit.batch import Floats
-from arena.credit.tokens import TokenAdvantages
+from arena.credit.batch import Floats, TokenAdvantages
 from arena.parts.chosen import Kind
 
 Estimator = Callable[..., Floats | TokenAdvantages]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from arena.config.arms import check_arms, study_of, with_arm
 from arena.config.experiment import Experiment
-from arena.config.kept import as_kept, changes
 from arena.config.layers import compose, to_yaml
+from arena.config.saved_config import changes
 from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
@@ -92,10 +92,7 @@ def plan(
     wanted, place, record = anchored(experiment), folder / EXPERIMENT, find_record(folder / name)
     recorded = _require_same(_recorded_experiment(record), wanted, folder / name) if record else None
     if place.exists():
-        layer = file_layer(place)
-        stored = _require_same(compose([as_kept(layer)]), wanted, place)
-        if as_kept(layer) != layer:  # its runs read the file and refuse old keys
-            write_atomic(place, to_yaml(stored))
+        stored = _require_same(compose([file_layer(place)]), wanted, place)
     elif recorded is None and folder.exists() and (not folder.is_dir() or strange_in(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
@@ -108,13 +105,13 @@ def _store(place: Path, fitted: Experiment, wanted: Experiment) -> Experiment:
     """Write the experiment and return it, or return what another process wrote first."""
     with locked(make_folder(place.parent)):
         if place.exists():
-            return _require_same(compose([as_kept(file_layer(place))]), wanted, place)
+            return _require_same(compose([file_layer(place)]), wanted, place)
         write_atomic(place, to_yaml(fitted))
     return fitted
 
 
 def _recorded_experiment(record: Record) -> Experiment:
-    return compose([as_kept(Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()}))])
+    return compose([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
 
 
 def _check_sample(spec: StudySpec, seeds: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
-from arena.config.kept import as_plain
+from arena.config.saved_config import as_plain
 from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION

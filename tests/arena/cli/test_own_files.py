@@ -98,7 +98,7 @@ def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
     (place / "words.txt").write_text("Go away.\n")
     told = arena("eval", run, "--game", "race.py:Worded", "--matches", "2", "--json")
     assert told.code == 0
-    assert f"racer was edited since {run} began, which plays its own copy, {run}/roles/racer.yaml" in told.err
+    assert f"racer was edited since {run} began; the run uses its own copy, {run}/roles/racer.yaml" in told.err
     assert f"{place}/words.txt was edited since" in told.err
     told = arena("resume", run, "--iterations", "2", "--json")
     assert told.code == 0 and "racer was edited since" in told.err
@@ -127,13 +127,13 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
     before = {p: p.read_bytes() for p in away.rglob("*") if p.is_file()}
     for command in (resume, evaluate):
         line = refused(*command)
-        assert f"would run the code of {away}/games/race.py: read it, then say --trust" in line
+        assert f"would run the code of {away}/games/race.py: read it, then pass --trust" in line
     assert {p: p.read_bytes() for p in away.rglob("*") if p.is_file()} == before
     assert arena("show", away).code == 0, "shows without any code"
     told = arena("eval", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
     assert told.code == 0, "another game needs none of it"
     exploit = ["exploit", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
-    assert "say --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
+    assert "pass --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
     (place.parent / "home" / "trusted").unlink()
     assert arena(*evaluate, "--before", "--trust").code == 0
     assert arena(*resume, "--json").code == 0, "once is enough"
@@ -172,7 +172,7 @@ def test_a_module_that_a_strangers_run_names_asks_first(
     run = RunFolder.create(place / "strangers", config, {}).path
     loading.forget()
     line = refused("resume", run)
-    assert "would run the code of the module strangers_own.game: look at it, then say --trust" in line
+    assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
     assert not (place / "ran").exists()
     loading.forget()
     assert "has no function env()" in refused("resume", run, "--trust")

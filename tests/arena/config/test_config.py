@@ -11,12 +11,11 @@ import games
 from agents import strict_yaml
 from agents.role import written_for
 from arena.config.experiment import Experiment
-from arena.config.kept import as_plain
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml, with_policies
-from arena.config.recipe import recipe_of
+from arena.config.saved_config import as_plain
 from arena.config.seating import set_tables
-from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, set_layer, text_layer
+from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.play.settings import apportion
 

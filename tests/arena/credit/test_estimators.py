@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.assign import assign
-from arena.credit.batch import Floats, TurnBatch
+from arena.credit.batch import Floats, TokenAdvantages, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.estimators.steps import broken_returns, situations
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
-from arena.credit.tokens import TokenAdvantages
 from arena.records import Trajectory, Turn
 from games import make
 from games.contracts import Message, View

@@ -21,8 +21,7 @@ from arena.credit.estimators.refuel import refuel as differences
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.learn.losses import dpo, refuel
-from arena.learn.pairs import in_pairs, rival_changes, together
-from arena.learn.samples import Sample
+from arena.learn.samples import Sample, in_pairs, rival_changes, together
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder

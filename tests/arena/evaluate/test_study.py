@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from arena.config.arms import check_arms
-from arena.config.kept import as_plain
 from arena.config.layers import compose
+from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.config.study import StudySpec, evaluated_figure
 from arena.errors import ConfigError, StoreError

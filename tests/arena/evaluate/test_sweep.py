@@ -12,8 +12,8 @@ import pytest
 
 from arena.config.arms import check_arms, chosen_arms, study_of, with_arm
 from arena.config.experiment import Experiment
-from arena.config.kept import as_plain
 from arena.config.layers import compose
+from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import ranking

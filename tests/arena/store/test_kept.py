@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import analysis
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.parts.schedules import Clock

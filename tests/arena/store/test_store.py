@@ -644,6 +644,14 @@ def test_a_damaged_environment_is_told(tmp_path: Path) -> None:
         RunReader(run.path).environment()
 
 
+@pytest.mark.parametrize("name", ["experiment", "versions", "files", "commands"])
+@pytest.mark.parametrize("value", ["x", 3, ["x"]], ids=str)
+def test_a_field_of_another_type_in_the_environment_is_refused(name: str, value: Any, tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG, {name: value})
+    with pytest.raises(StoreError, match=r"environment\.json is damaged: .* restore it from a copy$"):
+        RunReader(run.path).environment()
+
+
 def test_the_reader_loads_neither_torch_nor_players_nor_rules() -> None:
     """Of `games` it has what opens files."""
     code = """

@@ -13,7 +13,6 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import Layer, text_layer
 from arena.errors import ConfigError
-from arena.parts.renamed import translated
 from arena.store.files import CONFIG
 from arena.store.manifest import digest
 from arena.store.reader import ENVIRONMENT, RunReader
@@ -67,8 +66,8 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
     in the run's folder that no run was begun with here, without `trust`.
     """
     config = run / CONFIG
-    layer = as_kept(text_layer(str(config), RunReader(run).config()))
-    own_files.admit(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
+    layer = text_layer(str(config), RunReader(run).config())
+    own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
     kept = compose([layer])
     if refused := [change for change in changes(recorded(run) or kept, kept) if not change.allowed]:
         raise ConfigError(
@@ -84,19 +83,13 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
 def recorded(run: Path) -> Experiment | None:
     """The experiment of the run's latest command; None in a run of an older Arena."""
     found = RunReader(run).environment().get("experiment")
-    return None if found is None else compose([as_kept(Layer(str(run / ENVIRONMENT), "", found))])
+    return None if found is None else compose([Layer(str(run / ENVIRONMENT), "", found)])
 
 
 def identity(run: Path) -> str:
     """A hash of what may not change in a run: what was begun with another one is no part of it."""
     settings = dict(_leaves(as_plain(before))) if (before := recorded(run)) else {}
     return digest({name: value for name, value in settings.items() if not Change(name, None, None).allowed})
-
-
-def as_kept(layer: Layer) -> Layer:
-    """A layer that an older Arena may have written, with today's keys; then without its text, which has others."""
-    data = translated(layer.data)
-    return layer if data == layer.data else Layer(layer.source, "", data)
 
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:
