@@ -19,7 +19,7 @@ from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of as kept_experiment
 from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import held_out
-from arena.launch import fresh_folder, go_on, start
+from arena.launch import fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
 
 Following = Progress | Callable[[Progress], object] | None
@@ -71,7 +71,9 @@ def resume(
     layers = layers_of(overrides)
     layers += [setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)
-    return _finished(path, asked.iterations, _following(progress), lambda watcher: go_on(path, watcher, layers, trust))
+    return _finished(
+        path, asked.iterations, _following(progress), lambda watcher: resume_run(path, watcher, layers, trust)
+    )
 
 
 def _finished(

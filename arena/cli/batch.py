@@ -147,7 +147,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
         try:
             runner.run(step, note, shown.tick)
         except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing that was committed is lost, the same command goes on") from None
+            raise Interrupted("interrupted; committed iterations are safe, and the same command continues") from None
 
 
 def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:

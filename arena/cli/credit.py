@@ -57,7 +57,7 @@ def parsed(text: str) -> list[Chosen]:
     """The estimators that a list separated by commas, or a YAML list, names; ConfigError for what is none."""
     from pydantic import TypeAdapter, ValidationError
 
-    from arena.config.kinds import placed
+    from arena.config.kinds import with_hints
     from arena.config.sources import text_layer
     from arena.credit.estimators import ESTIMATOR
     from arena.parts.chosen import Chosen
@@ -66,7 +66,7 @@ def parsed(text: str) -> list[Chosen]:
     try:
         return TypeAdapter(list[Annotated[Chosen, ESTIMATOR]]).validate_python(text_layer("--estimators", listed).data)
     except ValidationError as error:
-        first = placed(error).errors(include_url=False)[0]
+        first = with_hints(error).errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"][1:])
         raise ConfigError(f"--estimators: {where + ': ' if where else ''}{first['msg']}") from None
 

@@ -190,9 +190,9 @@ def _ways_table(needs: list[Need]) -> Any:
 
 def _most(number: int) -> str:
     """The largest setting that fits, in words where there is none, or none was looked for beyond."""
-    from arena.fits.plan import MOST
+    from arena.fits.plan import LARGEST
 
-    return f"{MOST:,} or more" if number >= MOST else f"{number:,}" if number else "none"
+    return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
 
 
 def _verdict(own: Need, fitting: Fitting) -> str:

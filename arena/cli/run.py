@@ -117,14 +117,14 @@ def resume(
         from arena.cli.loop import wait
         from arena.config.saved_config import experiment_of
         from arena.config.sources import scale_layers, set_layer
-        from arena.launch import go_on
+        from arena.launch import resume_run
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]
     experiment = experiment_of(run, layers, trust)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
-        wait(go_on(run, screen, layers, trust))
+        wait(resume_run(run, screen, layers, trust))
     close(console, run, screen)
 
 

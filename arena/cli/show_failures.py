@@ -66,5 +66,5 @@ def _show_one(console: Console, failed: FailedMatch) -> None:
     for title, text in (("where it came from", failed.trace), ("the same match again, in Python", failed.again)):
         if text:
             console.print(Text(f"\n{title}:", style="bold"))
-            for line in printable_lines(text, most=100_000):
+            for line in printable_lines(text, max_characters=100_000):
                 console.print(Text(f"  {line}"), soft_wrap=True)

@@ -1,7 +1,7 @@
-"""The experiment that a run folder keeps: read back as it was recorded, and what of it may change when the run goes on.
+"""The experiment saved in a run folder, and the settings that may change when a run is resumed.
 
-What may change decides neither what is played nor how it is judged: how long the run goes on, how often it is kept,
-where it is shown, what machine and servers it may use, and the learning rate. Anything else would make two runs of one.
+Settings may change if they affect neither play nor evaluation, such as the number of iterations, checkpoints, trackers,
+the machine's resources and the learning rate. Any other change would be a different run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,11 +40,11 @@ MAY_CHANGE = (
     "learn.offload_optimizer",
     "learn.gate_tolerance",
 )
-"""Settings, or whole sections, that may be another when a run goes on."""
+"""Settings and sections that may change when a run is resumed."""
 
 
 class Change(NamedTuple):
-    """A setting that is another than before."""
+    """A changed setting with its values before and now."""
 
     field: str
     before: Any
@@ -52,7 +52,7 @@ class Change(NamedTuple):
 
     @property
     def allowed(self) -> bool:
-        """Return True if a run may go on with it."""
+        """True if a run may be resumed with the change."""
         return any(self.field == name or self.field.startswith(f"{name}.") for name in MAY_CHANGE)
 
     def __str__(self) -> str:
@@ -60,47 +60,47 @@ class Change(NamedTuple):
 
 
 def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
-    """The experiment of a run, with other settings laid over it.
+    """Return the experiment of a run folder, with overrides.
 
-    ConfigError, naming the fields, where config.yaml or the layers change what may not change; or where it names code
-    in the run's folder that no run was begun with here, without `trust`.
+    Raises ConfigError if config.yaml was edited, or the overrides change, a setting that may not change. Without
+    `trust`, also if the folder has code that no run on this machine was started with.
     """
     config = run / CONFIG
     layer = text_layer(str(config), RunReader(run).config())
     own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
-    kept = compose([layer])
-    if refused := [change for change in changes(recorded(run) or kept, kept) if not change.allowed]:
+    saved = compose([layer])
+    if refused := [change for change in changes(recorded(run) or saved, saved) if not change.allowed]:
         raise ConfigError(
             f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
         )
-    asked = compose([layer, *layers]) if layers else kept
-    if refused := [change for change in changes(kept, asked) if not change.allowed]:
+    overridden = compose([layer, *layers]) if layers else saved
+    if refused := [change for change in changes(saved, overridden) if not change.allowed]:
         may = ", ".join(MAY_CHANGE)
-        raise ConfigError(f"{_listed(refused)} cannot change when a run goes on: start a new run (these may: {may})")
-    return asked
+        raise ConfigError(f"{_listed(refused)} cannot change when a run is resumed: start a new run (these may: {may})")
+    return overridden
 
 
 def recorded(run: Path) -> Experiment | None:
-    """The experiment of the run's latest command; None in a run of an older Arena."""
-    found = RunReader(run).environment().get("experiment")
-    return None if found is None else compose([Layer(str(run / ENVIRONMENT), "", found)])
+    """Return the experiment of the run's latest command, or None if the environment has none."""
+    settings = RunReader(run).environment().get("experiment")
+    return None if settings is None else compose([Layer(str(run / ENVIRONMENT), "", settings)])
 
 
 def identity(run: Path) -> str:
-    """A hash of what may not change in a run: what was begun with another one is no part of it."""
+    """Return a hash of the settings that may not change. Files with another identity belong to another run."""
     settings = dict(_leaves(as_plain(before))) if (before := recorded(run)) else {}
     return digest({name: value for name, value in settings.items() if not Change(name, None, None).allowed})
 
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:
-    """Every setting that is another."""
+    """Return every setting that differs, by name."""
     old, new = dict(_leaves(as_plain(before))), dict(_leaves(as_plain(now)))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]
 
 
 def as_plain(experiment: Experiment) -> dict[str, Any]:
-    """The experiment as JSON, as `experiment_of` reads it back."""
+    """Return the experiment as plain JSON values, which `compose` reads back."""
     return experiment.model_dump(mode="json", by_alias=True)
 
 

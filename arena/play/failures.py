@@ -26,7 +26,7 @@ from agents.errors import (
 )
 from agents.players.human import HumanLeft
 from arena.errors import BugError, WorkerLost
-from arena.plain import bounded, without_secrets
+from arena.plain import truncate_middle, without_secrets
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
@@ -75,8 +75,8 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
         kind, at = _kind(error, frames, type(game))
         where = _place(at)
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
-    kept = None if act is None else bounded(act, LONGEST)
-    told = bounded(without_secrets(trace), LONGEST)
+    kept = None if act is None else truncate_middle(act, LONGEST)
+    told = truncate_middle(without_secrets(trace), LONGEST)
     return Failure(kind, tuple(draws), type(error).__name__, where, told, seat, kept)
 
 
@@ -137,7 +137,7 @@ def cause_of(record: MatchRecord) -> str:
     file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
     if record.failure and file:
         return f"{record.failure.error} at {Path(file).name}:{line}"
-    return bounded(record.reason, CAUSE)
+    return truncate_middle(record.reason, CAUSE)
 
 
 def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:

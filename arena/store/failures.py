@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from arena.plain import bounded, plain, without_secrets
+from arena.plain import plain, truncate_middle, without_secrets
 from arena.records import Failure, MatchRecord
 from arena.store.files import remove, require_own, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines, to_line
@@ -123,7 +123,7 @@ class FailureLog:
     def _row(self, record: MatchRecord) -> dict[str, Any]:
         failure = record.failure or Failure("game")
         seats = {seat: {"role": s.role, "policy": s.policy, "version": s.version} for seat, s in record.seats.items()}
-        texts = {"reason": bounded(record.reason, REASON), "trace": failure.trace}
+        texts = {"reason": truncate_middle(record.reason, REASON), "trace": failure.trace}
         return {
             "match": record.id, "iteration": record.iteration, "attempt": record.attempt, "game": record.game,
             "options": record.options, "seed": record.seed, "draws": list(failure.draws), "seats": seats,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from arena.parts.chance import generator
-from arena.plain import bounded, printable
+from arena.plain import printable, truncate_middle
 from arena.store.reader import LogReader
 
 COUNT = 4
@@ -49,7 +49,7 @@ def sample_of(row: Mapping[str, Any]) -> SampleMatch:
         match=row["id"],
         game=printable(row["game"]),
         roles=printable(", ".join(seats))[:LONGEST],
-        said=bounded(said, LONGEST),
+        said=truncate_middle(said, LONGEST),
         payoffs=printable(", ".join(f"{seat} {_short(value)}" for seat, value in row["payoffs"].items()))[:LONGEST],
         outcome=printable(", ".join([row["status"], *report]))[:LONGEST],
     )

@@ -111,7 +111,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab
 @pytest.mark.parametrize(
     ("what", "value"),
     [
-        ("phase", (0, "imitate (shared): learning from them")),
+        ("phase", (0, "imitate (shared): learning")),
         ("match", "0001-0002"),
         ("match", "0002-0004"),
         ("phase", (2, "learn")),

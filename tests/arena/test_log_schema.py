@@ -239,7 +239,7 @@ def test_credit_of_tokens_that_does_not_fit_them_is_refused(measured: Path, tmp_
 
 
 EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "is not that of 0001-0077": lambda row: row.update(deal=77),
+    "does not match its columns, 0001-0077": lambda row: row.update(deal=77),
     "is no match id": lambda row: row.update(parent="../x", parent_turn=1),
     "0 or more": lambda row: row.update(parent="0001-0000", parent_turn=-5),
     "entropies are not of": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),

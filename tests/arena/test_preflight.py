@@ -88,13 +88,13 @@ def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
         )
     )
     (note,) = found.notes
-    assert note.startswith("forgeable: plain text ends a turn")
+    assert note.startswith("forgeable: its chat template ends turns by plain text")
 
 
 @pytest.mark.parametrize(
     ("before", "reply", "says"),
     [
-        ("{{ strftime_now('%d %b %Y') }}", "message['content']", "prints the time: in every run it is 26 Jul 2024"),
+        ("{{ strftime_now('%d %b %Y') }}", "message['content']", "prints the time, which is fixed at 26 Jul 2024"),
         ("", "message['content'].split('</think>')[-1]", "rewrites thoughts of earlier replies"),
     ],
 )

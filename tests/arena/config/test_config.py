@@ -97,7 +97,7 @@ def test_every_text_of_a_setting_is_read_back_as_it_was(text: str) -> None:
 def test_what_is_written_down_is_read_back_the_same(name: str, mode: Literal["shared", "separate"]) -> None:
     given = compose([recipe_layer(name), set_layer("learn.lr=1e-7")])
     if mode == "shared" and len({policy.model_dump_json() for policy in given.policies.values()}) > 1:
-        with pytest.raises(ConfigError, match="'shared' would have to begin as two different ones"):
+        with pytest.raises(ConfigError, match="'shared' would have two different initial settings"):
             with_policies(given, mode)
         return
     found = with_policies(given, mode)
@@ -384,10 +384,10 @@ def test_a_league_is_read_and_written_back() -> None:
         (league("{play: self, weight: -1.0}"), "league.opponents[0].weight"),
         (league("{play: self, from: 3, until: 2}"), "met from iteration 3 until 2: never"),
         (league("{play: self, wieght: 1.0}"), "did you mean 'weight'?"),
-        (league("{play: self, weight: 0.0}"), "nobody has a weight above 0 in iteration 1"),
-        (league("{play: self, until: 2}"), "nobody has a weight above 0 in iteration 3"),
-        (league("{play: self, from: 2}, {play: pfsp, from: 3}"), "nobody has a weight above 0 in iteration 1"),
-        (league("{play: self}, {play: fixed, policy: shared}"), "fixed opponent 'shared' is a policy that is trained"),
+        (league("{play: self, weight: 0.0}"), "no opponent has a weight above 0 in iteration 1"),
+        (league("{play: self, until: 2}"), "no opponent has a weight above 0 in iteration 3"),
+        (league("{play: self, from: 2}, {play: pfsp, from: 3}"), "no opponent has a weight above 0 in iteration 1"),
+        (league("{play: self}, {play: fixed, policy: shared}"), "fixed opponent 'shared' is a trained policy"),
         (league("{play: self}", "  pool: {keep: 1}"), "league.pool.keep"),
         (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two such seats"),
     ],

@@ -375,8 +375,8 @@ def test_a_run_with_branches_resumes_bit_by_bit(
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("learn.loss=dpo + play.branch=0", "learn.loss: dpo compares two answers"),
-        ("play.branch=0", "learn.loss: refuel compares two answers to the same words: set play.branch: 1"),
+        ("learn.loss=dpo + play.branch=0", "learn.loss: dpo compares two replies"),
+        ("play.branch=0", "learn.loss: refuel compares two replies in the same context: set play.branch: 1"),
         ("credit.estimator=mars", "set credit.estimator: refuel"),
         ("credit.transforms=[whiten]", "set credit.transforms: []"),
         ("learn.aggregate=token_mean", "set learn.aggregate: turn_mean"),

@@ -390,7 +390,7 @@ def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
         check_arms(without)
     for number in (0, 2):
         beyond = {**asked, "study": {**SPEC, "figure": f"evaluation.{number}.deal"}}
-        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal is of game {number} .* has 1 to 1"):
+        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal names game {number} .* has games 1 to 1"):
             check_arms(compose([recipe_layer("negotiation-nano"), Layer("test", "", beyond)]))
 
 
@@ -450,7 +450,9 @@ def test_another_rule_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 def test_more_seeds_than_the_rule_judges_and_those_of_the_tuning_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--seeds 3: the rule judges 2 seeds"):
         ruled(tmp_path / "study", 3, seeds=2)
-    with pytest.raises(ConfigError, match=r"seed 1 is in `tuned_on`: 0 to 1 cannot be judged, take another first_seed"):
+    with pytest.raises(
+        ConfigError, match=r"seed 1 is in `tuned_on`: 0 to 1 cannot be test seeds, take another first_seed"
+    ):
         ruled(tmp_path / "study", tuned_on=[1])
     assert not (tmp_path / "study").exists()
 

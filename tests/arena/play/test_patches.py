@@ -150,7 +150,7 @@ def test_patches_reach_the_loss_by_imitation_alone() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("learn: {demonstrations: {patches: true}}", "nothing is patched: set play.patch"),
+        ("learn: {demonstrations: {patches: true}}", "learn.demonstrations.patches: needs play.patch"),
         ("learn: {demonstrations: {}}", "one of them demonstrates"),
         (
             "play: {patch: {expert: oracle}}\nlearn: {demonstrations: {patches: true, scripted: [oracle]}}",
