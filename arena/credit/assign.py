@@ -34,7 +34,10 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
 
 
 def estimated(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
-    """An estimator's advantages: [T] floats, or TokenAdvantages; ConfigError for a wrong number or non-finite ones."""
+    """Return the estimator's advantages: [T] floats, or TokenAdvantages.
+
+    Raises ConfigError if the estimator returns the wrong number of values or a value that is not finite.
+    """
     estimate = estimator(batch, rewards)
     by_token = isinstance(estimate, TokenAdvantages)
     values, wanted = (estimate.values, batch.token_turns) if by_token else (estimate, rewards)

@@ -1,7 +1,7 @@
-"""Batches of turns: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
+"""Batches of turns: the turns of an iteration's trajectories as flat columns, and statistics over groups.
 
-T is the number of turns, M of trajectories, N of sampled tokens. Turns stand trajectory after trajectory in the
-order of play; tokens stand trajectory after trajectory, stream after stream.
+T is the number of turns, M of trajectories, N of sampled tokens. Turns are ordered by trajectory, then by time; tokens
+by trajectory, then by stream.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 TrajectoryKey = Literal["game", "seed", "role", "policy", "seat", "version", "match"]
-"""Keys by which trajectories can be grouped: `seed` is the deal."""
+"""Keys to group trajectories by; `seed` identifies the deal."""
 Key = Literal[TrajectoryKey, "turn"]
-"""Keys by which turns can be grouped: `turn` is the number of the turn within its trajectory."""
+"""Keys to group turns by; `turn` is the turn's position within its trajectory."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class TurnBatch:
     clock: Clock = Clock()
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     memory: dict[str, Any] = field(default_factory=dict)
-    """Memory of parts from iteration to iteration, as JSON under their names; kept in the checkpoint."""
+    """State of estimators from iteration to iteration, by estimator name. Plain JSON, saved in the checkpoint."""
     measures: Mapping[str, Sequence[NDArray[np.float32]]] = field(default_factory=dict)
-    """Measures of the trajectories by models, one array each, by name; see `arena.credit.measures`."""
+    """Model measurements by name, one array per trajectory; see `arena.credit.measures`."""
     counted: Bools | None = None
-    """[M], which trajectories are in the statistics of their groups; None is all."""
+    """[M] trajectories that count in group statistics; None means all."""
 
     def counting(self, counted: Bools) -> "TurnBatch":
-        """The same batch with only these trajectories in the statistics."""
+        """Return the same batch with only these trajectories in the statistics."""
         return self._with(counted=counted)
 
     def remembering(self, memory: dict[str, Any]) -> "TurnBatch":
-        """The same batch with another memory."""
+        """Return the same batch with other estimator state."""
         return self._with(memory=memory)
 
     def _with(self, **changes: Any) -> "TurnBatch":
@@ -131,7 +131,7 @@ class TurnBatch:
 
     @staticmethod
     def numbered(labels: Sequence[Hashable]) -> Ints:
-        """A number for each label, the same for equal ones, in order of first appearance."""
+        """Return a number per label, equal for equal labels, in order of first appearance."""
         numbers: dict[Hashable, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
@@ -163,7 +163,7 @@ class TurnBatch:
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
     def dealt(self, rows: Ints, groups: Ints) -> Ints:
-        """The same rows, dealt at random within each group; `groups` is of these rows."""
+        """Permute the rows at random within each group; `groups` has one entry per row."""
         dealt = np.empty_like(rows)
         dealt[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
         return dealt
@@ -208,13 +208,13 @@ class Credited:
     rewards: Floats
     """[K]"""
     advantages: Floats
-    """[K]; where tokens differ, the mean over the turn's."""
+    """[K]; the mean over the turn's tokens if they differ."""
     tokens: Floats | None = None
-    """[n] advantages, stream after stream, where the estimator or a transform tells tokens apart."""
+    """[n] advantages per token, stream after stream, if the estimator or a transform distinguishes tokens."""
     learned: NDArray[np.bool_] | None = None
-    """[K] whether the turn is in the loss; None is all."""
+    """[K] True for turns in the loss; None means all."""
     counted: bool = True
-    """Whether it was in the statistics of its groups."""
+    """False if selection excluded the trajectory from group statistics."""
 
 
 class TokenAdvantages(NamedTuple):
@@ -225,20 +225,20 @@ class TokenAdvantages(NamedTuple):
 
 
 def spread(batch: TurnBatch, values: Floats) -> Floats:
-    """[T] -> [N]: each turn's value on each of its own tokens."""
+    """Return [N] each turn's value on each of its own tokens."""
     return values[batch.token_turns]
 
 
 def gathered(batch: TurnBatch, values: Floats) -> Floats:
-    """[N] -> [T]: the mean over each turn's own tokens; 0 for a turn without any."""
+    """Return [T] the mean over each turn's own tokens; 0 for a turn without tokens."""
     sums = np.bincount(batch.token_turns, values, len(batch.owner))
     return sums / np.maximum(batch.turn_tokens, 1)
 
 
 def z_scores(batch: TurnBatch, values: Floats, by: Sequence[Key]) -> Floats:
-    """[N] -> [N]: each token's value less the mean over the tokens of its turn's group, by their deviation + 1e-6.
+    """Return [N] token values standardised over the tokens of their turn's group: gap / (deviation + 1e-6).
 
-    Over tokens of trajectories that count in the statistics; 0 in a group without any, or with a deviation below 1e-6.
+    Statistics are over tokens of counted trajectories. 0 in a group without any, or with a deviation below 1e-6.
     """
     groups = batch.groups(by)[batch.token_turns]
     size = int(groups.max(initial=-1)) + 1

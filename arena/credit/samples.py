@@ -16,7 +16,7 @@ from games.contracts import TurnSource
 
 OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary")
 IMITATED: tuple[TurnSource, ...] = ("demonstration", "summary")
-"""Sources of turns from which a policy learns by imitation; those it wrote itself (`OWN`) it learns from by reward."""
+"""Sources of turns to imitate. A policy learns by reward from turns that it wrote itself (`OWN`)."""
 
 
 def samples_of(
@@ -88,7 +88,7 @@ def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
 
 
 TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
-"""By match and turn: `advantages` where a turn's tokens differ in them, `ratios` and `gaps`, each by token, float32."""
+"""By match and turn: `advantages` if a turn's tokens differ in them, `ratios` and `gaps`; lists per token, float32."""
 
 
 def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:

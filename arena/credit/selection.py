@@ -34,11 +34,11 @@ class Selection:
     """Masks over a batch: turns in the loss, trajectories in the statistics, trajectories not dropped."""
 
     learned: Bools
-    """[T] whether the turn's tokens are in the loss."""
+    """[T] True for turns in the loss."""
     counted: Bools
-    """[M] whether the trajectory is in the statistics of its groups."""
+    """[M] True for trajectories in group statistics."""
     kept: Bools
-    """[M] whether the trajectory is there at all; a dropped one is neither counted nor learned."""
+    """[M] False for dropped trajectories, which are neither counted nor learned."""
 
     @classmethod
     def everything(cls, batch: TurnBatch) -> "Selection":
@@ -271,16 +271,16 @@ def random(
 
 
 class _Judged(NamedTuple):
-    """Scores by group."""
+    """Scores with their groups."""
 
     batch: TurnBatch
-    """Whose statistics are over what counts so far."""
+    """The batch with statistics over the trajectories counted so far."""
     score: Floats
     """[M]"""
     groups: Ints
     """[M]"""
     several: Bools
-    """[M] whether at least two of the group count, so that it can be judged."""
+    """[M] True if at least two of the group count, so that they can be compared."""
 
 
 def _judged(
@@ -291,7 +291,7 @@ def _judged(
 
 
 _ROUNDING = 1e-9
-"""Sums of the same numbers in another order may differ by so much."""
+"""Tolerance for sums of the same numbers in another order."""
 
 SELECTORS: dict[str, Selector] = {
     f.__name__: f

@@ -16,7 +16,7 @@ from arena.parts.chosen import Chosen, Kind, needs
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
 POLICY: list[Key] = ["policy"]
-"""All that one policy learns from in this iteration."""
+"""Group by policy: everything that one policy learns from in this iteration."""
 
 
 def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> Floats:

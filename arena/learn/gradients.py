@@ -98,11 +98,11 @@ class Gradients:
         self._past = MappingProxyType(dict(memory))
         self._memories = memories(rule.regularisers)
         self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
-        """Notes of the regularisers that remember, by micro-batch."""
+        """Statistics for stateful regularisers, by name, one entry per micro-batch."""
         self._streams = [s.stream for s in plan.samples]
         self._temperatures = [s.temperature for s in plan.samples]
         self.old: dict[int, Floats] | None = None
-        """By sample, its log-probabilities at the start of the update."""
+        """Log-probabilities at the start of the update, by sample."""
 
     def score_old(self) -> Tally:
         """Score the plan's `old` passes before the first step; return the difference between sampler and trainer."""
@@ -163,7 +163,7 @@ class Gradients:
             self.metrics.add("shown_loss", loss)
 
     def _pull(self, loss: torch.Tensor) -> None:
-        """Add the gradient of a rank's share of the loss."""
+        """Backpropagate a rank's share of the loss."""
         self.engine.backward(loss * self.scale)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:

@@ -24,17 +24,18 @@ class Sample:
     """Log-probabilities at sampling time."""
     temperature: float
     places: NDArray[np.int64]
-    """The number of the token's turn within its trajectory, from 0."""
+    """Position of the token's turn within its trajectory, from 0."""
     learned: NDArray[np.bool_]
-    """Whether the token is in the loss; the others are context."""
+    """True for tokens in the loss; the others are context."""
     reference: Floats | None = None
-    """Log-probabilities under the frozen reference, when a regulariser asks for them."""
+    """Log-probabilities under the frozen reference, if a regulariser needs them."""
     pairs: NDArray[np.int64] | None = None
-    """The number of the pair of answers that the token's turn is in, -1 where it is in none; None is nowhere."""
+    """Pair number of the token's turn, -1 for none; None if no turn is in a pair."""
     source: Source = "played"
-    """Origin: the current weights, older ones, another run's log, or a demonstration to imitate."""
+    """Origin: the current weights, older ones, another run's log, or a demonstration."""
     fresh: NDArray[np.bool_] | None = None
-    """Whether the weights that are about to learn sampled the token, where older ones may have; None is all of them."""
+    """True for tokens sampled by the weights before this update, if older versions may have sampled some; None means
+    all."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
         """Return the sample with the reference's log-probabilities."""
@@ -47,7 +48,7 @@ class Sample:
 
 
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
-    """The samples with an answer whose pair is whole, and nothing else of them in the loss."""
+    """Return the samples that have a reply of a complete pair, with only such replies in the loss."""
     answers = [_answers(sample) for sample in samples]
     unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
     whole = unique[counts == 2]
@@ -59,7 +60,7 @@ def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def together(samples: Sequence[Sample]) -> list[list[int]]:
-    """Group the samples that have to share an optimiser step, since pairs connect them; every index once."""
+    """Group the samples that have to share an optimiser step because pairs connect them; every index occurs once."""
     groups = {i: [i] for i in range(len(samples))}
     leader, seen = list(range(len(samples))), dict[int, int]()
     for i, sample in enumerate(samples):
@@ -89,11 +90,11 @@ def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[
 
 
 def _answers(sample: Sample) -> NDArray[np.int64]:
-    """The numbers of the pairs of which an answer is in the sample's loss."""
+    """Return the pair numbers of the replies in the sample's loss."""
     return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_tokens(sample)])
 
 
 def _tokens(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
-    """[n] which tokens in the loss belong to an answer of these pairs, or of any."""
+    """Return [n] True for tokens in the loss that belong to a reply of these pairs, or of any pair."""
     pairs = np.full(len(sample.learned), -1) if sample.pairs is None else sample.pairs
     return sample.learned & (pairs >= 0 if numbers is None else np.isin(pairs, numbers))

@@ -1,4 +1,4 @@
-"""The trainer of this process: one policy's weights, its optimiser, and the carrying out of its plans."""
+"""The trainer of this process: one policy's weights and optimiser, updated by plans."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -38,14 +38,14 @@ class PolicyTrainer:
         """Prepare to train `model`; `base` is an adapter's base model."""
         self.name, self.rule, self._base = name, rule, base
         self.tolerance = gate.tolerance(rule, bf16)
-        """The gate's, as a mean over tokens."""
+        """The gate's tolerance, as a mean over tokens."""
         self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.imitated = 0
-        """Those of an imitation that is not over."""
+        """Optimiser steps of an unfinished imitation."""
         self.memory: dict[str, Any] = {}
-        """Memory of regularisers from update to update, as JSON."""
+        """State of regularisers over updates, as JSON."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
 
     @cached_property
@@ -117,7 +117,7 @@ class PolicyTrainer:
         return at
 
     def _carried_out(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
-        """Carry a plan out, pausing after every micro-batch and step; yields True after a step. Returns the metrics."""
+        """Carry out a plan, pausing after every micro-batch and step; yields True after a step. Returns the metrics."""
         engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, this_rank()
         gradients = Gradients(engine, self.rule, plan, self.memory, metrics, rank.number, rank.count)
         self._gate(gradients.score_old())
@@ -166,7 +166,7 @@ class PolicyTrainer:
                 yield name, parameter.detach()
 
     def gathered(self) -> AbstractContextManager[Any]:
-        """Context in which every parameter is whole, also under ZeRO-3."""
+        """Return a context in which every parameter is complete, also under ZeRO-3."""
         return gathered(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:

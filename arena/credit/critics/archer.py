@@ -1,4 +1,4 @@
-"""ArCHer's critic: twin values of states and of replies, learned off-policy from replayed turns of the past."""
+"""ArCHer's critic: twin values of states and replies, learned off-policy from a replay buffer of turns."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class TurnBuffer:
     rewards: torch.Tensor
     """[R] float32"""
     last: torch.Tensor
-    """[R] bool: nothing comes after; otherwise the next row is the next state."""
+    """[R] bool: end of a trajectory; otherwise the next row is the next state."""
     contexts: list[Context]
-    """Context of each turn, where its reply is to be sampled again; else empty."""
+    """Context of each turn, to sample its reply again; empty without `fresh`."""
 
     @classmethod
     def empty(cls, features: int) -> TurnBuffer:
@@ -126,7 +126,7 @@ class Archer:
         self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.lr)
         self.buffer = TurnBuffer.empty(settings.features)
         self.fits = 0
-        """Iterations learned from so far."""
+        """Number of iterations learned from."""
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
@@ -213,7 +213,7 @@ class Archer:
         return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
     async def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """States with replies of this iteration's policy: its own turns, and replayed states with new replies."""
+        """Return states and replies of the current policy: its own turns, and replayed states with new replies."""
         seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
         older = len(self.buffer) - newest
         if not self.settings.fresh or not older:
@@ -235,7 +235,10 @@ class Archer:
     def _step(
         self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[float, float] | None:
-        """One step of Adam on both, then the targets follow; the losses before it; None if it is left out."""
+        """Take one step of Adam on both losses, then move the targets.
+
+        Returns the losses before the step, or None if it was skipped because its gradient is not finite.
+        """
         buffer = self.buffer
         following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
         pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
@@ -271,13 +274,13 @@ class Context(NamedTuple):
 
 
 def contexts(trajectory: Trajectory) -> list[Context]:
-    """Context of each turn in order: its stream up to its first sampled token."""
+    """Return each turn's context in order: its stream up to its first sampled token."""
     prefixes = trajectory.contexts()
     return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
 
 
 async def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
-    """Sample replies of the policies, as they are served now, in these contexts."""
+    """Sample replies of the currently served policies in these contexts."""
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None
     frames = [policies[context.policy].frame for context in asked]

@@ -13,7 +13,7 @@ from arena.credit.estimators.table import ESTIMATOR
 from arena.parts.chosen import Chosen
 
 Label = Literal["game", "seat", "role", "situation"]
-"""Respects in which turns are alike that estimators compare."""
+"""Properties of turns that estimators compare by."""
 SEAT: list[Label] = ["seat"]
 POLICY: list[TrajectoryKey] = ["policy"]
 

@@ -1,4 +1,4 @@
-"""The table of estimators: the package fills it, and estimators made of others refer to it."""
+"""The table of estimators; a module of its own because combined estimators refer to it."""
 
 from collections.abc import Callable
 
