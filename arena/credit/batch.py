@@ -162,11 +162,11 @@ class TurnBatch:
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
-    def dealt(self, rows: Ints, groups: Ints) -> Ints:
+    def permute_within(self, rows: Ints, groups: Ints) -> Ints:
         """Permute the rows at random within each group; `groups` has one entry per row."""
-        dealt = np.empty_like(rows)
-        dealt[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
-        return dealt
+        permuted = np.empty_like(rows)
+        permuted[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
+        return permuted
 
     def _weights(self, size: int) -> Floats:
         return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
@@ -224,12 +224,12 @@ class TokenAdvantages(NamedTuple):
     """[N], in the order of `TurnBatch.token_turns`."""
 
 
-def spread(batch: TurnBatch, values: Floats) -> Floats:
+def spread_to_tokens(batch: TurnBatch, values: Floats) -> Floats:
     """Return [N] each turn's value on each of its own tokens."""
     return values[batch.token_turns]
 
 
-def gathered(batch: TurnBatch, values: Floats) -> Floats:
+def turn_means(batch: TurnBatch, values: Floats) -> Floats:
     """Return [T] the mean over each turn's own tokens; 0 for a turn without tokens."""
     sums = np.bincount(batch.token_turns, values, len(batch.owner))
     return sums / np.maximum(batch.turn_tokens, 1)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from arena.credit.assign import estimated, turn_rewards
-from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, gathered
+from arena.credit.assign import estimate_advantages, turn_rewards
+from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, turn_means
 from arena.credit.critics import CRITIC, CRITICS, critic_for
 from arena.credit.replay import Recall, as_credited
 from arena.credit.settings import CreditSpec
@@ -126,8 +126,10 @@ class _Judge:
         """Return [T] advantages of an iteration's turns, then fit the critic on them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
         measures = await self.critic.predict(batch.trajectories) if self.critic else {}
-        estimate = estimated(self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
-        advantages = gathered(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
+        estimate = estimate_advantages(
+            self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards
+        )
+        advantages = turn_means(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
         if self.critic:
             cuts = batch.starts[1:-1]
             parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), strict=True)

@@ -53,13 +53,13 @@ def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
 def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
     """Raise ConfigError for the first reward name in the credit rule that is not in `paid`."""
     known = {ILLEGAL, STAKE, *paid}
-    for place, name in spoken_of(rule, replay):
+    for place, name in reward_names(rule, replay):
         if name not in known:
             there = ", ".join(sorted(known))
             raise ConfigError(f"{place}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
 
 
-def spoken_of(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
+def reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
     """Yield every reward name in credit and replay settings, with the field that holds it."""
     yield from (("credit.weights", name) for name in rule.weights)
     chosen = [(f"credit.{field}", part) for field, part in rule.parts()]

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, gathered
+from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, turn_means
 from arena.credit.estimators.relative import PROBLEM
 from arena.parts.chosen import Kind, RewardName, needs
 from games.contracts import CUT, UNREAD, TurnSource
@@ -154,7 +154,7 @@ def high_entropy(
     trajectories with equal `by`. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch (`by: []`); in
     its released code the filter is commented out.
     """
-    entropy = gathered(batch, batch.measure("entropy"))
+    entropy = turn_means(batch, batch.measure("entropy"))
     groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
     low = np.zeros(len(entropy), bool)
     for group in np.unique(groups[spoken]).tolist():

@@ -62,7 +62,7 @@ def dealt_measures(
 
     Each token gets the entropy of a random other token, so the amount of scaling is the same but its place is random.
     """
-    dealt = batch.dealt(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
+    dealt = batch.permute_within(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
     measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}
     return of(replace(batch, measures={**batch.measures, **measures}), advantages)  # type: ignore[no-any-return]
 

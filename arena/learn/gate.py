@@ -23,7 +23,7 @@ def tolerance(rule: UpdateSpec, bf16: bool) -> float:
     return rule.gate_tolerance or (0.1 if bf16 else 1e-4)
 
 
-def judged(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
+def compared_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
     """Return the differences that the gate compares, per sample; samples without fresh tokens are left out."""
     played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
     return [own for fresh, gap in played if len(own := gap if fresh is None else gap[fresh])]

@@ -10,7 +10,7 @@ import torch
 from agents.heap import trim_memory
 from agents.scoring import StreamScores, batch_of, scan, split_rows
 from arena.learn.batches import TokenBatch, token_batch
-from arena.learn.gate import judged
+from arena.learn.gate import compared_gaps
 from arena.learn.losses import TokenLoss
 from arena.learn.plan import Plan, Shares, Step
 from arena.learn.ranks import Tally, over_ranks
@@ -110,7 +110,9 @@ class Gradients:
             return Tally()
         scores = self._scored(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
-        return Tally.of(judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores))
+        return Tally.of(
+            compared_gaps((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores)
+        )
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
         """Add a step's gradient; yields False after every micro-batch, because the step is not taken yet.
@@ -132,7 +134,7 @@ class Gradients:
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_rows(batch, tokens.logprobs - tokens.behaviour)
-            gaps += judged((samples[i], gap) for i, gap in played)
+            gaps += compared_gaps((samples[i], gap) for i, gap in played)
             weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
             token = self.rule.loss(tokens)
             objective = token.loss

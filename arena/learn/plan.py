@@ -184,16 +184,16 @@ class Planner:
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
         """Return each rank's passes to score these streams without learning."""
-        return self._dealt(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
+        return self._distribute(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
-        return self._dealt(given, ranks)
+        return self._distribute(given, ranks)
 
-    def _dealt(self, given: Iterable[Pass], ranks: int) -> Shares:
+    def _distribute(self, given: Iterable[Pass], ranks: int) -> Shares:
         """Distribute passes over ranks."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
             given = [_without_prefix(one) for one in given]
-        return dealt(list(given), ranks)
+        return distribute(list(given), ranks)
 
 
 def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
@@ -207,7 +207,7 @@ def _without_prefix(one: Pass) -> Pass:
     return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
 
 
-def dealt(given: list[Pass], ranks: int) -> Shares:
+def distribute(given: list[Pass], ranks: int) -> Shares:
     """Distribute passes over ranks, so that all have the same number and similar work.
 
     A single rank gets all of them in order. For more ranks the longest are halved until the number is divisible.

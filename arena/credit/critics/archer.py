@@ -219,7 +219,7 @@ class Archer:
         if not self.settings.fresh or not older:
             return seen, said
         rows = rng.integers(older, size=self.settings.fresh)
-        replies = await spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
+        replies = await sample_replies([self.buffer.contexts[i] for i in rows], self.context, rng)
         fresh = torch.from_numpy(texts(replies, self.settings.features, _GRAMS)).half()
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
@@ -279,7 +279,7 @@ def contexts(trajectory: Trajectory) -> list[Context]:
     return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
 
 
-async def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
+async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
     """Sample replies of the currently served policies in these contexts."""
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None

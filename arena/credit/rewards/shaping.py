@@ -96,5 +96,5 @@ def shuffle(
     values, groups = column(batch, rewards, part), batch.groups(by)
     rows = np.flatnonzero(~batch.last | last)
     shuffled = values.copy()
-    shuffled[rows] = values[batch.dealt(rows, groups[rows])]
+    shuffled[rows] = values[batch.permute_within(rows, groups[rows])]
     return {part: shuffled}

@@ -502,7 +502,7 @@ def test_regrouped_by_hand_when_all_labels_change_places(monkeypatch: pytest.Mon
     batch, rewards = batch_of(found)
     mars = {"mars": {"by": ["seat"]}}
     assert choose("estimator", "mars", by=["seat"])(batch, rewards).tolist() == [-2, 2, -1, 1]
-    monkeypatch.setattr(TurnBatch, "dealt", lambda batch, rows, groups: np.array([2, 0, 3, 1]))
+    monkeypatch.setattr(TurnBatch, "permute_within", lambda batch, rows, groups: np.array([2, 0, 3, 1]))
     assert choose("estimator", "regrouped", of=mars, what=["seat"])(batch, rewards).tolist() == [-0.5, 0.5, 0.5, -0.5]
 
 

@@ -20,7 +20,7 @@ from agents.scoring import StreamBatch, StreamScorer
 from arena.config.experiment import LearnSpec
 from arena.learn import gradients
 from arena.learn.gradients import Gradients, UpdateMetrics
-from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, dealt
+from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, distribute
 from arena.learn.ranks import Tally
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
@@ -204,7 +204,7 @@ def test_passes_are_dealt_to_all_ranks_alike(sizes: list[tuple[int, int]], ranks
         Pass.of(range(at, at + rows), [length] * rows, 1) for at, (rows, length) in zip(starts, sizes, strict=False)
     ]
     lengths = [length for rows, length in sizes for _ in range(rows)]
-    found = dealt(list(given_), ranks)
+    found = distribute(list(given_), ranks)
     assert computed(found) == list(range(len(lengths)))
     assert len(found) == ranks and len({len(share) for share in found}) == 1
     if ranks == 1:
