@@ -1,7 +1,7 @@
 """The loop of one run: play, credit, learn, publish, rate, admit, evaluate, commit.
 
-Every random generator is derived from the run's seed and its place of use. No generator state is saved, and a resumed
-run repeats the interrupted iteration exactly.
+Random generators are derived from the run's seed and their place of use, so a resumed run repeats the interrupted
+iteration exactly without saved generator state.
 """
 
 from __future__ import annotations
@@ -306,9 +306,8 @@ class Lab:
             )
 
     def _another_imitation(self, begun: Imitated) -> StoreError:
-        folder = self.run_folder.path / warm_start.FOLDER
-        imitation = f"{begun.total} steps by policy '{begun.policy}'"
-        return StoreError(f"{folder} belongs to another imitation ({imitation}): remove it to restart the imitation")
+        folder, steps = self.run_folder.path / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
+        return StoreError(f"{folder} belongs to another imitation ({steps}): remove it to restart the imitation")
 
     async def _checkpoint_imitation(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
@@ -325,8 +324,6 @@ class Lab:
         count = itertools.count(done + 1)
         watcher = self.watcher
         return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
-
-    # -- helpers -----------------------------------------------------------------------------------------
 
     async def _checkpoint(self, k: int) -> None:
         kept = await self.policies.snapshot()
