@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.heap import trim_memory
+from agents.heap import record_use, trim_memory
 from agents.scoring import StreamScores, batch_of, scan, split_rows
 from arena.learn.batches import TokenBatch, token_batch
 from arena.learn.gate import compared_gaps
