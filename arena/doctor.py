@@ -98,8 +98,7 @@ def examine() -> list[Finding]:
 async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     """Start or join the cluster of a scale, and look at all that a run needs there."""
     from agents.engines.spec import EngineSpec
-    from arena.scale.check import check_scale
-    from arena.scale.cluster import processes
+    from arena.scale.cluster import check_scale, processes
     from arena.scale.probe import installed, probe
 
     where = spec.address or "started here, and ended"

@@ -4,7 +4,7 @@ All are in the words and tokens of the policy that learns, under its roles: scri
 into the role's reply format, and matches of a log are played again from their deal, each reply as its text.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -15,6 +15,8 @@ import numpy as np
 from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, recalled, spoken
 from agents.players.scripted import can_play, make_scripted, talking
 from agents.players.simple import RecordedActs
+from agents.policy import Policy
+from agents.stream import Stream
 from arena.credit.credited import Credited
 from arena.credit.samples import IMITATED, samples_of
 from arena.errors import ConfigError, StoreError
@@ -27,10 +29,9 @@ from arena.play.failures import failure_figures
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
-from arena.play.patches import patches
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
-from arena.records import MatchRecord, Trajectory, trajectories
+from arena.records import MatchRecord, Trajectory, is_patch, trained, trajectories
 from arena.store.contents import check_newest
 from arena.store.failures import FailureLog
 from arena.store.losses import losses
@@ -133,7 +134,7 @@ class Demonstrations:
         if self.spec is None or not self.spec.weight(clock):
             return []
         if self.spec.patches:
-            return patches(records, self.lineup.policies[learner], self._temperatures)
+            return patch_samples(records, self.lineup.policies[learner], self._temperatures)
         if self.spec.scripted:
             return await self.by_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
         kept, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
@@ -282,3 +283,36 @@ def _finished(run: str) -> list[dict[str, Any]]:
         return [row for row in RunReader(run).matches(streams=False) if row["status"] == "finished"]
     except StoreError as error:
         raise ConfigError(f"learn.demonstrations.run: {error}") from None
+
+
+def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures: Mapping[str, float]) -> list[Sample]:
+    """Return one imitation sample for each patch in a policy's own matches. `temperatures` are by role.
+
+    A sample is the context in which the learner wrote a wrong act, followed by the expert's act, of which only the act
+    is trained on. It has a stream of its own, because in credit a patch stays an observation. Turns that a branch
+    repeats are left out. Log-probabilities at sampling time are 0. Source: UI-S1 (Lu et al. 2025), where patched turns
+    are in the loss, with the expert's thoughts.
+    """
+    return [
+        sample
+        for record in records
+        for trajectory in trained([record])
+        if trajectory.policy == learner.name
+        for sample in _patch_samples(record, trajectory, learner, temperatures[trajectory.role])
+    ]
+
+
+def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy, temperature: float) -> list[Sample]:
+    parted = record.identity.turn or 0
+    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > parted]
+    contexts = trajectory.contexts() if put else {}
+    samples = []
+    for turn in put:
+        ids = spoken(learner.frame, turn.raw).ids
+        stream = Stream()
+        stream.observe(contexts[turn.index - 1])  # the context of the act that the patch replaces
+        stream.wrote(ids, (0.0,) * len(ids), turn.index)
+        zeros = np.zeros(len(ids), np.float32)
+        places, learned = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
+        samples.append(Sample(stream, zeros, zeros, temperature, places, learned, source="demonstration"))
+    return samples

@@ -14,16 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.engines.base import Engine, Request
+from agents.policy import Policy
 from agents.reply import one_line
 from agents.role import Role
-from arena.parts.chance import generator
+from arena.parts.chance import generator, number
 from arena.play.match import MatchPlan
 from arena.play.settings import LONGEST_INSTRUCTION, InstructionsSpec
 from arena.records import MatchRecord
 from games.contracts import View
 
 CROSSINGS = 16
-"""Pairs that are crossed until something new comes out."""
+"""Attempts to get a new instruction from a crossover."""
+WRITER_PROMPT = (
+    "You improve the instruction of a player. Write one better instruction in one sentence, and nothing else."
+)
+WRITER_TOKENS, WRITER_EXAMPLES = 60, 4
+"""Maximum tokens that a writer samples, and number of instructions that it reads."""
 
 
 class Tried(NamedTuple):
@@ -159,3 +166,34 @@ def _last_turn(record: MatchRecord, seat: str) -> str:
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""
     return f"It read: {one_line(read, 300)} It wrote: {one_line(turns[-1].raw, 300)}" if turns else ""
+
+
+async def write_instruction(policy: Policy, engine: Engine, instructions: Instructions, k: int, role: str) -> str:
+    """Return an instruction for a role that `policy` writes in iteration `k`; "" if its context has no room."""
+    key, frame = f"instruct-{k}-{role}", policy.frame
+    prompt = (*frame.open(WRITER_PROMPT, []), *frame.ask(writer_question(instructions, role)))
+    if len(prompt) + WRITER_TOKENS > min(policy.positions, engine.max_context):
+        return ""
+    request = Request(
+        policy=policy.name,
+        ids=prompt,
+        key=key,
+        max_tokens=WRITER_TOKENS,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=frame.stop_ids,
+        seed=(instructions.seed, k, number("reflect"), number(role)),
+    )
+    (completion,) = await engine.generate([request])
+    engine.forget(key)
+    return one_line(frame.decode(completion.ids), 10**4)
+
+
+def writer_question(instructions: Instructions, role: str) -> str:
+    """Return a writer's question: the best instructions with their scores, best first, and the worst match."""
+    ranked = sorted(instructions.tried[role], key=lambda one: -one.weight)[:WRITER_EXAMPLES]
+    scores = [f"{one.weight:+.2f}: {one.text}" for one in ranked]
+    failed = instructions.failed.get(role, "")
+    bad = [f"A bad match. {failed}"] if failed else []
+    return "\n".join(["Instructions so far, with how good they were:", *scores, *bad])

@@ -1,4 +1,4 @@
-"""Many matches at once: bounded concurrency, failed matches recorded and played again."""
+"""Concurrent play of many matches: bounded concurrency, retries of failed matches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,13 +20,13 @@ async def play_all(
     attempts: int = 3,
     must_finish: bool = True,
 ) -> list[MatchRecord]:
-    """Play every plan concurrently and return the finished matches in the order of `plans`.
+    """Play all plans, `in_flight` at once, and return the finished matches in the order of `plans`.
 
-    `done` is called with each record as it ends, failed ones included. A failed match is played again from the same
-    deal, with the same draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures, not counting deaths of
-    engines, it is given up (`Failure.given_up`). After a failure that may depend on what was played only a replay that
-    goes the same way counts: others would select by how matches go. BugError if Arena's own code failed. With
-    `must_finish`, PlayError if more matches are given up than finish.
+    `done` is called with each record when its match ends, also with failed ones. A failed match is retried from the
+    same deal, with the same draws, under a new id (`-r1`, `-r2`, …). After `attempts` failures, not counting deaths of
+    engines, it is given up (`Failure.given_up`). If a failure may depend on the players' acts, a retry counts only if
+    it repeats those acts: otherwise retries would select matches by their course. Raises BugError if Arena's own code
+    failed and, with `must_finish`, PlayError if more matches are given up than finish.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)
@@ -49,7 +49,10 @@ async def play_all(
 
 
 def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], kept: int, attempts: int) -> None:
-    """Raise PlayError if more matches are lost than kept: given up, or `left_out` with their incomplete deals."""
+    """Raise PlayError if more matches are lost than kept.
+
+    `given_up` failed `attempts` times each. `left_out` finished, but share a deal with one of them.
+    """
     lost = len(given_up) + len(left_out)
     if lost > kept:
         beside = f", and {len(left_out)} others shared their deals" if left_out else ""
@@ -67,7 +70,7 @@ async def _play_until_finished(
         record = await play(plan)
         if before and record.status == "finished" and not is_repeated(before, record):
             assert before.failure
-            record = failed(record, before.failure.kind, plan.draws, f"not played as {before.id}, which failed, was")
+            record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
         failures += record.status == "failed" and not by_a_death(record)
         if given_up := failures >= attempts:
             record = replace(record, failure=replace(record.failure or Failure("game"), given_up=True))

@@ -16,7 +16,7 @@ from arena.evaluate.study.record import RESULT, KeptRun, Record, kept_runs, reco
 from arena.parts.paths import anchored
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import locked
-from arena.store.run import strange_in
+from arena.store.run import foreign_files
 
 EXPERIMENT = "experiment.yaml"
 """In a study's folder: what all of its runs are, but for their arms and seeds."""
@@ -98,7 +98,7 @@ def plan(
         begun = _same(compose([as_kept(layer)]), wanted, place, new_rule)
         if as_kept(layer) != layer or new_rule:  # its runs read the file, where old keys are refused
             write_atomic(place, to_yaml(begun))
-    elif told is None and folder.exists() and (not folder.is_dir() or strange_in(folder)):
+    elif told is None and folder.exists() and (not folder.is_dir() or foreign_files(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:

@@ -1,7 +1,6 @@
 """Old keys are refused with their new names; what an older Arena wrote into a folder is read all the same."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from arena.parts.renamed import SETTINGS, old_keys, translated
 from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from tests.factories.commands import arena
+from tests.factories.made_run import make_run
 
 NEW = "policies.shared.imitate={scripted: [random], matches: 4}"
 OLD = {
@@ -74,48 +74,11 @@ def test_a_kept_run_is_read_and_analysed() -> None:
     assert not [name for name in load(KEPT).frame("runs").columns if "shown" in name or "brains" in name]
 
 
-OLD_RUN = Path(__file__).parents[1] / "store/kept/schema_3"
-NO_SHOWN, IMITATED = "\n  shown: null", "\n      brains:\n      - random"
-EDITS = {
-    "config.yaml: learn.shown is called learn.demonstrations now: both are given, so remove the old one": (
-        NO_SHOWN,
-        f"{NO_SHOWN}\n  demonstrations: null",
-    ),
-    "config.yaml: policies.shared.imitate.brains is called policies.shared.imitate.scripted now: both": (
-        IMITATED,
-        f"{IMITATED}\n      scripted:\n      - random",
-    ),
-    "config.yaml: learn.demonstrations: should be a valid dictionary": (NO_SHOWN, "\n  shown: [1, 2]"),
-    "config.yaml: learn.demonstrations.scripted: should be a valid list": (
-        NO_SHOWN,
-        "\n  shown: {brains: {brains: [random]}}",
-    ),
-    "config.yaml: learn.shewn: unknown field": (NO_SHOWN, f"{NO_SHOWN}\n  shewn: null"),
-    "nested deeper than 32 levels": (NO_SHOWN, "\n  shown: " + "{shown: " * 200 + "1" + "}" * 200),
-    "more than 20000 values": (IMITATED, f"\n      brains: [{'random, ' * 30_000}]"),
-    "config.yaml is larger than 4 MB": (NO_SHOWN, f"{NO_SHOWN} # {'x' * 5_000_000}"),
-}
-
-
-@pytest.mark.slow_after(2)
-@pytest.mark.parametrize("why", EDITS, ids=lambda why: why[:60])
-def test_an_old_config_that_was_edited_is_refused_in_one_line(why: str, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(OLD_RUN, tmp_path / "run"))
-    text = (run / "config.yaml").read_text("utf-8")
-    assert arena("credit", run, "--estimators", "mars").code == 0
-    old, new = EDITS[why]
-    assert text.count(old) == 1
-    (run / "config.yaml").write_text(text.replace(old, new))
-    told = arena("credit", run, "--estimators", "mars")
-    assert told.code == 2 and why in told.line and len(told.line) < 700
-    assert arena("show", run).code == 0 and len(load(run).matches) >= 8, "the log is read all the same"
-
-
 @pytest.mark.parametrize("name", ["experiment", "versions", "roles", "files", "commands"])
 @pytest.mark.parametrize("value", ["x", 3, ["x"], {"learn": "x"}], ids=str)
 def test_an_environment_that_is_none_is_refused_in_one_line(name: str, value: Any, tmp_path: Path) -> None:
     """Though its hash is right: whoever edits the one may edit the other."""
-    run = Path(shutil.copytree(OLD_RUN, tmp_path / "run"))
+    run = make_run(tmp_path / "run").path
     body = {**RunReader(run).environment(), name: value}
     (run / "environment.json").write_text(json.dumps(body | {"sha256": digest(body)}))
     if isinstance(value, dict) and name != "commands":

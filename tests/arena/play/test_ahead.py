@@ -12,8 +12,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, GateError
 from arena.lab import Lab
-from arena.play.ahead import Ahead
-from arena.play.source import Played
+from arena.play.source import Ahead, Played
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished, start, started_warm, weight_files
 

@@ -12,7 +12,7 @@ from agents.engines.spec import EngineSpec
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, scale_layers
 from arena.errors import ConfigError
-from arena.scale.check import check_scale
+from arena.scale.cluster import check_scale
 from arena.scale.settings import ScaleSpec
 from tests.factories.commands import NO_IMITATION, TINY, refused
 
