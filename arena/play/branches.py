@@ -51,7 +51,9 @@ class Branch:
             if turn.index < self.turn:
                 own, new = [*own, turn.raw, turn.action], [*new, again.raw, again.action]
             if own != new:
-                return f"turn {turn.index} differs from that of {self.match.id} after the same deal and replies: see its game"
+                return (
+                    f"turn {turn.index} differs from that of {self.match.id} after equal deal and replies: see its game"
+                )
         return ""
 
 

@@ -49,7 +49,7 @@ class Control:  # the Rules of arena.play.match
 
     @classmethod
     def of(cls, rule: PlaySpec, iterations: int, plan: MatchPlan, game: Game) -> "Control | None":
-        """Return the rules of a planned match; None if no rule applies. `iterations` is the run's number, for schedules."""
+        """Return the rules of a planned match; None if there are none. The horizon depends on `iterations`."""
         learners = [seat for seat, seating in plan.seats.items() if seating.trained]
         if not learners or (rule.patch, rule.stop, rule.horizon) == (None, None, None):
             return None

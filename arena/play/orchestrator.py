@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from arena.errors import PlayError
-from arena.play.failures import by_a_death, failed, is_repeated, may_depend_on_play, stop_at_a_bug, with_place
+from arena.play.failures import failed, is_engine_death, is_repeated, may_depend_on_play, stop_at_a_bug, with_place
 from arena.play.match import MatchPlan
 from arena.records import Failure, MatchRecord
 
@@ -71,7 +71,7 @@ async def _play_until_finished(
         if before and record.status == "finished" and not is_repeated(before, record):
             assert before.failure
             record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
-        failures += record.status == "failed" and not by_a_death(record)
+        failures += record.status == "failed" and not is_engine_death(record)
         if given_up := failures >= attempts:
             record = replace(record, failure=replace(record.failure or Failure("game"), given_up=True))
         done(record)

@@ -108,7 +108,7 @@ class Tree:
         return turn if any(one.seat == turn.seat for one in record.turns[: self._turn]) else None
 
     def chance(self, record: MatchRecord, turn: Turn, chain: int) -> float:
-        """Return the probability p of a branch at a turn (see the module), without the entropy term if chance decides."""
+        """Return the branching probability p of a turn (see the module), without its entropy term if chance decides."""
         if (room := 1.0 - self.rule.chain * chain) <= 0:
             return 0.0
         rise = 0.0
