@@ -130,7 +130,7 @@ class Play:
         plans = iteration_plans(
             self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, self.history, self.iterations
         )
-        return self.instructions.dealt(k, plans) if self.instructions else plans
+        return self.instructions.assign(k, plans) if self.instructions else plans
 
     async def _renew(self, k: int) -> None:
         """Add a new instruction to the population of each role that is due for one."""
