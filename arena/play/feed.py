@@ -43,7 +43,7 @@ class Feed:
         self._waiting: list[tuple[str, MatchPlan | Turn]] = []
         self._over: list[str] = []
         self._clock: asyncio.TimerHandle | None = None
-        self._begun, self._spent = perf_counter(), 0.0
+        self._start, self._spent = perf_counter(), 0.0
         self._writer: FeedWriter | None = None
         with suppress(OSError):
             self._writer = FeedWriter(run)
@@ -80,7 +80,7 @@ class Feed:
     def _has_room(self) -> bool:
         if self._writer is None or len(self._waiting) >= WAITING or self._writer.full():
             return False
-        return self._spent < SHARE * (perf_counter() - self._begun)
+        return self._spent < SHARE * (perf_counter() - self._start)
 
     def _schedule_write(self) -> None:
         if self._clock is None and self._writer:
@@ -88,7 +88,7 @@ class Feed:
                 self._clock = asyncio.get_running_loop().call_later(EVERY, self._write)
 
     def _write(self) -> None:
-        begun = perf_counter()
+        start = perf_counter()
         waiting, over = self._waiting, {*self._over}
         self._clock, self._waiting, self._over = None, [], []
         lines = list[tuple[str, str]]()
@@ -106,7 +106,7 @@ class Feed:
         except OSError as error:
             _LOG.warning("the turn feed ends: %s", error)
             self.close()
-        self._spent += perf_counter() - begun
+        self._spent += perf_counter() - start
 
 
 def _line(id: str, item: MatchPlan | Turn) -> str:

@@ -130,8 +130,8 @@ class Instructions:
         if not (text := next((one for one in (written, *crossed) if one not in known), "")):
             return ""
         ranked = sorted(self.tried[role], key=lambda one: -one.weight)
-        kept = ranked[: self.rules[role].size - 1]
-        self.tried[role] = [*kept, Tried(text, ranked[0].weight)]
+        best = ranked[: self.rules[role].size - 1]
+        self.tried[role] = [*best, Tried(text, ranked[0].weight)]
         return text
 
     def _crossover(self, role: str, rng: np.random.Generator) -> str:

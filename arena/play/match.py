@@ -279,8 +279,8 @@ class _Playthrough:
 
     async def _turn(self, seat: str) -> None:
         """Take a seat's turn. A summary and a replaced act become turns that the game does not read."""
-        begun, player, game, now = monotonic(), self.players[seat], self.game, self.now
-        _check(self.limits, self.count, self.tokens, begun - self.clock)
+        start, player, game, now = monotonic(), self.players[seat], self.game, self.now
+        _check(self.limits, self.count, self.tokens, start - self.clock)
         view = view_of(game, seat, self.count)
         situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
         try:
@@ -288,11 +288,11 @@ class _Playthrough:
         except ContextFull as full:
             return self._cut_off("context", f"{seat}: {full}")
         if act.source in UNREAD:  # the player reads the same messages again
-            return self._add_turn(view._replace(messages=()), act, True, begun, "")
+            return self._add_turn(view._replace(messages=()), act, True, start, "")
         expected = self.rules.expected(view) if self.rules else None
         expected = expected and clean_text(expected)
         if self.rules and expected is not None and not self.rules.agree(act.action, expected):
-            self._add_turn(view, act._replace(source="replaced"), True, begun, situation)
+            self._add_turn(view, act._replace(source="replaced"), True, start, situation)
             if not self.rules.may_patch():
                 return self._cut_off("stopped", f"{seat} departs from the expert")
             view, situation = view._replace(turn=self.count, messages=()), ""
@@ -305,7 +305,7 @@ class _Playthrough:
             game.step(act.action)
         now.act = None
         valid = bool(game.infos[seat].get("valid"))
-        self._add_turn(view, act, valid, begun, situation)
+        self._add_turn(view, act, valid, start, situation)
         if self.turns:
             self.turns.earn(game, seat if act.excused and not valid else "")
             if expected is not None and act.source != "patch":
@@ -318,11 +318,11 @@ class _Playthrough:
         act = player.act(view)
         return in_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 
-    def _add_turn(self, view: View, act: Act, valid: bool, begun: float, situation: str) -> None:
+    def _add_turn(self, view: View, act: Act, valid: bool, start: float, situation: str) -> None:
         version = self.now.versions[view.seat] = self.players[view.seat].version
         self.count, self.tokens = self.count + 1, self.tokens + act.tokens
         if self.turns:
-            self.turns.open(view, act, version, valid, monotonic() - begun, situation)
+            self.turns.open(view, act, version, valid, monotonic() - start, situation)
 
     def _cut_off(self, reason: str, why: str) -> None:
         """End the match early. Raises LimitReached, which fails the match, if its game cannot be cut off."""

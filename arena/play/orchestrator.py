@@ -48,16 +48,16 @@ async def play_all(
     return finished
 
 
-def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], kept: int, attempts: int) -> None:
-    """Raise PlayError if more matches are lost than kept.
+def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], usable: int, attempts: int) -> None:
+    """Raise PlayError if more matches are lost than usable.
 
     `given_up` failed `attempts` times each. `left_out` finished, but share a deal with one of them.
     """
     lost = len(given_up) + len(left_out)
-    if lost > kept:
+    if lost > usable:
         beside = f", and {len(left_out)} others shared their deals" if left_out else ""
         raise PlayError(
-            f"{len(given_up)} of {lost + kept} matches failed {attempts} times each{beside}, the last time with: "
+            f"{len(given_up)} of {lost + usable} matches failed {attempts} times each{beside}, the last time with: "
             f"{with_place(given_up[-1])}"
         )
 

@@ -47,9 +47,9 @@ def iteration_plans(
         return matchmaker.arrange(k, table.game.name, configured, count, policies, rng)
 
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
-    dealt = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
-    seeds = _from_pool(rule, seed, k, before + len(dealt)) if rule.pool else None
-    plans = _plans(seed, k, dealt, rule.group, before, seeds, history=history)
+    planned = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
+    seeds = _from_pool(rule, seed, k, before + len(planned)) if rule.pool else None
+    plans = _plans(seed, k, planned, rule.group, before, seeds, history=history)
     horizon = rule.horizon
     if horizon is None or horizon.option is None:
         return plans
@@ -123,11 +123,11 @@ def _plans(
     for one in seeds:
         again.append(times[one])
         times[one] += 1
-    dealt = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
-    sizes, options = [group] * len(dealt), [(dict(t.game.options), "") for t, _, _ in dealt]
+    planned = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
+    sizes, options = [group] * len(planned), [(dict(t.game.options), "") for t, _, _ in planned]
     if history:
-        sizes = history.attempts([(t.game.name, one) for t, _, one in dealt], group * len(dealt))
-        options = [history.options(t.game.name, one, t.game.options) for t, _, one in dealt]
+        sizes = history.attempts([(t.game.name, one) for t, _, one in planned], group * len(planned))
+        options = [history.options(t.game.name, one, t.game.options) for t, _, one in planned]
     numbers = count(before * group)
     return [
         MatchPlan(
@@ -142,6 +142,6 @@ def _plans(
             source=source,
             capped=options[i][1],
         )
-        for i, (t, seats, one) in enumerate(dealt)
+        for i, (t, seats, one) in enumerate(planned)
         for attempt in range(sizes[i])
     ]

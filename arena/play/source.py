@@ -38,11 +38,11 @@ class Played(NamedTuple):
     @classmethod
     def of(cls, finished: Iterable[MatchRecord], failures: list[MatchRecord]) -> Self:
         """Build from finished matches and failed attempts, separating the matches of incomplete deals."""
-        kept, left_out = list[MatchRecord](), list[MatchRecord]()
+        complete, left_out = list[MatchRecord](), list[MatchRecord]()
         lost = {(record.game, record.seed) for record in cls([], failures).given_up}
         for record in finished:
-            (left_out if (record.game, record.seed) in lost else kept).append(record)
-        return cls(kept, failures, left_out)
+            (left_out if (record.game, record.seed) in lost else complete).append(record)
+        return cls(complete, failures, left_out)
 
     @property
     def given_up(self) -> list[MatchRecord]:

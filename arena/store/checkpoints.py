@@ -130,7 +130,7 @@ def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
     Raises ValueError for a count below 1.
     """
     if count < 1:
-        raise ValueError(f"at least one checkpoint is kept, not {count}")
+        raise ValueError(f"at least one checkpoint has to remain, not {count}")
     root = run / "checkpoints"
     numbers = [number for number in iterations(run) if number not in also]
     committed = [number for number in numbers if (root / _name(number) / MANIFEST).is_file()]

@@ -87,8 +87,8 @@ class FailureLog:
     def add(self, record: MatchRecord) -> None:
         """Write a failed match, or count it if its iteration has enough. Raises StoreError if the disk fails."""
         with self._writer() as writer:
-            kept = sum(row.get("iteration") == record.iteration and "match" in row for row in writer.rows)
-            if kept < FIRST and writer.size < LARGEST:
+            logged = sum(row.get("iteration") == record.iteration and "match" in row for row in writer.rows)
+            if logged < FIRST and writer.size < LARGEST:
                 writer.append(plain(self._row(record), "failure", gaps=True))
             else:
                 self._more[record.iteration] += 1
@@ -108,11 +108,11 @@ class FailureLog:
         """Remove the failures of later iterations, which are played again."""
         self._more.clear()
         rows = _rows(self.path)
-        kept = [row for row in rows if row["iteration"] <= iteration]
-        if rows and not kept:
+        earlier = [row for row in rows if row["iteration"] <= iteration]
+        if rows and not earlier:
             remove(self.path)
-        elif len(kept) < len(rows):
-            write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in kept))
+        elif len(earlier) < len(rows):
+            write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in earlier))
 
     def _writer(self) -> LineWriter:
         try:

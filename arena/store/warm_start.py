@@ -22,7 +22,7 @@ class Imitated(State):
     """Manifest of an unfinished imitation."""
 
     experiment: str
-    """Hash of the settings that it is of (`arena.config.kept.identity`)."""
+    """Hash of the settings of its run."""
     policy: str
     """Policy that is being trained."""
     steps: Count
