@@ -40,7 +40,7 @@ class Branch:
             completions[turn.index] = Completion(*sampled, finish, turn.version, entropy)
         return completions
 
-    def strayed(self, record: MatchRecord) -> str:
+    def first_difference(self, record: MatchRecord) -> str:
         """Return the first difference of a match from the parent before the branch point, in one line; "" if none."""
         if len(record.turns) <= self.turn:
             why = record.reason or "see its game"

@@ -97,7 +97,7 @@ async def play_one(
     finally:
         for seat, player in players.items():
             contenders[seat].leave(player)
-    if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
+    if record.status == "finished" and plan.branch and (why := plan.branch.first_difference(record)):
         return failed(record, "game", plan.draws, why)
     return record
 

@@ -57,7 +57,7 @@ def _replace_act(turn: Turn, act: str) -> Turn:
     )
 
 
-def strayed(parting: Parting, game: Game) -> str:
+def first_difference(parting: Parting, game: Game) -> str:
     """Replay the match up to the fork point, and return the first difference from the log in one line; "" if none.
 
     Compares seats to move and messages. `game` is left at the fork point.

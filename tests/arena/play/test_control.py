@@ -19,7 +19,7 @@ from arena.errors import ConfigError
 from arena.metrics import patch_figures
 from arena.play.branches import Branch
 from arena.play.control import normalise_act
-from arena.play.joining import Parting, strayed
+from arena.play.joining import Parting, first_difference
 from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec
 from arena.play.tables import lay_table
@@ -153,7 +153,7 @@ def test_a_branch_repeats_patches() -> None:
 
 def test_walkers_of_the_log_skip_what_no_game_read() -> None:
     record = walk(4, **PATCHED)
-    assert strayed(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
+    assert first_difference(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
     assert MatchRecord.from_json(record.to_json()).turns == record.turns
 
 
