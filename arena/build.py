@@ -32,13 +32,12 @@ from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.settings import PolicySpec
 from arena.learn.trainer import local_trainer
-from arena.play.ahead import Ahead
 from arena.play.control import Control
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits
-from arena.play.source import Play, Source, play_state
+from arena.play.source import Ahead, Play, Source, play_state
 from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
 from arena.play.watchers import Watcher

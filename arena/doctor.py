@@ -98,8 +98,7 @@ def examine() -> list[Finding]:
 async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     """Start or join a cluster, and check its nodes and capacity."""
     from agents.engines.spec import EngineSpec
-    from arena.scale.check import check_scale
-    from arena.scale.cluster import processes
+    from arena.scale.cluster import check_scale, processes
     from arena.scale.probe import installed, probe
 
     place = spec.address or "started here, and ended"

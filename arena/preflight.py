@@ -40,7 +40,7 @@ from arena.play.match import MATCH, Limits, MatchPlan, play_match
 from arena.play.settings import SeatSpec
 from arena.play.tables import Table
 from arena.records import Seating
-from arena.scale.check import check_scale
+from arena.scale.cluster import check_scale
 from arena.store import checkpoints
 from arena.store.contents import check_newest
 from arena.store.files import CONFIG

@@ -47,7 +47,7 @@ from analysis.view.seats import LEFT, Seats
 from analysis.view.tokens import tokens
 from analysis.view.whole import Whole, league, rung
 from arena.errors import ConfigError, StoreError, debugging
-from arena.store.older import iteration_of
+from arena.store.reader import iteration_of
 
 Ask = Callable[..., Any]
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}

@@ -20,11 +20,10 @@ from analysis import flatten
 from analysis.view.tail import Tail
 from arena.errors import StoreError
 from arena.plain import printable
-from arena.store.arrow import match_table
+from arena.store.arrow import complete_table, match_table
 from arena.store.contents import METRICS, PANEL
 from arena.store.feed import FeedReader, Playing
-from arena.store.older import completed
-from arena.store.reader import RunReader, log_path, logged_in
+from arena.store.reader import RunReader, log_path, parse_log_name
 from arena.store.schema import MATCHES
 
 OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
@@ -148,7 +147,7 @@ class Index:
         except OSError:
             return {}
         for entry in entries:
-            if own := logged_in(entry.name):
+            if own := parse_log_name(entry.name):
                 found.setdefault(own[0], []).append((own[1], _stamp(entry.path)))
         return {k: tuple(s for _, s in sorted(own)) for k, own in found.items() if {n for n, _ in own} != {_CREDIT}}
 
@@ -183,7 +182,7 @@ def _names(part: Any) -> dict[str, set[str]]:
 
 
 def _matches(rows: list[dict[str, Any]]) -> Any:
-    return completed(match_table(rows), MATCHES, COLUMNS)
+    return complete_table(match_table(rows), MATCHES, COLUMNS)
 
 
 def _nothing() -> Any:

@@ -16,7 +16,7 @@ from analysis.view.plain import LONGEST, text
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
-from arena.store.older import iteration_of
+from arena.store.reader import iteration_of
 from arena.store.schema import UNREAD
 
 MOST, FACTS = 2000, 60

@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 from pydantic_core import from_json
 
 from arena.store.lines import LogError
-from arena.store.older import row_brought_up
 from arena.store.schema import SCHEMA_VERSION
 from games.plain_files import open_plain
 
@@ -80,10 +79,10 @@ class Tail:
 
     def _row(self, line: bytes) -> dict[str, Any]:
         try:
-            row = from_json(line)
+            row: dict[str, Any] = from_json(line)
             version = row.pop("schema")
-            if type(version) is not int or not 1 <= version <= SCHEMA_VERSION or "id" not in row:
+            if type(version) is not int or version != SCHEMA_VERSION or "id" not in row:
                 raise ValueError
-            return row_brought_up(row, version)
+            return row
         except (ValueError, KeyError, AttributeError, TypeError):
             raise LogError(f"{self.path}: a line is damaged: restore the file from a copy") from None

@@ -13,8 +13,8 @@ from analysis import flatten
 from analysis.columns import TABLES
 from analysis.view.index import Index
 from arena.errors import StoreError
-from arena.store.arrow import match_table
-from arena.store.older import completed, iteration_of
+from arena.store.arrow import complete_table, match_table
+from arena.store.reader import iteration_of
 from arena.store.schema import MATCHES
 
 Pieces = Callable[[Path, str, Sequence[int]], Sequence[str]]
@@ -34,7 +34,7 @@ def tokens(index: Index, id: str, pieces: Pieces | None) -> dict[str, Any]:
         raise StoreError("this run has no such match")
     columns = ["policy", *(name for name in TABLES["tokens"].names)]
     if (row := index.open_match(number, id)) is not None:
-        log = completed(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
+        log = complete_table(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
     else:
         log = index.reader.log.table(number, flatten.leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]

@@ -84,7 +84,7 @@ def _matches(
     from arena.export.formats import NAMES, Export, write
     from arena.export.selection import Selection
     from arena.store.contents import check_newest
-    from arena.store.export import made
+    from arena.store.export import new_folder
     from arena.store.reader import RunReader
 
     if name not in NAMES:
@@ -95,7 +95,7 @@ def _matches(
     reader = RunReader(run)
     check_newest(reader.path, note)
     export = Export(reader, Selection(**chosen), trust)  # type: ignore[arg-type]
-    with made(to) as beside:
+    with new_folder(to) as beside:
         beside.mkdir(parents=True)
         counts = write(export, name, beside)
     for line in export.notes:

@@ -29,7 +29,7 @@ def average(
     Example: arena average runs/latest@8 runs/latest@10 runs/latest@12 --to steady, then arena eval steady …
     """
     from arena.evaluate.specs import read_spec
-    from arena.store.export import made
+    from arena.store.export import new_folder
 
     weights = weight or [1.0] * len(contenders)
     if len(contenders) < 2:
@@ -46,6 +46,6 @@ def average(
         folders += source.folders.values()
     from agents.average import average as write
 
-    with made(to) as beside:
+    with new_folder(to) as beside:
         write(folders, weights, beside)
     print(json.dumps({"folder": str(to), "of": contenders}) if as_json else f"{to}: the mean of {len(folders)}")

@@ -25,7 +25,7 @@ from arena.evaluate.specs import Contenders, available_iterations
 from arena.league.pool import version_of
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
-from arena.play.joining import Joining, Parting, strayed
+from arena.play.joining import Joining, Parting, first_difference
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
@@ -139,7 +139,7 @@ def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
         raise ConfigError("a fork needs a change: another player at a seat, or another act")
     if parting.act and record.turns[turn].source in UNREAD:
         raise ConfigError(f"no game read turn {turn + 1} of {record.id}: fork it at another turn")
-    if why := strayed(parting, make_game(GameSpec(name=record.game, options=record.options))):
+    if why := first_difference(parting, make_game(GameSpec(name=record.game, options=record.options))):
         raise ConfigError(f"{record.id} cannot be forked: {why}")
     return parting
 

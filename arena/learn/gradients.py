@@ -166,6 +166,7 @@ class Gradients:
 
     def _pull(self, loss: torch.Tensor) -> None:
         """Backpropagate a rank's share of the loss."""
+        record_use()  # use is largest between the forward and the backward pass
         self.engine.backward(loss * self.scale)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:

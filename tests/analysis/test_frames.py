@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +26,6 @@ from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from games.contracts import Image, Message
 from tests.factories.made_run import make_run, match
-from tests.factories.store import write_as
 
 
 def test_a_live_run_is_read_whole(tmp_path: Path) -> None:
@@ -150,16 +148,6 @@ def test_a_run_that_has_not_played_yet_has_empty_tables(tmp_path: Path) -> None:
     log = analysis.load(str(tmp_path / "run"))
     for name, schema in TABLES.items():
         assert log.table(name).schema.names == schema.names and len(log.table(name)) == (name == "runs")
-
-
-def test_a_log_of_an_older_schema_is_read(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", live=False)
-    known = {name: analysis.load(run.path).table(name) for name in TABLES}
-    for path in run.log.folder.glob("*[0-9].parquet"):
-        write_as(pq.read_table(path), 1, path)
-    for name, table in known.items():
-        assert analysis.load(run.path).table(name).equals(table), name
-    assert analysis.load(run.path).matches["rules"].tolist() == [0] * 12
 
 
 def test_runs_tell_their_experiment(tmp_path: Path) -> None:

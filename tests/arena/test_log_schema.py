@@ -297,4 +297,4 @@ def test_a_match_whose_picture_is_not_what_it_named_fails_alone() -> None:
         players = {seat: ScriptedPlayer(make_scripted("random", i, game)) for i, seat in enumerate(seats)}
         record = wait(play_match(plan, game, players, Limits()))
         assert record.status == status, record.reason
-    assert "has other bytes than it was named by" in record.reason and not record.pictures
+    assert "does not match its bytes" in record.reason and not record.pictures

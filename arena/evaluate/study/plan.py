@@ -16,7 +16,7 @@ from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record
 from arena.parts.paths import anchored
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import locked
-from arena.store.run import strange_in
+from arena.store.run import foreign_files
 
 EXPERIMENT = "experiment.yaml"
 """File in a study's folder with the settings that all its runs share."""
@@ -93,7 +93,7 @@ def plan(
     recorded = _require_same(_recorded_experiment(record), wanted, folder / name) if record else None
     if place.exists():
         stored = _require_same(compose([file_layer(place)]), wanted, place)
-    elif recorded is None and folder.exists() and (not folder.is_dir() or strange_in(folder)):
+    elif recorded is None and folder.exists() and (not folder.is_dir() or foreign_files(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.weights import resolve
+from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.adapters import loading
@@ -141,11 +142,11 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
 
 @pytest.mark.slow
 def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Path) -> None:
-    """A folder of an older Arena, or one that hides its copies, names any file of the machine."""
+    """A folder that hides its copies may name any file of the machine."""
     about = json.loads((run / "environment.json").read_text())
     for key in ("files", "commands", "experiment", "sha256"):
         del about[key]
-    (run / "environment.json").write_text(json.dumps(about))
+    (run / "environment.json").write_text(json.dumps({**about, "sha256": digest(about)}))
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
     (place.parent / "home" / "trusted").unlink()

@@ -103,7 +103,7 @@ def test_what_a_refused_resume_would_have_changed_is_not_recorded(run: Path) -> 
     for weights in (run / "checkpoints").rglob("model.safetensors"):
         flip_a_byte(weights)
     before = [(run / name).read_bytes() for name in ("environment.json", "config.yaml")]
-    assert "no checkpoint is whole" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
+    assert "no checkpoint is intact" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
     assert [(run / name).read_bytes() for name in ("environment.json", "config.yaml")] == before
 
 

@@ -22,9 +22,8 @@ from arena.store.failures import read_failures
 from arena.store.feed import FeedReader
 from arena.store.files import CONFIG
 from arena.store.locks import holder, in_use
-from arena.store.metrics import MetricsLog
 from arena.store.reader import RunReader
-from arena.store.run import RunFolder
+from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
 from arena.trackers.follow import Follower
 from tests.factories.hostile import at_most
