@@ -1,23 +1,23 @@
 """Alarms: kinds of failure that a good reward curve can hide.
 
-Each compares a figure of single matches in the last third of a run's iterations with an earlier third, and rings where
-the difference leaves out 0 at `LEVEL` (difference_ci) and is large enough to matter (`LEAST`). The level is high
-because many figures are looked at; the least effect is there because training moves honest figures, too. An alarm says
-where to look (`arena show`), not what is true.
+Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It rings if the
+difference excludes 0 at `LEVEL` (difference_ci) and exceeds the minimum effect in `LEAST`. The level is high because
+many figures are tested; the minimum effect is needed because training also moves sound figures. An alarm says where to
+look (`arena show`), not what is wrong.
 
-collapse       a role's valid acts, or the outcome, fall from what they had been in the best earlier part
-repetition     a role says the same sentence in many of its turns, as it did not at first
-role drift     a role talks like another one did at first (naive Bayes of its words)
-one-sidedness  among learners one seat wins nearly all matches, as it did not at first
-truncation     many of a role's replies are cut at their limit of tokens, since when does not matter
-reward hack    learners' reward rises while the outcome that the game verifies falls
-one act        nearly all acts of a role are the same, as they were not in the most varied earlier part
-few acts       the entropy of a role's valid acts falls to a quarter of that or less
-idleness       reward rises, the verified outcome falls by half, and more acts are empty, repeated or the commonest one
+  collapse       a role's valid actions, or the outcome, fall below the best earlier part
+  repetition     a role says the same sentence in many of its turns, unlike in the first third
+  role drift     a role talks like another one did in the first third (naive Bayes on words)
+  one-sidedness  one seat wins nearly all matches among learners, unlike in the first third
+  truncation     many of a role's replies are cut at their token limit, whether or not that is new
+  reward hack    learners' reward rises while the outcome that the game verifies falls
+  one act        nearly all actions of a role are the same, unlike in the most varied earlier part
+  few acts       the entropy of a role's valid actions falls to a quarter or less
+  idleness       reward rises, the verified outcome halves, and more actions are empty, repeated or the commonest one
 
-`collapse`, `one act` and `few acts` compare with the first iteration, too, and need no more than two iterations. The
-last two stay silent where learners gained by it: the verified outcome, or where there is none their payoff (not in
-zero-sum games), rose.
+`collapse`, `one act` and `few acts` also compare with the first iteration, and need only two iterations. `one act` and
+`few acts` stay silent if learners gained by it: if the verified outcome, or else their payoff in a game that is not
+zero-sum, rose.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ LEAST: Mapping[str, float] = {
     "truncation": 0.2,
     "one act": 0.2, "idleness": 0.2,
 }  # fmt: skip
-"""How much a share must have changed."""
+"""Minimum change of a share for an alarm."""
 NEARLY_ALL = 0.9
 ONE_ACT, FEW_ACTS, VARIED = 0.95, 0.25, 0.3
-"""Share of the commonest act; what is left of the entropy of acts; and nats of it below which there was no choice."""
+"""Share of the commonest action; remaining share of the entropy of actions; entropy in nats below which a role had no
+choice.
+"""
 HALF = 0.5
 WORDS = 3
-"""Words from which on a line is talk, and not an act's name."""
+"""Minimum number of words of a line of talk; shorter lines are names of actions."""
 OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency")
-"""What a game verifies of a match, the strictest first: shares, of which the first that is there counts."""
+"""Outcomes that a game verifies, the strictest first. The first one reported counts."""
 
 
 class Alarm(NamedTuple):
-    """An alarm: its kind, whom it is about, and the figure before and after with 95 % intervals."""
+    """An alarm: its kind, its subject, and the figure before and after with 95 % intervals."""
 
     run: str
     name: str
@@ -65,7 +67,7 @@ class Alarm(NamedTuple):
 
 
 def alarms(log: Frames) -> list[Alarm]:
-    """Return all alarms that ring, run by run; none for runs of a single iteration.
+    """Return all alarms, run by run; none for runs of a single iteration.
 
     >>> alarms(log)
     []
@@ -75,7 +77,7 @@ def alarms(log: Frames) -> list[Alarm]:
 
 
 def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Finished matches with the third of their run that they are in, their seats, and their turns."""
+    """Return finished matches with their run's third (0 to 2, or -1), their seats, and their turns."""
     matches = log.complete.copy()
     parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
     ranks = pd.concat(parts) if parts else pd.Series(dtype="float64")
@@ -119,13 +121,13 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
 
 
 def _outcome(matches: pd.DataFrame) -> str:
-    """The column of what a run's game verifies; "" where it reports none as a number. Other runs have other columns."""
+    """Return the column of the outcome that a run's game verifies, "" if it reports none as a number."""
     known = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
     return next((str(own.name) for own in known if own.notna().any() and numeric(own)), "")
 
 
 def _by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
-    """A mean per match: turns of one match are not independent."""
+    """Return a mean per match, because turns of one match are not independent."""
     return turns.assign(value=values).groupby(["match", "third"])["value"].mean().reset_index()
 
 
@@ -134,14 +136,18 @@ def _thirds(frame: pd.DataFrame) -> list[list[float]]:
 
 
 def _change(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
-    """NaN ends, which nothing rings for, where one of the two has fewer than two matches."""
+    """Return the difference with its interval; NaN ends, which trigger no alarm, if either side has fewer than two
+    matches.
+    """
     if not before or not after:
         return Interval(*[float("nan")] * 3)
     return difference_ci(before, after, bounds, LEVEL)
 
 
 def _earlier(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
-    """What the last third is compared with: the first two thirds, and the first iteration, before all updates."""
+    """Return the parts to compare the last third with: the first iteration, before all updates, and the first two
+    thirds.
+    """
     first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
     return [part for part in (first["value"].tolist(), *_thirds(frame)[:2]) if part]
 
@@ -177,7 +183,9 @@ def _hacked(run: str, outcome: str, judged: pd.DataFrame, rewards: pd.DataFrame)
 
 
 def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
-    """Learners' mean payoff per match; none in a zero-sum game, where only fewer illegal acts could change it."""
+    """Return learners' mean payoff per match; empty for a zero-sum game, where only fewer illegal actions could change
+    it.
+    """
     paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
@@ -186,28 +194,30 @@ def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gained(reached: pd.DataFrame) -> bool:
-    """Return True if what was reached rose from the earliest third to the last, by a 95 % interval."""
+    """Return True if the value rose from the earliest third to the last, by a 95 % interval."""
     *before, last = _thirds(reached)
     first = next((part for part in before if part), [])
     return bool(first and last and difference_ci(first, last, ANY).low > 0)
 
 
 def _commonest(acts: pd.DataFrame) -> pd.Series[Any]:
-    """Whether each act is the one that its iteration has most of."""
+    """Return for each action if it is the most frequent one of its iteration."""
     return acts["action"] == acts.groupby("iteration")["action"].transform(lambda own: own.mode().iloc[0])
 
 
 def _narrowed(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
-    """Alarms over a role that does nearly always the same, or chooses among far fewer legal acts than it did."""
+    """Yield alarms for a role that nearly always acts the same, or chooses among far fewer legal actions than
+    before.
+    """
     frame = _by_match(acts, _commonest(acts).astype("float64"))
     varied, last = min(_earlier(frame, opening), key=np.mean, default=[]), _thirds(frame)[2]
     change = _change(varied, last)
     if change.low > 0 and change.estimate >= LEAST["one act"] and np.mean(last) >= ONE_ACT:
         yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
-    legal = acts[acts["valid"]]  # fewer kinds of gibberish are no loss
+    legal = acts[acts["valid"]]  # fewer kinds of illegal actions are no loss
     sizes = legal.groupby("iteration")["action"].transform("size").astype("float64")
     counts = legal.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
-    frame = _by_match(legal, pd.Series(-np.log(counts / sizes)))  # whose mean is the entropy
+    frame = _by_match(legal, pd.Series(-np.log(counts / sizes)))  # the mean of -log p is the entropy
     varied, last = max(_earlier(frame, opening), key=np.mean, default=[]), _thirds(frame)[2]
     much = float(np.mean(varied)) if varied else 0.0
     if much >= VARIED and _change(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
@@ -215,7 +225,7 @@ def _narrowed(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) 
 
 
 def _idle(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Alarms over learners that earn more by doing nothing, where solving was too rare for `reward hack`."""
+    """Yield alarms for learners that earn more by idling, if success was too rare for `reward hack`."""
     first, _, last = _thirds(judged)
     earned, _, earns = _thirds(rewards)
     if not first or not last or _change(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
@@ -229,7 +239,9 @@ def _idle(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFr
 
 
 def _drifted(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
-    """Words are learned from every other match of the first third, and the rest of it is what to compare with."""
+    """Yield alarms for role drift: words are learned from every other match of the first third, and tested on the
+    rest.
+    """
     first = talk[talk["third"] == 0]
     even = first["match"].isin(sorted(first["match"].unique())[::2])
     counts = {str(role): _words(lines) for role, lines in first[even].groupby("role")}
@@ -251,7 +263,7 @@ def _words(lines: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _likeliest(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
-    """The role whose words each of these are; "" where none of them is known, which is nobody's."""
+    """Return the role whose words each line resembles most, "" if none of its words is known."""
     words = said.str.lower().str.split().explode()
     known = words[words.isin(logs.index)]
     evidence = logs.reindex(known).set_axis(known.index).groupby(level=0).sum()
@@ -259,7 +271,7 @@ def _likeliest(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _one_sided(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
-    """Alarms over one-sided wins among learners alone: beating a fixed opponent always is what was wanted."""
+    """Yield alarms for one-sided wins among learners only: always beating a fixed opponent is the goal."""
     among = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
     best = among.groupby("match")["payoff"].transform("max")
     wins = among.assign(won=(among["payoff"] == best).astype("float64"))

@@ -1,4 +1,4 @@
-"""Runs, finished or live, as tables: Arrow from the log to pandas, each read when it is first asked for."""
+"""Runs, finished or live, as tables in Arrow or pandas, each read on first use."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from arena.store.losses import incomplete_deals
 from arena.store.reader import RunReader
 
 Names = Collection[str] | None
-"""Only these; None is all."""
+"""Names to select; None selects all."""
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Some runs as tables of Arrow's types: `runs`, `iterations`, `matches`, `seats`, `turns`, `messages`, `tokens`.
+    """Tables of one or several runs: `runs`, `iterations`, `matches`, `seats`, `turns`, `messages`, `tokens`.
 
-    `analysis.columns.TABLES` says what every column means. Of a live run a table is what the log held when it was read:
-    `load` again for what came since.
+    `analysis.columns.TABLES` documents the columns. A table of a live run holds what the log had when the table was
+    read; call `load` again for newer data.
     """
 
     readers: Mapping[str, RunReader]
-    """By the name of the run."""
+    """Reader of each run, by the run's name."""
     numbers: Mapping[str, Sequence[int]]
-    """By run, the iterations whose matches are read."""
+    """Iterations whose matches are read, by run."""
     chosen: Collection[int] | None = None
-    """Only these; None is all, those without a match log too."""
+    """Iterations to select; None selects all, including those without a match log."""
     games: Names = None
     of_seats: Names = None
     policies: Names = None
 
     def table(self, name: str, columns: Names = None) -> Any:
-        """One of the tables as an Arrow table, of these of its columns, with no more read than they need.
+        """Return a table as an Arrow table with these columns, reading no more of the log than they need.
 
-        StoreError, with the nearest name, for a table or a column that there is not.
+        Raises StoreError, with the nearest name, for an unknown table or column.
 
         >>> log.table("turns", ["role", "advantage"]).num_columns
         2
@@ -68,7 +68,7 @@ class Frames:
         return found.select(list(columns))
 
     def among(self, name: str, columns: Names) -> Any:
-        """One of the tables with at least those of its columns that are among these, which it need not have.
+        """Return a table with at least those of these columns that exist; unknown columns are ignored.
 
         >>> log.among("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
@@ -76,7 +76,7 @@ class Frames:
         return self._small(name) if name in ("runs", "iterations") else self._logged(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
-        """The same in pandas, with Arrow's types.
+        """Return a table as a pandas frame with Arrow types.
 
         >>> log.frame("turns", ["role", "valid"]).groupby("role")["valid"].mean().index.tolist()
         ['the_opener', 'the_responder']
@@ -86,7 +86,7 @@ class Frames:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row per run: where it is, when it began, its experiment as `config.…`."""
+        """A row per run: path, start time, and its experiment as `config.…`."""
         return self.frame("runs")
 
     @cached_property
@@ -96,12 +96,12 @@ class Frames:
 
     @cached_property
     def matches(self) -> pd.DataFrame:
-        """A row per match, failed ones included, with the game's own figures as `report.…`."""
+        """A row per match, including failed ones, with the game's own figures as `report.…`."""
         return self.frame("matches")
 
     @cached_property
     def complete(self) -> pd.DataFrame:
-        """The rows of `matches` that figures are about: finished, and of deals of which no match was given up."""
+        """The rows of `matches` that figures are computed from: finished, and of deals without a lost match."""
         matches, lost = self.matches, set[tuple[str, int, str, int]]()
         for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
             deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
@@ -114,17 +114,17 @@ class Frames:
 
     @cached_property
     def seats(self) -> pd.DataFrame:
-        """A row per seat of a match: who sat there, and what it was paid."""
+        """A row per seat of a match: role, policy and payoff."""
         return self.frame("seats")
 
     @cached_property
     def turns(self) -> pd.DataFrame:
-        """A row per turn with its rewards, and `advantage` where credit was given."""
+        """A row per turn with its rewards, and `advantage` once credit is computed."""
         return self.frame("turns")
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """A row per message that a seat read before it moved."""
+        """A row per message that a seat read before its turn."""
         return self.frame("messages")
 
     @cached_property
@@ -133,7 +133,7 @@ class Frames:
         return self.frame("tokens")
 
     def _small(self, name: str) -> Any:
-        """A table that is no part of the match log."""
+        """Return a table that is not made from the match log."""
         rows = [row for run, reader in self.readers.items() for row in self._rows(name, run, reader)]
         return _table(rows, TABLES[name])
 
@@ -144,7 +144,7 @@ class Frames:
         return [{"run": run, **dict(_flat(row))} for row in rows]
 
     def _logged(self, name: str, columns: Names) -> Any:
-        """A table of the match log: iteration by iteration made flat and filtered, then put together."""
+        """Return a table of the match log: flattened and filtered by iteration, then concatenated."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
@@ -168,7 +168,7 @@ class Frames:
         return self.of_seats is not None or self.policies is not None
 
     def _part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
-        """One iteration's rows; None where no game is wanted."""
+        """Return one iteration's rows, or None if it has none of the selected games."""
         if self.games is not None:
             known = reader.log.table(k, ["id", "game"])["game"]
             if not pc.any(_among(known, self.games)).as_py():
@@ -197,17 +197,17 @@ def load(
     seats: Names = None,
     policies: Names = None,
 ) -> Frames:
-    """A run, or several beside each other, as tables; StoreError, one line, for what is no run or damaged.
+    """Load one or several runs as tables. Raises StoreError if a path is no run or the run is damaged.
 
-    They hold only matches of these `iterations` and `games`, and of them only seats, turns, messages and tokens
-    of these `seats` and `policies`: lists or sets of names, and ConfigError for a bare one.
+    `iterations` and `games` select matches; `seats` and `policies` select rows of the tables below matches. Raises
+    ConfigError if a selection is a single text instead of a collection.
 
     >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
     ['opener']
     """
     for option, names in {"games": games, "seats": seats, "policies": policies}.items():
-        if isinstance(names, str):  # whose characters would be taken for the names
-            raise ConfigError(f"{option} are several names: write {option}=[{_abbreviated(names)!r}]")
+        if isinstance(names, str):  # its characters would be taken as names
+            raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviated(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
     readers = dict(zip(_names(paths), map(RunReader, paths), strict=True))
     numbers = {
@@ -218,9 +218,9 @@ def load(
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Names of the runs: those of their folders, or their paths where folders are called alike."""
+    """Return the runs' names: their folders' names, or their paths if folders share a name."""
     if not paths:
-        raise StoreError("there is no run to load: name one, such as runs/latest")
+        raise StoreError("no run to load: name one, such as runs/latest")
     whole = [path.resolve() for path in paths]
     if twin := next((path for path, same in zip(paths, whole, strict=True) if whole.count(same) > 1), None):
         raise StoreError(f"{twin} is given twice: take one out")
@@ -229,7 +229,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _about(run: str, reader: RunReader) -> dict[str, Any]:
-    """The row of a run; what an older Arena did not note is missing."""
+    """Return the row of a run, without entries that its environment file lacks."""
     about = reader.environment()
     commands: list[dict[str, Any]] = about.get("commands") or [{}]
     known = {
@@ -257,7 +257,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
-    """Rows with names of their own, those of the schema first."""
+    """Return an Arrow table of rows, with the schema's columns first."""
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
     own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
@@ -265,9 +265,10 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
 
 
 def _reports(texts: Any) -> dict[str, Any]:
-    """The games' own figures, a column each in the order in which they first appear; LogError for what is no report.
+    """Return the games' own figures as a column each, in order of first appearance. Raises LogError for an invalid
+    report.
 
-    Text by text, as no text may change how the next one is read.
+    Reports are parsed one by one, so that no text can change how the next one is read.
     """
     rows = [_report(text) for text in texts.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -285,7 +286,8 @@ def _report(text: str) -> dict[str, Any]:
 
 
 def typed(values: Sequence[Any]) -> Any:
-    """Values as an Arrow array: truth values where all are, numbers where all are either, else text; with gaps.
+    """Return values as an Arrow array: booleans if all are, numbers if all are numbers or booleans, else text; None as
+    null.
 
     >>> str(typed([True, None]).type), str(typed([1, 2.5, True]).type), typed(["a", [1]]).to_pylist()
     ('bool', 'double', ['a', '[1]'])
@@ -302,7 +304,7 @@ def typed(values: Sequence[Any]) -> Any:
 
 
 def numeric(column: pd.Series[Any]) -> bool:
-    """Return True if a column holds numbers or truth values.
+    """Return True if a column holds numbers or booleans.
 
     >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
     [True, True, False]

@@ -1,6 +1,6 @@
-"""SQL over the tables of runs, by DuckDB: it reads what a query names, and can do nothing but answer it.
+"""SQL over the tables of runs with DuckDB, sealed off from files, network and process.
 
-The tables are those of `frames`, under the same names; a column with a dot stands in double quotes: "report.deal".
+The tables are those of `frames`. A column with a dot in its name needs double quotes: "report.deal".
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ _SEALED = {
     "temp_directory": "",
     "memory_limit": "50%",
 }
-"""No file, no network, no extension, no variable of this process is within a query's reach; half of the memory is."""
+"""DuckDB settings: no files, network, extensions or variables of this process, and at most half of the memory."""
 SECONDS = 600.0
-"""Time that a query may take."""
+"""Time limit of a query."""
 
 
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
 
 def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.DataFrame:
-    """Answer a SELECT over the tables of one or several runs, in pandas with Arrow's types.
+    """Answer one SELECT over the tables of one or several runs as a pandas frame with Arrow types.
 
-    ConfigError, one line with the nearest name, for what is no query; StoreError as `load`.
+    Raises ConfigError, with the nearest name, for an invalid query, and StoreError as `load` does.
 
     >>> sql("runs/latest", "select role, avg(advantage) as mean from turns group by role order by role").values.tolist()
     [['the_opener', 0.125], ['the_responder', 0.125]]
     """
     log = runs if isinstance(runs, Frames) else load(runs)
-    frame: pd.DataFrame = answer(log, query).to_pandas(types_mapper=pd.ArrowDtype)
+    frame: pd.DataFrame = run_query(log, query).to_pandas(types_mapper=pd.ArrowDtype)
     return frame
 
 
-def answer(log: Frames, query: str, seconds: float = SECONDS) -> Any:
-    """The same as an Arrow table; ConfigError, too, for a query that takes longer, or half of the memory.
+def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
+    """Answer one SELECT as an Arrow table.
 
-    >>> answer(log, "select count(*) as matches from matches").to_pylist()
+    Raises ConfigError for an invalid query, and if it exceeds the time limit or half of the memory.
+
+    >>> run_query(log, "select count(*) as matches from matches").to_pylist()
     [{'matches': 12}]
     """
     try:
@@ -75,28 +77,28 @@ def answer(log: Frames, query: str, seconds: float = SECONDS) -> Any:
 
 
 def _run(database: Any, query: str, seconds: float) -> Any:
-    """Run a query in a thread, as Python hears no signal while DuckDB works; ConfigError when its time is up."""
+    """Run a query in a thread, because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(lambda: database.sql(query).to_arrow_table())
         try:
             return found.result(seconds)
         except TimeoutError:
             raise ConfigError(
-                f"the query was stopped after {seconds:g} s: ask for less (does it recur for ever?)"
+                f"the query was stopped after {seconds:g} s: ask for less (is its recursion infinite?)"
             ) from None
         finally:
-            while not found.done():  # an interrupt that comes before DuckDB has begun says nothing to it
+            while not found.done():  # DuckDB ignores an interrupt that comes before it has started
                 database.interrupt()
                 wait([found], 0.05)
 
 
 def _plain(table: Any) -> Any:
-    """SQL's decimals as the numbers that they are everywhere else, and instants in UTC."""
+    """Convert SQL decimals to integers or floats, and timestamps with a time zone to UTC."""
     return pa.Table.from_arrays([_column(column) for column in table.columns], table.column_names)
 
 
 def _column(column: Any) -> Any:
-    """Whole numbers stay whole, as a sum of integers is, unless one does not fit into 64 bits."""
+    """Convert a column: integers stay integers, such as a sum of integers, unless a value exceeds 64 bits."""
     try:
         return column.cast(_kind(column.type, pa.int64()))
     except pa.ArrowInvalid:
@@ -112,28 +114,28 @@ def _kind(kind: Any, whole: Any) -> Any:
 
 
 def _parsed(database: Any, query: str) -> Any:
-    """The query's syntax tree; ConfigError for anything but one SELECT."""
+    """Return the query's syntax tree. Raises ConfigError for anything but one SELECT."""
     import duckdb
 
     try:
         found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
     except RecursionError:
         raise ConfigError("this query is nested too deeply: write it with fewer parentheses or brackets") from None
-    except duckdb.Error as error:  # of text that is no UTF-8
+    except duckdb.Error as error:  # text that is not UTF-8
         raise ConfigError(printable(str(error))) from None
     if found["error"]:
         why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
         raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
     if len(found["statements"]) != 1:
-        raise ConfigError(f"these are {len(found['statements'])} queries: write one SELECT")
+        raise ConfigError(f"{len(found['statements'])} queries: write one SELECT")
     return found["statements"][0]
 
 
 def _named(tree: Any) -> dict[str, set[str] | None]:
-    """Names among which the columns of each table that a query reads are; None where it may want all of them.
+    """Return the columns that a query reads, by table; None for a table that it may read entirely.
 
-    Every name in the query is taken for a column's: to read one too many does no harm. Where columns are meant by their
-    place, or a function is to find the table, none may be missing.
+    Every identifier in the query counts as a possible column name: reading too many columns is harmless. All columns
+    are read if the query names columns by position or reads a table through a function.
     """
     nodes = list(_nodes(tree))
     words = {word.casefold() for node in nodes for value in node.values() for word in _words(value)}
@@ -148,7 +150,7 @@ def _named(tree: Any) -> dict[str, set[str] | None]:
 
 
 def _cased(table: str, words: set[str]) -> set[str]:
-    """Columns as they are written, of words that are not: SQL takes `Role` for `role`."""
+    """Return the query's identifiers that are columns of the table, in the table's spelling, and all dotted names."""
     return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
 
 
@@ -166,7 +168,7 @@ def _words(value: Any) -> list[str]:
 
 
 def _explained(error: str, log: Frames, tree: Any) -> str:
-    """DuckDB's complaint in one line, with the nearest of all names rather than of those that were read."""
+    """Return DuckDB's error in one line, with the nearest existing table or column name."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
         known = {
             name

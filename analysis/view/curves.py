@@ -1,4 +1,4 @@
-"""A run's curves as the page draws them: metrics at once, intervals as the log is read, iteration by iteration."""
+"""Charts of a run for the viewer: metrics at once, intervals as the log is read, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from time import monotonic
 from typing import Any
 
 from analysis.frames import Frames, numeric
-from analysis.page.learned import evaluated, zero_sum
-from analysis.page.pictures import Level, intervals, levels_of, lines_of, of_panel
+from analysis.view.charts import Level, intervals, levels_of, lines_of, of_panel
 from analysis.view.index import Index, Stamp
+from analysis.view.learned import evaluated, zero_sum
 from arena.errors import StoreError
 from arena.statistics import Interval
 
 PATIENCE = 0.4
-"""Seconds that a request reads on for."""
+"""Seconds that a request spends reading."""
 NAME = "run"
 Theory = Callable[[str], Mapping[str, float]]
 KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
-"""Beginnings of metrics that the log knows the single values of."""
+"""Prefixes of metrics whose single values are in the match log."""
 
 
 class Curves:
-    """The intervals of one run, each iteration's kept until its files change."""
+    """Charts of one run. Intervals are cached per iteration until its files change."""
 
     def __init__(self, index: Index, theory: Theory | None) -> None:
         self.index, self.theory = index, theory
@@ -32,9 +32,9 @@ class Curves:
         self._levels: tuple[int, Frames | None] = (-1, None)
 
     def charts(self) -> dict[str, Any]:
-        """The charts: title, keys, lines of [iteration, value, low, high], theory's levels; and how much is unread.
+        """Return the charts as JSON values, and the number of iterations whose intervals are not yet read.
 
-        When first asked they are lines alone, which need no match to be read, so that they show at once.
+        The first call returns metrics without intervals, which needs no match log, so that the page shows them at once.
         """
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
@@ -46,7 +46,9 @@ class Curves:
         return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
-        """Read the newest iterations whose intervals are not known; returns how many are left."""
+        """Read intervals of the newest unread iterations for `PATIENCE` seconds. Returns the number of iterations
+        left.
+        """
         self.index.refresh(0.1)
         begun = monotonic()
         with self.index.lock:
@@ -54,7 +56,7 @@ class Curves:
             while todo and monotonic() - begun < PATIENCE:
                 number = todo.pop()
                 log, known = Frames({NAME: self.index.reader}, {NAME: [number]}, {number}), dict[str, Interval]()
-                with suppress(StoreError):  # what is damaged has no intervals; the list says what it is
+                with suppress(StoreError):  # a damaged iteration has no intervals; the list shows the error
                     own = {key: intervals(log, key).get(number) for key in keys}
                     known = {key: interval for key, interval in own.items() if interval}
                 self._known[number] = (self.index.stamp(number), known)
@@ -76,7 +78,7 @@ class Curves:
         return False
 
     def _newest(self) -> Frames:
-        """The newest iteration, whose deals stand for all where theory is a mean over them."""
+        """Return the newest complete iteration, whose deals stand for all when theory is a mean over deals."""
         sealed = [k for k in self.index.iterations() if self.index.sealed(k)]
         number = sealed[-1] if sealed else -1
         if self._levels[0] != number or self._levels[1] is None:

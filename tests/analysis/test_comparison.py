@@ -15,8 +15,7 @@ from scipy.stats import trim_mean
 
 import analysis
 from analysis import comparison, panels, plots
-from analysis.comparison import arms_of, compare, figures_of
-from analysis.robust import interquartile_mean, iqm_ci
+from analysis.comparison import arms_of, compare, figures_of, interquartile_mean, iqm_ci
 from arena.errors import StoreError
 from arena.statistics import Interval
 from arena.store.run import RunFolder
@@ -145,7 +144,7 @@ def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
 
 def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
     paths = [run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "b", 0, 0, 0.2)]
-    told = "grip: not known of all arms, or the same in all matches"
+    told = "grip: missing in an arm, or the same in all matches"
     assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == told
     assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
 

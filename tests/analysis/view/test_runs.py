@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.page.learned import AGAIN
+from analysis.view.learned import AGAIN
 from analysis.view.runs import _telling
 
 KUHN: dict[str, list[Any]] = {
