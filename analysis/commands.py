@@ -53,12 +53,12 @@ def sql(
     table = run_query(load(runs), query)
     rows = (dict(zip(table.column_names, values, strict=True)) for values in _rows(table))
     if as_json:
-        print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows]))
+        print(json.dumps([{name: _to_json(value) for name, value in row.items()} for row in rows]))
     elif as_csv:
-        lines = [[_cell(value) for value in values] for values in _rows(table)]  # complete before anything is printed
-        csv.writer(sys.stdout, lineterminator="\n").writerows([[*map(_cell, table.column_names)], *lines])
+        lines = [[_csv_cell(value) for value in values] for values in _rows(table)]  # complete before printing
+        csv.writer(sys.stdout, lineterminator="\n").writerows([[*map(_csv_cell, table.column_names)], *lines])
     else:
-        _show(table)
+        _print_table(table)
 
 
 def compare(
@@ -80,11 +80,11 @@ def compare(
     require_output("--plot", plot, PICTURE)
     comparison = compare_runs(runs, last, figure or ())
     if plot:
-        _draw(comparison, plot)
+        _write_plot(comparison, plot)
     if as_json:
-        print(json.dumps(_comparison(comparison)))
+        print(json.dumps(_comparison_json(comparison)))
     else:
-        _show_comparison(comparison, figure or ())
+        _print_comparison(comparison, figure or ())
 
 
 def find(
@@ -127,9 +127,9 @@ def find(
     table = nearest(log, like, n) if like else find_texts(log, query, by, unit, where, n)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     if as_json:
-        print(json.dumps([{str(name): _plain(value) for name, value in row.items()} for row in rows]))
+        print(json.dumps([{str(name): _to_json(value) for name, value in row.items()} for row in rows]))
     else:
-        _show_results(rows)
+        _print_results(rows)
 
 
 def report(
@@ -192,7 +192,7 @@ def view(
     serve(runs or ([] if seat else [Path("runs")]), services, port, opened, seat)
 
 
-def _show_results(rows: Sequence[Mapping[Any, Any]]) -> None:
+def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
     """Print the results, a few lines each."""
     from rich.text import Text
 
@@ -216,25 +216,25 @@ def _show_results(rows: Sequence[Mapping[Any, Any]]) -> None:
         console.print(Text("nothing found"))
 
 
-def _draw(comparison: Comparison, path: Path) -> None:
+def _write_plot(comparison: Comparison, path: Path) -> None:
     try:
-        from analysis.panels import written
-        from analysis.plots import compared
+        from analysis.panels import save_png
+        from analysis.plots import plot_comparison
 
-        figure = compared(comparison)
+        figure = plot_comparison(comparison)
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
     kept = io.BytesIO()
-    written(figure, kept)
+    save_png(figure, kept)
     write_output("--plot", path, PICTURE, kept.getvalue())
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison for scripts, with intervals as [estimate, low, high] and null for unknown ends."""
     labels = [arm.label for arm in comparison.arms]
 
     def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
-        return dict(zip(names, ([_plain(value) for value in interval] for interval in intervals), strict=False))
+        return dict(zip(names, ([_to_json(value) for value in interval] for interval in intervals), strict=False))
 
     return {
         "arms": {arm.label: list(arm.runs) for arm in comparison.arms},
@@ -251,7 +251,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
+def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
     """Print a table per game, figures without a result, and the arms with their differing settings."""
     from rich.table import Table
     from rich.text import Text
@@ -268,11 +268,11 @@ def _show_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
         for name in ("", *labels, *(f"{label} - {labels[0]}" for label in labels[1:]), "paired"):
             table.add_column(name, overflow="fold")
         for row in (row for row in comparison.rows if row.game == game):
-            means = [_interval(mean) for mean in row.means]
-            differences = [f"{_mark(difference)} {_interval(difference)}" for difference in row.differences]
+            means = [_format_interval(mean) for mean in row.means]
+            differences = [f"{_sign(difference)} {_format_interval(difference)}" for difference in row.differences]
             table.add_row(Text(printable(row.figure)), *means, *differences, row.paired)
             if row.iqm:
-                table.add_row(Text("  interquartile mean", style="dim"), *map(_interval, row.iqm))
+                table.add_row(Text("  interquartile mean", style="dim"), *map(_format_interval, row.iqm))
         console.print(table)
         console.print()
     shown = {row.figure for row in comparison.rows}
@@ -291,14 +291,14 @@ def _show_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
         console.print(Text(f"no interval with one run: {single} may differ with another seed"), soft_wrap=True)
 
 
-def _mark(difference: Interval) -> str:
+def _sign(difference: Interval) -> str:
     """Return a sign for the difference: ▲ or ▼ if its interval excludes 0, ≈ if not, ? if it is unknown."""
     if math.isnan(difference.low):
         return "?"
     return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"
 
 
-def _interval(interval: Interval) -> str:
+def _format_interval(interval: Interval) -> str:
     known = math.isfinite(interval.low)
     return f"{interval.estimate:.3g} [{interval.low:.3g}, {interval.high:.3g}]" if known else f"{interval.estimate:.3g}"
 
@@ -323,7 +323,7 @@ def _values(column: Any) -> list[Any]:
         ) from None
 
 
-def _show(table: Any) -> None:
+def _print_table(table: Any) -> None:
     """Print the first `SHOWN` rows, and the number of the others."""
     from rich.table import Table
     from rich.text import Text
@@ -335,32 +335,32 @@ def _show(table: Any) -> None:
         number = str(field.type).startswith(("int", "uint", "float", "double", "decimal"))
         grid.add_column(Text(printable(field.name)), justify="right" if number else "left", overflow="fold")
     for values in _rows(table.slice(0, SHOWN)):
-        grid.add_row(*(Text(printable(_read(value))) for value in values))
+        grid.add_row(*(Text(printable(_format_cell(value))) for value in values))
     console.print(grid)
     if len(table) > SHOWN:
         console.print(Text(f"… and {len(table) - SHOWN} rows more: ask for fewer, or add --csv", style="dim"))
 
 
-def _read(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     """Format a value for people."""
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() and abs(value) < 2**53 else f"{value:.4g}"
     return "" if value is None else str(value)
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     """Return a value for CSV, without control characters if the output is a terminal."""
     from arena.plain import printable
 
     return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Convert a value to JSON types: NaN and infinity to null, other types to text."""
     if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): _to_json(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [_to_json(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | None) else str(value)

@@ -105,9 +105,9 @@ def compare(
     games = [*by_game, (TOGETHER, ends)] if len(by_game) > 1 and unit == "seeds" else by_game
     seeds = log.runs.get("config.seed", log.runs["run"])
     known_seeds = {run: run if pd.isna(seed) else seed for run, seed in zip(log.runs["run"], seeds, strict=True)}
-    sampled = _Sampled(arms, unit, known_seeds)
+    sampled = _Sample(arms, unit, known_seeds)
     rows = [row for game, own in games for figure in wanted if (row := sampled.row(game, figure, own, resamples))]
-    return Comparison(tuple(arms), unit, tuple(rows), _differing(log, arms), values, last)
+    return Comparison(tuple(arms), unit, tuple(rows), _differing_settings(log, arms), values, last)
 
 
 def arms_of(log: Frames) -> list[Arm]:
@@ -122,12 +122,12 @@ def arms_of(log: Frames) -> list[Arm]:
         key = tuple(str(row[name]) for name in settings) or (row["run"],)
         grouped.setdefault(key, []).append(row["run"])
     groups = [tuple(own) for own in grouped.values()]
-    stems = [_stem(runs) for runs in groups]
+    stems = [_common_prefix(runs) for runs in groups]
     unclear = len({*stems}) < len(stems) or not all(stems)
     return [Arm(runs[0] if unclear else stem, runs) for stem, runs in zip(stems, groups, strict=True)]
 
 
-def _stem(runs: tuple[str, ...]) -> str:
+def _common_prefix(runs: tuple[str, ...]) -> str:
     """Return the run names' common prefix without trailing seed digits and separators."""
     if len(runs) == 1:
         return runs[0]
@@ -162,7 +162,7 @@ def figures_of(log: Frames) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class _Sampled:
+class _Sample:
     """Arms with the sampling unit of their intervals."""
 
     arms: Sequence[Arm]
@@ -179,7 +179,7 @@ class _Sampled:
         if any(len({*part["game"]}) < len({*ends["game"]}) for part in own) or known[figure].nunique() < 2:
             return None
         bounds = range_of(f"report.{figure}", known[figure].tolist())
-        by = [self._by(part, figure) for part in own]
+        by = [self._values_by_unit(part, figure) for part in own]
         samples = [list(one.values()) for one in by]
         alike = len(by[0]) > 1 and all(one.keys() == by[0].keys() for one in by)
         differences = tuple(
@@ -189,11 +189,11 @@ class _Sampled:
             for one in by[1:]
         )
         several = self.unit == "seeds" and all(len(sample) >= 4 for sample in samples)
-        iqm = tuple(iqm_ci(_by_game(part, figure), resamples=resamples) for part in own) if several else ()
+        iqm = tuple(iqm_ci(_means_by_game(part, figure), resamples=resamples) for part in own) if several else ()
         how: Pairing = "" if not alike else "by seed" if self.unit == "seeds" else "by deal"
         return Row(game, figure, bounds, tuple(mean_ci(one, bounds) for one in samples), differences, how, iqm)
 
-    def _by(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
+    def _values_by_unit(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
         """Return an arm's values: one per seed, with games weighed alike, or one per deal.
 
         If two runs have the same seed, values are keyed by run, so that nothing is paired with another arm.
@@ -205,13 +205,13 @@ class _Sampled:
         return by_seed if len(by_seed) == len(means) else {run: float(mean) for run, mean in means.items()}
 
 
-def _by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
+def _means_by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
     """Return the runs' means by game."""
     means = matches.groupby(["game", "run"])[figure].mean()
     return {str(game): own.tolist() for game, own in means.groupby("game")}
 
 
-def _differing(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
+def _differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
     """Return the settings that differ between arms, with each arm's value."""
     table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
     settings = [name for name in table.columns if name.startswith("config.") and name not in OF_NO_ARM]

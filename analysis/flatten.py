@@ -66,18 +66,18 @@ def matches(log: Any) -> Any:
     """Return a row per match. The column `report` is still JSON."""
     table = pa.table({"match" if name == "id" else name: log[name] for name in log.column_names})
     if "turns" in table.column_names:
-        table = _put(table, "turns", pc.list_value_length(table["turns"]))
+        table = _set_column(table, "turns", pc.list_value_length(table["turns"]))
     if "started" in table.column_names:
-        table = _put(table, "started", _times(table["started"]))
+        table = _set_column(table, "started", _parse_times(table["started"]))
     return table
 
 
 def seats(log: Any) -> Any:
     """Return a row per seat of each match."""
-    table = _exploded(log, "seats")
+    table = _explode(log, "seats")
     if "payoffs" in log.column_names:
-        payoffs = _exploded(log, "payoffs")
-        places = pc.index_in(_key(table), value_set=_key(payoffs))
+        payoffs = _explode(log, "payoffs")
+        places = pc.index_in(_seat_keys(table), value_set=_seat_keys(payoffs))
         table = table.append_column("payoff", payoffs["value"].take(places))
     return table
 
@@ -86,24 +86,24 @@ def turns(log: Any, credit: Any) -> Any:
     """Return a row per turn. The column `rewards` is still a list. `credit` is the iteration's credit table, which may
     be empty.
     """
-    table = _exploded(log, "turns")
+    table = _explode(log, "turns")
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
-    rows = _turn_key(credit["match"], credit["turn"], log["id"])
-    places = pc.index_in(_turn_key(table["match"], table["turn"], log["id"]), value_set=rows)
+    rows = _turn_keys(credit["match"], credit["turn"], log["id"])
+    places = pc.index_in(_turn_keys(table["match"], table["turn"], log["id"]), value_set=rows)
     table = table.append_column("advantage", credit["advantage"].take(places))
     if "rewards" in table.column_names:
-        table = table.append_column("reward", pc.coalesce(credit["reward"].take(places), _sums(table["rewards"])))
+        table = table.append_column("reward", pc.coalesce(credit["reward"].take(places), _sum_values(table["rewards"])))
     return table
 
 
 def messages(log: Any) -> Any:
     """Return a row per message that a seat read."""
-    table = _exploded(log, "turns")
+    table = _explode(log, "turns")
     lists = table["messages"].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
     table = table.drop_columns(["game", "messages"]).take(rows)
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
-    table = table.append_column("place", _places(lists))
+    table = table.append_column("place", _positions(lists))
     for field in items.type:
         table = table.append_column(field.name, pc.struct_field(items, field.name))
     return table
@@ -111,9 +111,9 @@ def messages(log: Any) -> Any:
 
 def tokens(log: Any) -> Any:
     """Return a row per token of each stream. Raises LogError if the lists of a stream differ in length."""
-    table = _exploded(log, "streams")
+    table = _explode(log, "streams")
     if "seats" in log.column_names:
-        table = _with_policy(table, log)
+        table = _add_policy(table, log)
     ids = table["ids"].combine_chunks()
     sizes = pc.list_value_length(ids)
     for name in ("mask", "logprobs", "turns"):
@@ -126,27 +126,27 @@ def tokens(log: Any) -> Any:
     kept = table.drop_columns(nested).take(rows)
     sampled, nothing = flat["mask"], pa.scalar(None)
     columns = {
-        "place": _places(ids),
+        "place": _positions(ids),
         "turn": pc.if_else(pc.greater_equal(flat["turns"], 0), flat["turns"], nothing),
         "id": pc.list_flatten(ids),
         "sampled": sampled,
         "logprob": pc.if_else(sampled, flat["logprobs"], nothing),
     }
     if entropy is not None:
-        columns["entropy"] = pc.if_else(sampled, _as_long_as(entropy, sizes), nothing)
+        columns["entropy"] = pc.if_else(sampled, _flatten_to_sizes(entropy, sizes), nothing)
     for name, column in columns.items():
         kept = kept.append_column(name, column)
     return kept
 
 
-def credited(tokens: Any, credit: Any, ids: Any) -> Any:
+def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
     """Return the tokens with the columns of `TOKEN_CREDIT`, by spreading each turn's lists over its tokens in order.
 
     `credit` is the iteration's credit table, which may be empty; `ids` are the matches' ids. Raises LogError if a list
     has not one value per token of its turn.
     """
-    keys = _turn_key(tokens["match"], tokens["turn"], ids)
-    rows = pc.index_in(keys, value_set=_turn_key(credit["match"], credit["turn"], ids), skip_nulls=True)
+    keys = _turn_keys(tokens["match"], tokens["turn"], ids)
+    rows = pc.index_in(keys, value_set=_turn_keys(credit["match"], credit["turn"], ids), skip_nulls=True)
     row = pc.fill_null(rows, -1).to_numpy()
     own = np.flatnonzero(row >= 0)
     counts = np.bincount(row[own], minlength=len(credit))
@@ -167,7 +167,7 @@ def credited(tokens: Any, credit: Any, ids: Any) -> Any:
     return tokens
 
 
-def _as_long_as(lists: Any, sizes: Any) -> Any:
+def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
     """Flatten lists to `sizes` items each, with nulls for an empty list. Raises LogError for any other length."""
     lengths, wanted = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
     if ((lengths != wanted) & (lengths > 0)).any():
@@ -176,14 +176,14 @@ def _as_long_as(lists: Any, sizes: Any) -> Any:
     return pc.list_flatten(lists).take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
-def _with_policy(table: Any, log: Any) -> Any:
+def _add_policy(table: Any, log: Any) -> Any:
     """Add the policy of each row's seat."""
-    held = _exploded(log, "seats")
-    places = pc.index_in(_key(table), value_set=_key(held))
+    held = _explode(log, "seats")
+    places = pc.index_in(_seat_keys(table), value_set=_seat_keys(held))
     return table.append_column("policy", held["policy"].take(places))
 
 
-def named(lists: Any, prefix: str) -> dict[str, Any]:
+def spread_names(lists: Any, prefix: str) -> dict[str, Any]:
     """Return lists of named values as a column per name, in order of first appearance, with 0 for a missing name."""
     pairs, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
     names = pc.struct_field(pairs, "name").combine_chunks().dictionary_encode()
@@ -196,7 +196,7 @@ def named(lists: Any, prefix: str) -> dict[str, Any]:
     return columns
 
 
-def _exploded(log: Any, name: str) -> Any:
+def _explode(log: Any, name: str) -> Any:
     """Return a row per item of the list column `name`, with the item's fields after match, iteration and game."""
     lists = log[name].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
@@ -207,11 +207,11 @@ def _exploded(log: Any, name: str) -> Any:
     return pa.table(columns)
 
 
-def _put(table: Any, name: str, column: Any) -> Any:
+def _set_column(table: Any, name: str, column: Any) -> Any:
     return table.set_column(table.column_names.index(name), name, column)
 
 
-def _times(texts: Any) -> Any:
+def _parse_times(texts: Any) -> Any:
     """Parse ISO 8601 texts as timestamps. Raises LogError for an invalid one."""
     try:
         return pc.cast(texts, pa.timestamp("us", "UTC"))
@@ -219,23 +219,23 @@ def _times(texts: Any) -> Any:
         raise LogError(f"a match's start is no valid time: {' '.join(str(error).split())[:200]}") from None
 
 
-def _key(table: Any) -> Any:
+def _seat_keys(table: Any) -> Any:
     """Return (match, seat) as one text, joined by a control character that no id contains."""
     return pc.binary_join_element_wise(table["match"], table["seat"], "\x00")
 
 
-def _turn_key(match: Any, turn: Any, ids: Any) -> Any:
+def _turn_keys(match: Any, turn: Any, ids: Any) -> Any:
     """Return (match, turn) as one number, null for an unknown match."""
     place = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
     return pc.add(pc.multiply(place, 2**16), pc.cast(turn, pa.int64()))
 
 
-def _sums(lists: Any) -> Any:
+def _sum_values(lists: Any) -> Any:
     values = pc.struct_field(pc.list_flatten(lists), "value").to_numpy()
     return pa.array(np.bincount(pc.list_parent_indices(lists).to_numpy(), values, len(lists)))
 
 
-def _places(lists: Any) -> Any:
+def _positions(lists: Any) -> Any:
     """Return the position of each item in its list."""
     sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     starts = np.cumsum(sizes) - sizes

@@ -57,23 +57,23 @@ class Frames:
         """
         if name not in TABLES:
             raise StoreError(
-                f"there is no table '{_abbreviated(name)}'{_near(name, TABLES)} (tables: {', '.join(TABLES)})"
+                f"there is no table '{_abbreviated(name)}'{_suggest(name, TABLES)} (tables: {', '.join(TABLES)})"
             )
-        found = self.among(name, columns)
+        found = self.select_existing(name, columns)
         if columns is None:
             return found
         for column in columns:
             if column not in found.column_names:
-                raise StoreError(f"{name} has no column '{_abbreviated(column)}'{_near(column, found.column_names)}")
+                raise StoreError(f"{name} has no column '{_abbreviated(column)}'{_suggest(column, found.column_names)}")
         return found.select(list(columns))
 
-    def among(self, name: str, columns: Names) -> Any:
+    def select_existing(self, name: str, columns: Names) -> Any:
         """Return a table with at least those of these columns that exist; unknown columns are ignored.
 
         >>> log.among("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
         """
-        return self._small(name) if name in ("runs", "iterations") else self._logged(name, columns)
+        return self._small_table(name) if name in ("runs", "iterations") else self._log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
         """Return a table as a pandas frame with Arrow types.
@@ -132,18 +132,18 @@ class Frames:
         """A row per token of a model's stream, read or sampled."""
         return self.frame("tokens")
 
-    def _small(self, name: str) -> Any:
+    def _small_table(self, name: str) -> Any:
         """Return a table that is not made from the match log."""
         rows = [row for run, reader in self.readers.items() for row in self._rows(name, run, reader)]
-        return _table(rows, TABLES[name])
+        return _make_table(rows, TABLES[name])
 
     def _rows(self, name: str, run: str, reader: RunReader) -> Iterable[dict[str, Any]]:
         if name == "runs":
-            return [_about(run, reader)]
+            return [_run_row(run, reader)]
         rows = (row for row in reader.metrics() if self.chosen is None or row["iteration"] in self.chosen)
-        return [{"run": run, **dict(_flat(row))} for row in rows]
+        return [{"run": run, **dict(_flatten(row))} for row in rows]
 
-    def _logged(self, name: str, columns: Names) -> Any:
+    def _log_table(self, name: str, columns: Names) -> Any:
         """Return a table of the match log: flattened and filtered by iteration, then concatenated."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
@@ -153,12 +153,14 @@ class Frames:
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
             for k in numbers
-            if (part := self._part(name, needed, self.readers[run], k)) is not None
+            if (part := self._iteration_part(name, needed, self.readers[run], k)) is not None
         ]
         whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
         table = pa.table({f.name: whole[f.name].cast(f.type) for f in TABLES[name] if f.name in whole.column_names})
         if grown and nested in whole.column_names:
-            more = _reports(whole["report"]) if nested == "report" else flatten.named(whole["rewards"], "reward.")
+            more = (
+                _reports(whole["report"]) if nested == "report" else flatten.spread_names(whole["rewards"], "reward.")
+            )
             for column, values in more.items():
                 table = table.append_column(column, values)
         return table
@@ -167,25 +169,25 @@ class Frames:
     def _by_turn(self) -> bool:
         return self.of_seats is not None or self.policies is not None
 
-    def _part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
+    def _iteration_part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
         """Return one iteration's rows, or None if it has none of the selected games."""
         if self.games is not None:
             known = reader.log.table(k, ["id", "game"])["game"]
-            if not pc.any(_among(known, self.games)).as_py():
+            if not pc.any(_is_in(known, self.games)).as_py():
                 return None
         log = reader.log.table(k, flatten.leaves(name, columns))
         if self.games is not None:
-            log = log.filter(_among(log["game"], self.games))
+            log = log.filter(_is_in(log["game"], self.games))
         if name == "turns":
             table = flatten.turns(log, reader.log.credit_table(k))
         elif name == "tokens" and {*flatten.TOKEN_CREDIT} & {*columns}:
             wanted = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
-            table = flatten.credited(flatten.tokens(log), reader.log.credit_table(k, wanted), log["id"])
+            table = flatten.add_token_credit(flatten.tokens(log), reader.log.credit_table(k, wanted), log["id"])
         else:
             table = getattr(flatten, name)(log)
         if name != "matches":
             for column, chosen in (("seat", self.of_seats), ("policy", self.policies)):
-                table = table if chosen is None else table.filter(_among(table[column], chosen))
+                table = table if chosen is None else table.filter(_is_in(table[column], chosen))
         return table
 
 
@@ -209,7 +211,7 @@ def load(
         if isinstance(names, str):  # its characters would be taken as names
             raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviated(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-    readers = dict(zip(_names(paths), map(RunReader, paths), strict=True))
+    readers = dict(zip(_run_names(paths), map(RunReader, paths), strict=True))
     numbers = {
         run: [k for k in reader.iterations() if iterations is None or k in iterations]
         for run, reader in readers.items()
@@ -217,7 +219,7 @@ def load(
     return Frames(readers, numbers, None if iterations is None else {*iterations}, games, seats, policies)
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
+def _run_names(paths: Sequence[Path]) -> list[str]:
     """Return the runs' names: their folders' names, or their paths if folders share a name."""
     if not paths:
         raise StoreError("no run to load: name one, such as runs/latest")
@@ -228,35 +230,35 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names if len({*names}) == len(names) else [str(path) for path in whole]
 
 
-def _about(run: str, reader: RunReader) -> dict[str, Any]:
+def _run_row(run: str, reader: RunReader) -> dict[str, Any]:
     """Return the row of a run, without entries that its environment file lacks."""
     about = reader.environment()
     commands: list[dict[str, Any]] = about.get("commands") or [{}]
     known = {
         "run": run,
         "path": str(reader.path),
-        "started": _instant(commands[0].get("time")),
+        "started": _parse_time(commands[0].get("time")),
         "arena": (about.get("versions") or {}).get("arena-selfplay"),
     }
-    return known | dict(_flat(translated(about.get("experiment") or {}), "config."))
+    return known | dict(_flatten(translated(about.get("experiment") or {}), "config."))
 
 
-def _instant(text: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
+def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
     """Return an Arrow table of rows, with the schema's columns first."""
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
@@ -312,11 +314,11 @@ def numeric(column: pd.Series[Any]) -> bool:
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
-def _among(column: Any, chosen: Collection[str]) -> Any:
+def _is_in(column: Any, chosen: Collection[str]) -> Any:
     return pc.is_in(column, value_set=pa.array(sorted(chosen), pa.string()))
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name[:64], list(known), n=1)
     return f" — did you mean '{printable(near[0])}'?" if near else ""
 

@@ -32,7 +32,7 @@ KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:gre
 """Fixed colours of controls, by a part of the arm's name, so that they look the same in every figure."""
 
 
-def colours(arms: Iterable[str]) -> dict[str, str]:
+def assign_colours(arms: Iterable[str]) -> dict[str, str]:
     """Return a colour for each arm, in order. Use the result for all panels of a figure."""
     free = itertools.cycle(OTHERS)  # colours repeat after nine arms
     chosen: dict[str, str] = {}
@@ -42,7 +42,7 @@ def colours(arms: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def sheet(
+def make_sheet(
     titles: Sequence[str], heading: str = "", along: str = "iteration", height: float = HEIGHT
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with one panel per title, independent of windows and global state, and its axes.
@@ -60,16 +60,16 @@ def sheet(
     engine.set(w_pad=0.1, h_pad=0.08)
     axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(titles))]
     for axis, title in zip(axes, titles, strict=True):
-        axis.set_title(wrapped(title, int(11 * width / columns)), fontsize=10)
+        axis.set_title(wrap_label(title, int(11 * width / columns)), fontsize=10)
         axis.grid(alpha=0.3)
         axis.set_xlabel(along, fontsize=9)
         axis.tick_params(labelsize=8)
     if heading:
-        figure.suptitle(wrapped(heading, int(11 * width)), fontsize=10)
+        figure.suptitle(wrap_label(heading, int(11 * width)), fontsize=10)
     return figure, axes
 
 
-def wrapped(name: str, width: int) -> str:
+def wrap_label(name: str, width: int) -> str:
     """Return the name for matplotlib, on at most two lines, with TeX and leading underscores (hidden labels)
     disabled.
     """
@@ -77,7 +77,7 @@ def wrapped(name: str, width: int) -> str:
     return "\n".join(lines).replace("$", r"\$")
 
 
-def fit(axis: Axes, bounds: Bounds) -> None:
+def set_y_range(axis: Axes, bounds: Bounds) -> None:
     """Set the y range: all of [0, 1] for a share, from 0 for a count."""
     if bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
@@ -85,14 +85,14 @@ def fit(axis: Axes, bounds: Bounds) -> None:
         axis.set_ylim(0, 1.05 * axis.get_ylim()[1])
 
 
-def legend(figure: Figure, label_width: int = 30) -> None:
+def add_legend(figure: Figure, label_width: int = 30) -> None:
     """Add one legend for all panels below them, if there is anything to distinguish."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        shown = _apart([wrapped(label, label_width) for label in handles])
+        shown = _distinct([wrap_label(label, label_width) for label in handles])
         room = figure.get_figwidth() * 12 / (max(len(line) for text in shown for line in text.split("\n")) + 6)
         columns = max(1, min(len(handles), int(room)))
         figure.legend(
@@ -100,7 +100,7 @@ def legend(figure: Figure, label_width: int = 30) -> None:
         )
 
 
-def _apart(texts: Sequence[str]) -> list[str]:
+def _distinct(texts: Sequence[str]) -> list[str]:
     """Return distinct labels: the first line of each text, both lines if first lines repeat, numbered if both
     repeat.
     """
@@ -109,12 +109,12 @@ def _apart(texts: Sequence[str]) -> list[str]:
     return [f"{text} ({place})" if told.count(text) > 1 else text for place, text in enumerate(told, 1)]
 
 
-def labelled(label: str) -> str:
+def visible_label(label: str) -> str:
     """Return the label with a leading space if it begins with an underscore, because matplotlib hides those."""
     return f" {label}" if label.startswith("_") else label
 
 
-def points(
+def draw_points(
     axis: Axes, x: Sequence[float], intervals: Sequence[Interval], label: str, colour: str, place: int = 0
 ) -> None:
     """Draw dots with error bars, shifted by `place` so that arms do not overlap, and joined by a line from `FEW` points
@@ -124,12 +124,12 @@ def points(
     beside = 0.012 * place * (max(x) - min(x) or 1)
     ends = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
     axis.errorbar(
-        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour, label=labelled(label),
-        capsize=2, markersize=3.5, linewidth=1.2,
+        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour,
+        label=visible_label(label), capsize=2, markersize=3.5, linewidth=1.2,
     )  # fmt: skip
 
 
-def curve(
+def draw_curve(
     axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
     place: int = 0,
 ) -> None:  # fmt: skip
@@ -137,11 +137,11 @@ def curve(
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
-    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=labelled(label))
-    points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
+    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=visible_label(label))
+    draw_points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
 
 
-def written(figure: Figure, path: Path | io.BytesIO) -> None:
+def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
     """Save the figure as PNG in 256 colours, a fifth of the size, whatever the file's suffix."""
     from PIL import Image
 

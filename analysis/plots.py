@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.comparison import TOGETHER, Comparison
 from analysis.frames import Frames, numeric
-from analysis.panels import FEW, MOST, colours, curve, fit, legend, points, sheet
+from analysis.panels import FEW, MOST, add_legend, assign_colours, draw_curve, draw_points, make_sheet, set_y_range
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, mean_ci, range_of, rate_ci
@@ -42,14 +42,14 @@ soundness of learning (KL, entropy, clipping); match length, failures, speed.
 """
 
 
-def chosen(log: Frames) -> list[str]:
+def choose_metrics(log: Frames) -> list[str]:
     """Return the metrics that `curves` draws by default: the first match of each pattern in `CHOSEN`, then further
     matches.
 
-    >>> chosen(log)
+    >>> choose_metrics(log)
     ['valid_rate', 'reward.opener']
     """
-    names = _numeric(log.iterations)
+    names = _numeric_columns(log.iterations)
     kinds = [[name for name in names if re.fullmatch(pattern, name)] for pattern in CHOSEN]
     first = [kind[0] for kind in kinds if kind]
     more = [name for kind in kinds for name in kind[1:]] if len(first) < MOST else []
@@ -58,7 +58,7 @@ def chosen(log: Frames) -> list[str]:
 
 
 def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
-    """Draw a panel per metric over the iterations, with a colour per run; by default the metrics of `chosen`.
+    """Draw a panel per metric over the iterations, with a colour per run; by default the metrics of `choose_metrics`.
 
     Bars are 95 % intervals over an iteration's matches (for valid actions: over turns) if the match log has the figure.
     Metrics are the columns of `log.iterations`. Raises KeyError, with the nearest name, for an unknown one.
@@ -67,36 +67,36 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
     2
     """
     frame = log.iterations
-    names = chosen(log) if metrics is None else [_known(frame, name) for name in metrics]
-    figure, axes = sheet(names)
+    names = choose_metrics(log) if metrics is None else [_require_metric(frame, name) for name in metrics]
+    figure, axes = make_sheet(names)
     for axis, name in zip(axes, names, strict=True):
         known, untold = intervals(log, name), Interval(np.nan, np.nan, np.nan)
-        for place, (run, colour) in enumerate(colours(log.readers).items()):
+        for place, (run, colour) in enumerate(assign_colours(log.readers).items()):
             own = frame[(frame["run"] == run) & frame[name].notna()]  # panel metrics exist only in some iterations
-            numbers, values = own["iteration"].tolist(), _floats(own[name])
+            numbers, values = own["iteration"].tolist(), _to_floats(own[name])
             ends = [known.get((run, number), untold)[1:] for number in numbers]
             label = run if len(log.readers) > 1 else ""
             if numbers:
                 told = [Interval(v, *end) for v, end in zip(values, ends, strict=True)]
-                points(axis, numbers, told, label, colour, place)
-        _finish(axis, range_of(name, _floats(frame[name])))
-    legend(figure)
+                draw_points(axis, numbers, told, label, colour, place)
+        _finish_axis(axis, range_of(name, _to_floats(frame[name])))
+    add_legend(figure)
     return figure
 
 
-def compared(comparison: Comparison) -> Figure:
+def plot_comparison(comparison: Comparison) -> Figure:
     """Draw a panel per figure of a comparison, the first `MOST`: each arm's runs, their mean, and the end with its
     interval.
 
     >>> two = analysis.comparison.compare([first, second], last=1, figures=["payoff opener"])
-    >>> [axis.get_title() for axis in compared(two).axes]
+    >>> [axis.get_title() for axis in plot_comparison(two).axes]
     ['payoff opener']
     """
     rows = [row for row in comparison.rows if row.game != TOGETHER][:MOST]
-    palette = colours(arm.label for arm in comparison.arms).values()
+    palette = assign_colours(arm.label for arm in comparison.arms).values()
     several = len({row.game for row in rows}) > 1
     titles = [f"{row.game}: {row.figure}" if several else row.figure for row in rows]
-    figure, axes = sheet(titles, f"ends: last {comparison.last} iterations, 95 % over {comparison.unit}")
+    figure, axes = make_sheet(titles, f"ends: last {comparison.last} iterations, 95 % over {comparison.unit}")
     for axis, row in zip(axes, rows, strict=True):
         own = comparison.values[comparison.values["game"] == row.game]
         table = own.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
@@ -104,11 +104,11 @@ def compared(comparison: Comparison) -> Figure:
             known = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
             seeds = known.dropna()
             if len(seeds) < FEW:
-                points(axis, [known.index.max()], [row.means[place]], arm.label, colour, place)
+                draw_points(axis, [known.index.max()], [row.means[place]], arm.label, colour, place)
             else:
-                curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
-        _finish(axis, row.bounds)
-    legend(figure)
+                draw_curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
+        _finish_axis(axis, row.bounds)
+    add_legend(figure)
     return figure
 
 
@@ -127,26 +127,26 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
     if metric == "mean_payoff":
         paid = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
         by_match = paid.groupby([*by, "match"])["payoff"].mean()
-        return _means(by_match.reset_index(), "payoff", by)
-    if metric.startswith("report.") and metric in _numeric(finished):
-        return _means(finished.dropna(subset=[metric]), metric, by)
+        return _group_means(by_match.reset_index(), "payoff", by)
+    if metric.startswith("report.") and metric in _numeric_columns(finished):
+        return _group_means(finished.dropna(subset=[metric]), metric, by)
     return {}
 
 
-def _means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
+def _group_means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
     """Return the mean of a column with its interval, by the columns `by`."""
     bounds = range_of(name, rows[name].tolist())
-    return {place: mean_ci(_floats(own), bounds) for place, own in rows.groupby(by)[name]}
+    return {place: mean_ci(_to_floats(own), bounds) for place, own in rows.groupby(by)[name]}
 
 
-def _floats(values: pd.Series[Any]) -> list[float]:
+def _to_floats(values: pd.Series[Any]) -> list[float]:
     return values.astype("float64").tolist()
 
 
-def _finish(axis: Axes, bounds: Bounds) -> None:
+def _finish_axis(axis: Axes, bounds: Bounds) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    fit(axis, bounds)
+    set_y_range(axis, bounds)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
@@ -169,12 +169,12 @@ def dialogue(log: Frames, match: str) -> str:
     head = rows.iloc[0]
     lines = [f"match {printable(match)} of {printable(head['game'])}, iteration {head['iteration']}"]
     for turn in log.turns[log.turns["match"] == match].to_dict("records"):
-        lines += _spoken({str(name): value for name, value in turn.items()})
+        lines += _turn_lines({str(name): value for name, value in turn.items()})
     paid = log.seats[log.seats["match"] == match].dropna(subset=["payoff"])
-    return "\n".join([*lines, *_ending(head, dict(zip(paid["seat"], paid["payoff"], strict=True)))])
+    return "\n".join([*lines, *_ending_lines(head, dict(zip(paid["seat"], paid["payoff"], strict=True)))])
 
 
-def _spoken(turn: Mapping[str, Any]) -> list[str]:
+def _turn_lines(turn: Mapping[str, Any]) -> list[str]:
     mark = "" if turn["valid"] else "  (not a valid act)"
     mark += "  (cut at its limit of tokens)" if turn["finish"] == "length" else ""
     lines = [f"{turn['turn'] + 1:>3}  {printable(turn['seat'])}: {printable(turn['action']) or '…'}{mark}"]
@@ -186,26 +186,28 @@ def _spoken(turn: Mapping[str, Any]) -> list[str]:
     return [*lines, f"       earned  {turn['reward']:+.2f}{f' ({named})' if named else ''}, {credit}"]
 
 
-def _ending(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[str]:
+def _ending_lines(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[str]:
     if match["status"] != "finished":
         return [f"failed: {printable(match['reason'])}"]
     report = {name[7:]: match[name] for name in match.index if name.startswith("report.") and not pd.isna(match[name])}
     told = {"payoff": payoffs, "report": report}
-    lines = {kind: [f"{printable(name)} {_figure(value)}" for name, value in own.items()] for kind, own in told.items()}
+    lines = {
+        kind: [f"{printable(name)} {_format_value(value)}" for name, value in own.items()] for kind, own in told.items()
+    }
     return [f"{kind}: {', '.join(own)}" for kind, own in lines.items() if own]
 
 
-def _figure(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, int | float) else printable(str(value))
 
 
-def _numeric(frame: pd.DataFrame) -> list[str]:
+def _numeric_columns(frame: pd.DataFrame) -> list[str]:
     return [str(name) for name in frame.columns if name != "iteration" and numeric(frame[name])]
 
 
-def _known(frame: pd.DataFrame, name: str) -> str:
+def _require_metric(frame: pd.DataFrame, name: str) -> str:
     if name not in frame.columns:
         near = get_close_matches(name, [str(column) for column in frame.columns], n=1)
         raise KeyError(f"no metric {name!r}" + (f" — did you mean {near[0]!r}?" if near else ""))

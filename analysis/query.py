@@ -64,16 +64,16 @@ def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
     except ImportError:
         raise ConfigError("SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
     with duckdb.connect(":memory:", config=_SEALED) as database:
-        tree = _parsed(database, query)
-        for name, columns in _named(tree).items():
-            database.register(name, log.among(name, columns))
+        tree = _parse(database, query)
+        for name, columns in _columns_read(tree).items():
+            database.register(name, log.select_existing(name, columns))
         database.execute("set lock_configuration = true").fetchall()
         try:
-            return _plain(_run(database, query, seconds))
+            return _to_plain_types(_run(database, query, seconds))
         except duckdb.OutOfMemoryException:
             raise ConfigError("the query needs more than half of this machine's memory: ask for less") from None
         except duckdb.Error as error:
-            raise ConfigError(_explained(str(error), log, tree)) from None
+            raise ConfigError(_explain(str(error), log, tree)) from None
 
 
 def _run(database: Any, query: str, seconds: float) -> Any:
@@ -92,28 +92,28 @@ def _run(database: Any, query: str, seconds: float) -> Any:
                 wait([found], 0.05)
 
 
-def _plain(table: Any) -> Any:
+def _to_plain_types(table: Any) -> Any:
     """Convert SQL decimals to integers or floats, and timestamps with a time zone to UTC."""
-    return pa.Table.from_arrays([_column(column) for column in table.columns], table.column_names)
+    return pa.Table.from_arrays([_convert_column(column) for column in table.columns], table.column_names)
 
 
-def _column(column: Any) -> Any:
+def _convert_column(column: Any) -> Any:
     """Convert a column: integers stay integers, such as a sum of integers, unless a value exceeds 64 bits."""
     try:
-        return column.cast(_kind(column.type, pa.int64()))
+        return column.cast(_plain_type(column.type, pa.int64()))
     except pa.ArrowInvalid:
-        return column.cast(_kind(column.type, pa.float64()), safe=False)
+        return column.cast(_plain_type(column.type, pa.float64()), safe=False)
 
 
-def _kind(kind: Any, whole: Any) -> Any:
+def _plain_type(kind: Any, whole: Any) -> Any:
     if pa.types.is_decimal(kind):
         return pa.float64() if kind.scale else whole
     if pa.types.is_list(kind):
-        return pa.list_(_kind(kind.value_type, whole))
+        return pa.list_(_plain_type(kind.value_type, whole))
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
-def _parsed(database: Any, query: str) -> Any:
+def _parse(database: Any, query: str) -> Any:
     """Return the query's syntax tree. Raises ConfigError for anything but one SELECT."""
     import duckdb
 
@@ -131,14 +131,14 @@ def _parsed(database: Any, query: str) -> Any:
     return found["statements"][0]
 
 
-def _named(tree: Any) -> dict[str, set[str] | None]:
+def _columns_read(tree: Any) -> dict[str, set[str] | None]:
     """Return the columns that a query reads, by table; None for a table that it may read entirely.
 
     Every identifier in the query counts as a possible column name: reading too many columns is harmless. All columns
     are read if the query names columns by position or reads a table through a function.
     """
-    nodes = list(_nodes(tree))
-    words = {word.casefold() for node in nodes for value in node.values() for word in _words(value)}
+    nodes = list(_walk(tree))
+    words = {word.casefold() for node in nodes for value in node.values() for word in _texts_in(value)}
     called = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     rows = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
     kinds = {node.get("type") for node in nodes} | {node.get("ref_type") for node in nodes}
@@ -146,15 +146,15 @@ def _named(tree: Any) -> dict[str, set[str] | None]:
     every = placed or called & rows or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
     read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     known = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
-    return {name: None if every else _cased(name, words) for name in known}
+    return {name: None if every else _spelled_as_columns(name, words) for name in known}
 
 
-def _cased(table: str, words: set[str]) -> set[str]:
+def _spelled_as_columns(table: str, words: set[str]) -> set[str]:
     """Return the query's identifiers that are columns of the table, in the table's spelling, and all dotted names."""
     return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def _walk(tree: Any) -> Iterator[dict[str, Any]]:
     left = [tree]
     while left:
         value = left.pop()
@@ -163,26 +163,27 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
         left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _words(value: Any) -> list[str]:
+def _texts_in(value: Any) -> list[str]:
     return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str)]
 
 
-def _explained(error: str, log: Frames, tree: Any) -> str:
+def _explain(error: str, log: Frames, tree: Any) -> str:
     """Return DuckDB's error in one line, with the nearest existing table or column name."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
         known = {
             name
-            for table in _named(tree)
-            for name in log.among(table, ["report.", "reward.", *TABLES[table].names]).column_names
+            for table in _columns_read(tree)
+            for name in log.select_existing(table, ["report.", "reward.", *TABLES[table].names]).column_names
         }
-        return f"there is no column '{printable(column[1])}'{_near(column[1], known)} in {', '.join(_named(tree))}"
+        tables = ", ".join(_columns_read(tree))
+        return f"there is no column '{printable(column[1])}'{_suggest(column[1], known)} in {tables}"
     if table := re.search(r"Table with name (.*?) does not exist", error):
-        return f"there is no table '{printable(table[1])}'{_near(table[1], TABLES)} (tables: {', '.join(TABLES)})"
+        return f"there is no table '{printable(table[1])}'{_suggest(table[1], TABLES)} (tables: {', '.join(TABLES)})"
     if (dotted := _DOTTED.search(error)) and (prefix := dotted[1] or dotted[2]):
         return f'a column with a dot stands in double quotes: "{printable(prefix)}.…"'
     return printable(error.partition("\n\nLINE")[0])
 
 
-def _near(name: str, known: Any) -> str:
+def _suggest(name: str, known: Any) -> str:
     near = get_close_matches(name[:64], list(known), n=1)
     return f" — did you mean '{printable(near[0])}'?" if near else ""

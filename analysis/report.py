@@ -11,7 +11,7 @@ from typing import Any
 
 from analysis.frames import Frames, load
 from analysis.view import listing, notes, runs
-from analysis.view.bundle import one_file
+from analysis.view.bundle import build_page
 from analysis.view.curves import Curves
 from analysis.view.index import Index
 from analysis.view.league import alarm_rows, league_graph
@@ -38,7 +38,7 @@ def report(run: Frames | str | Path, theory: Theory | None = None, deal_facts: D
         raise ConfigError("a report covers one run: name one, or compare them (arena compare)")
     (name,) = log.readers
     answers = _answers(name, log, theory or {}, deal_facts)
-    return one_file(name, answers["summary"]["sentence"], {"run": name, "answers": answers})
+    return build_page(name, answers["summary"]["sentence"], {"run": name, "answers": answers})
 
 
 def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | Non
     while index.refresh():
         pass
     chosen = _matches_to_read(log)
-    listed = listing.listed(index, {}, chosen)
+    listed = listing.list_matches(index, {}, chosen)
     rows = {row["match"]: row | {"place": chosen[row["match"]]} for row in listed["rows"]}
     return {
         "": runs.about(name, index) | {"live": False},

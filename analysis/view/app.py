@@ -47,7 +47,7 @@ from analysis.view.tokens import tokens
 from arena.errors import ConfigError, StoreError, debugging
 from arena.store.older import iteration_of
 
-Ask = Callable[..., Any]
+Handler = Callable[..., Any]
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types of static files by suffix; other files are not served."""
 SWEPT = 5.0
@@ -107,9 +107,9 @@ class Viewer:
         """Return a page of the run's list of matches, searched, filtered and sorted by the query."""
         index, ids, found = self.library.run(run), None, None
         if query.get("text", "").strip():
-            found = search.searched(index, query["text"], query.get("by", "text"), query.get("of", "said"))
+            found = search.search_texts(index, query["text"], query.get("by", "text"), query.get("of", "said"))
             ids = found["matches"]
-        answer = listing.listed(index, query, ids)
+        answer = listing.list_matches(index, query, ids)
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
@@ -157,7 +157,7 @@ class Viewer:
     def sql(self, posted: Mapping[str, Any]) -> Any:
         """Answer a SELECT over some runs."""
         asked = parse(SqlPost, posted)
-        return runs.asked([self.library.run(name) for name in asked.runs], asked.query)
+        return runs.answer_sql([self.library.run(name) for name in asked.runs], asked.query)
 
     def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
         """Start forks of a match in a child process."""
@@ -214,7 +214,7 @@ class Viewer:
 def application(view: Viewer, token: str, port: int) -> Guard:
     """Build the ASGI application behind its guard."""
     run, one = "/api/runs/{run}", "/api/runs/{run}/matches/{match}"
-    asked: dict[str, Ask] = {
+    asked: dict[str, Handler] = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
         "/api/runs/{run}": view.run,
         **{f"{run}/{ask.__name__}": ask for ask in (
@@ -224,16 +224,16 @@ def application(view: Viewer, token: str, port: int) -> Guard:
         "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
         "/api/play": view.played,
     }  # fmt: skip
-    posted: dict[str, Ask] = {
+    posted: dict[str, Handler] = {
         "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{one}/fork": view.fork,
         "/api/runs/{run}/control": view.control, "/api/play": view.play, "/api/play/{id}": view.act,
         "/api/play/{id}/end": view.end,
     }  # fmt: skip
     routes = [
-        *(Route(path, _reading(ask), methods=["GET"]) for path, ask in asked.items()),
-        *(Route(path, _writing(ask), methods=["POST"]) for path, ask in posted.items()),
-        Route("/api/runs/{run}/images/{hash}", _picture(view.image), methods=["GET"]),
-        *(Route(path, _file(data, kind), methods=["GET"]) for path, (data, kind) in _static().items()),
+        *(Route(path, _handle_get(ask), methods=["GET"]) for path, ask in asked.items()),
+        *(Route(path, _handle_post(ask), methods=["POST"]) for path, ask in posted.items()),
+        Route("/api/runs/{run}/images/{hash}", _handle_image(view.image), methods=["GET"]),
+        *(Route(path, _handle_file(data, kind), methods=["GET"]) for path, (data, kind) in _load_static().items()),
     ]
 
     @asynccontextmanager
@@ -255,14 +255,14 @@ async def _sweep(seats: Seats) -> None:
         await run_in_threadpool(seats.sweep)
 
 
-def _reading(ask: Ask) -> Ask:
+def _handle_get(ask: Handler) -> Handler:
     async def answer(request: Request) -> Response:
-        return await _answered(ask, dict(request.query_params), request.path_params)
+        return await _respond(ask, dict(request.query_params), request.path_params)
 
     return answer
 
 
-def _writing(ask: Ask) -> Ask:
+def _handle_post(ask: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             body = await request.json()
@@ -272,12 +272,12 @@ def _writing(ask: Ask) -> Ask:
             return complaint("the request body did not arrive", 408)
         if not isinstance(body, dict):
             return complaint("a JSON object is expected")
-        return await _answered(ask, body, request.path_params)
+        return await _respond(ask, body, request.path_params)
 
     return answer
 
 
-def _picture(ask: Ask) -> Ask:
+def _handle_image(ask: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             data = await run_in_threadpool(ask, {}, **request.path_params)
@@ -288,7 +288,7 @@ def _picture(ask: Ask) -> Ask:
     return answer
 
 
-async def _answered(ask: Ask, given: Mapping[str, Any], parts: Mapping[str, str]) -> Response:
+async def _respond(ask: Handler, given: Mapping[str, Any], parts: Mapping[str, str]) -> Response:
     try:
         return Json(await run_in_threadpool(ask, given, **parts))
     except StoreError as error:
@@ -303,14 +303,14 @@ async def _answered(ask: Ask, given: Mapping[str, Any], parts: Mapping[str, str]
         return complaint(f"this cannot be answered: {type(error).__name__}: {error}", 500)
 
 
-def _file(data: bytes, kind: str) -> Ask:
+def _handle_file(data: bytes, kind: str) -> Handler:
     async def answer(request: Request) -> Response:
         return Response(data, media_type=kind)
 
     return answer
 
 
-def _static() -> dict[str, tuple[bytes, str]]:
+def _load_static() -> dict[str, tuple[bytes, str]]:
     """Return the static files by path, loaded into memory, so that no request path reaches the disk."""
     found: dict[str, tuple[bytes, str]] = {}
 

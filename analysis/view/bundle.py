@@ -46,9 +46,9 @@ SHELL = """<!doctype html>
 """
 
 
-def one_file(title: str, told: str, answers: Any) -> str:
+def build_page(title: str, told: str, answers: Any) -> str:
     """Return the page with its answers. `told` is shown to readers without JavaScript."""
-    script, style = bundled(), "\n".join(_source(name) for name in STYLES)
+    script, style = bundle_modules(), "\n".join(_source(name) for name in STYLES)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
@@ -59,7 +59,7 @@ def one_file(title: str, told: str, answers: Any) -> str:
     )  # fmt: skip
 
 
-def bundled() -> str:
+def bundle_modules() -> str:
     """Return all modules of the page as one script: a function call per module, in order of imports."""
     done: dict[str, str] = {}
 
@@ -67,7 +67,7 @@ def bundled() -> str:
         if name not in done:
             source = _source(name)
             for _, _, other in _IMPORT.findall(source):
-                take(_place(name, other))
+                take(_resolve(name, other))
             done[name] = _function(name, source)
 
     take(FIRST)
@@ -84,25 +84,25 @@ def _function(name: str, source: str) -> str:
     """
     exported = [] if name.startswith(VENDOR) else _EXPORTED.findall(source)
     for names in _EXPORTS.findall(source):
-        exported += [_renamed(each, export=True) for each in names.split(",")]
-    own = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _imported(name, *m.groups()), source)))
+        exported += [_object_entry(each, export=True) for each in names.split(",")]
+    own = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _import_statement(name, *m.groups()), source)))
     own, defaults = _DEFAULT.subn("const the_default = ", own)
     given = ", ".join([*exported, *(["default: the_default"] if defaults else [])])
     return f'modules["{name}"] = (() => {{\n{own.strip()}\nreturn {{{given}}};\n}})();'
 
 
-def _imported(name: str, default: str | None, names: str | None, other: str) -> str:
-    taken = f"default: {default}" if default else ", ".join(_renamed(each) for each in (names or "").split(","))
-    return f'const {{{taken}}} = modules["{_place(name, other)}"];'
+def _import_statement(name: str, default: str | None, names: str | None, other: str) -> str:
+    taken = f"default: {default}" if default else ", ".join(_object_entry(each) for each in (names or "").split(","))
+    return f'const {{{taken}}} = modules["{_resolve(name, other)}"];'
 
 
-def _renamed(each: str, export: bool = False) -> str:
+def _object_entry(each: str, export: bool = False) -> str:
     """Convert `a as b` to an entry of a JavaScript object."""
     before, _, after = (part.strip() for part in each.partition(" as "))
     return f"{after}: {before}" if after and export else f"{before}: {after}" if after else before
 
 
-def _place(name: str, other: str) -> str:
+def _resolve(name: str, other: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
 
 

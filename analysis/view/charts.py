@@ -13,8 +13,8 @@ import pandas as pd
 from analysis import plots
 from analysis.frames import Frames, numeric
 from analysis.view.formatting import sanitize
-from analysis.view.learned import best_response, by_deal
-from analysis.view.metric_names import THEORY, named
+from analysis.view.learned import best_response, values_by_deal
+from analysis.view.metric_names import THEORY, name_figure
 from arena.errors import StoreError
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
@@ -70,7 +70,7 @@ class Curve(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the chart as JSON values, with points as [iteration, value, low, high]."""
         return {
-            "title": self.title, "keys": self.keys, "words": [named(key).words for key in self.keys],
+            "title": self.title, "keys": self.keys, "words": [name_figure(key).words for key in self.keys],
             "bounds": self.bounds, "note": self.note, "still": self.still,
             "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in self.series],
             "levels": [level._asdict() for level in self.levels],
@@ -81,7 +81,7 @@ Known = Callable[[str], Mapping[int, Interval]]
 """Function from a metric to its intervals by iteration, empty if they are unknown."""
 
 
-def lines_of(
+def make_charts(
     frame: pd.DataFrame, known: Known, levels: Callable[[Mapping[str, Any]], Iterable[Level]], nothing_won: bool = False
 ) -> Iterator[Curve]:
     """Yield the charts of a table of metrics, in the order of `KINDS`, without charts that have no line.
@@ -98,7 +98,7 @@ def lines_of(
         series = [Series(_label(keys[key], key), _points(frame, key, known)) for key in keys if key in most]
         seen = [float(value) for key in most for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), seen)
-        words = named(most[0]).words
+        words = name_figure(most[0]).words
         heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
         left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
         still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
@@ -125,11 +125,11 @@ def intervals(log: Frames, key: str) -> dict[int, Interval]:
         rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
         return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
     if key.startswith("reward."):
-        return _of_rewards(log, key.removeprefix("reward."))
+        return _reward_intervals(log, key.removeprefix("reward."))
     return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
 
 
-def _of_rewards(log: Frames, role: str) -> dict[int, Interval]:
+def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
     """Return intervals of a trained role's total reward per match. Branches of matches are left out."""
     whole = log.complete[log.complete["parent"] == ""]
     held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
@@ -138,7 +138,7 @@ def _of_rewards(log: Frames, role: str) -> dict[int, Interval]:
     return {int(str(k)): mean_ci(own.tolist(), ANY) for k, own in totals.groupby("iteration")}
 
 
-def levels_of(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
     """Yield the theory values that belong to these metrics."""
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():
@@ -153,11 +153,11 @@ def levels_of(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float])
             yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
 
 
-def of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
+def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
     """Yield the chart of payoff against the panel, with the best response as a level, from the second evaluation on."""
     points = []
     for one in evaluations:
-        values = [value for value in by_deal(one, "payoff") if value is not None]
+        values = [value for value in values_by_deal(one, "payoff") if value is not None]
         if values and one.iteration is not None:
             points.append((one.iteration, mean_ci(values, ANY)))
     best = best_response(evaluations)

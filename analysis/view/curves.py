@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Any
 
 from analysis.frames import Frames, numeric
-from analysis.view.charts import Level, intervals, levels_of, lines_of, of_panel
+from analysis.view.charts import Level, intervals, make_charts, panel_charts, theory_levels
 from analysis.view.index import Index, Stamp
-from analysis.view.learned import evaluated, zero_sum
+from analysis.view.learned import comparable_evaluations, is_zero_sum
 from arena.errors import StoreError
 from arena.statistics import Interval
 
@@ -29,7 +29,7 @@ class Curves:
         self.index, self.theory = index, theory
         self._known: dict[int, tuple[Stamp, dict[str, Interval]]] = {}
         self._asked = False
-        self._levels: tuple[int, Frames | None] = (-1, None)
+        self._newest_frames: tuple[int, Frames | None] = (-1, None)
 
     def charts(self) -> dict[str, Any]:
         """Return the charts as JSON values, and the number of iterations whose intervals are not yet read.
@@ -41,8 +41,11 @@ class Curves:
         first, self._asked = not self._asked, True
         unread = len(frame) if first else self._read_on([int(k) for k in frame["iteration"]], keys)
         nothing_won = not first and self._nothing_won()
-        found = lines_of(frame, self._of, lambda own: [] if first else self._levels_of(own), nothing_won)
-        shown = [*of_panel(evaluated(self.index.reader)), *sorted(found, key=lambda curve: curve.still)]
+        found = make_charts(frame, self._intervals_of, lambda own: [] if first else self._levels(own), nothing_won)
+        shown = [
+            *panel_charts(comparable_evaluations(self.index.reader)),
+            *sorted(found, key=lambda curve: curve.still),
+        ]
         return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
@@ -62,27 +65,27 @@ class Curves:
                 self._known[number] = (self.index.stamp(number), known)
         return len(todo)
 
-    def _of(self, key: str) -> dict[int, Interval]:
+    def _intervals_of(self, key: str) -> dict[int, Interval]:
         return {k: known[key] for k, (_, known) in self._known.items() if key in known}
 
-    def _levels_of(self, keys: Mapping[str, Any]) -> list[Level]:
+    def _levels(self, keys: Mapping[str, Any]) -> list[Level]:
         games = self.index.table()["game"].unique().to_pylist()
         stated = self.theory(games[0]) if self.theory and len(games) == 1 else {}
         with suppress(StoreError):
-            return [*levels_of(self._newest(), keys, stated)]
+            return [*theory_levels(self._newest(), keys, stated)]
         return []
 
     def _nothing_won(self) -> bool:
         with suppress(StoreError):
-            return zero_sum(self._newest())
+            return is_zero_sum(self._newest())
         return False
 
     def _newest(self) -> Frames:
         """Return the newest complete iteration, whose deals stand for all when theory is a mean over deals."""
         sealed = [k for k in self.index.iterations() if self.index.sealed(k)]
         number = sealed[-1] if sealed else -1
-        if self._levels[0] != number or self._levels[1] is None:
+        if self._newest_frames[0] != number or self._newest_frames[1] is None:
             log = Frames({NAME: self.index.reader}, {NAME: [number] if sealed else []}, {number})
-            self._levels = (number, log)
-        assert self._levels[1] is not None
-        return self._levels[1]
+            self._newest_frames = (number, log)
+        assert self._newest_frames[1] is not None
+        return self._newest_frames[1]

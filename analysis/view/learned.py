@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.comparison import figures_of
 from analysis.frames import Frames, numeric
 from analysis.view.formatting import format_value, sanitize
-from analysis.view.metric_names import Name, named
+from analysis.view.metric_names import Name, name_figure
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
 from arena.store.reader import RunReader
@@ -48,7 +48,7 @@ class Figure(NamedTuple):
     @property
     def name(self) -> Name:
         """Name of the figure, and the direction that is better."""
-        return named(self.key)
+        return name_figure(self.key)
 
     @property
     def sure(self) -> bool:
@@ -84,12 +84,12 @@ class Figure(NamedTuple):
 def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
     """Return all figures that changed during the run, the most relevant first."""
     seats = log.seats["seat"].unique().tolist()
-    left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and zero_sum(log) else set()
-    found = [f for f in (*_of_panel(evaluations), *_of_matches(log)) if not f.flat and f.key not in left_out]
+    left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and is_zero_sum(log) else set()
+    found = [f for f in (*_panel_figures(evaluations), *_match_figures(log)) if not f.flat and f.key not in left_out]
     return sorted(found, key=lambda figure: (figure.still, _rank(figure.key)))
 
 
-def zero_sum(log: Frames) -> bool:
+def is_zero_sum(log: Frames) -> bool:
     """Return True if nearly all matches among learners sum to zero, so that their mean payoff says nothing."""
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
@@ -103,32 +103,32 @@ def _rank(key: str) -> int:
     return next((k for k, pattern in enumerate(TELLING) if re.fullmatch(pattern, key)), len(TELLING))
 
 
-def evaluated(reader: RunReader) -> list[Evaluation]:
+def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
     """Return the run's evaluations that are comparable with the latest one, oldest first."""
     found = read_evaluations(reader.path)
     return [e for e in of_latest(found) if e.iteration is not None] if found else []
 
 
-def by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
+def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
     """Return a value per deal, the mean over panel members and seats; None if one of them is missing."""
     told = [own for cell in evaluation.cells if (own := getattr(cell, name)) is not None]
     rows = zip(*told, strict=True) if len(told) == len(evaluation.cells) else ()
     return [None if None in row else sum(row) / len(row) for row in rows]
 
 
-def gaps(evaluation: Evaluation) -> list[float | None]:
+def gaps_to_best_response(evaluation: Evaluation) -> list[float | None]:
     """Return the payoff lost against the best response, per deal."""
-    best, paid = by_deal(evaluation, "best_response"), by_deal(evaluation, "payoff")
+    best, paid = values_by_deal(evaluation, "best_response"), values_by_deal(evaluation, "payoff")
     pairs = zip(best, paid, strict=True) if best else ()
     return [None if a is None or b is None else a - b for a, b in pairs]
 
 
-def _of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
+def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
     """Yield figures against the panel, paired by deal."""
     if len(evaluations) < 2:
         return
     for name, bounds in (("payoff", ANY), ("gap", ANY), ("valid", SHARE), ("deal", SHARE)):
-        rows = [gaps(e) if name == "gap" else by_deal(e, name) for e in evaluations]
+        rows = [gaps_to_best_response(e) if name == "gap" else values_by_deal(e, name) for e in evaluations]
         pairs = [(a, b) for a, b in zip(rows[0], rows[-1], strict=True) if a is not None and b is not None]
         if pairs:
             before, after = [a for a, _ in pairs], [b for _, b in pairs]
@@ -139,7 +139,7 @@ def _of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
             )  # fmt: skip
 
 
-def _of_matches(log: Frames) -> Iterator[Figure]:
+def _match_figures(log: Frames) -> Iterator[Figure]:
     """Yield figures of finished matches, comparing the first iteration with the last."""
     values = figures_of(log)
     if values.empty:
@@ -157,7 +157,7 @@ def _of_matches(log: Frames) -> Iterator[Figure]:
             yield Figure(name, mean_ci(one, bounds), mean_ci(two, bounds), difference, bounds, way)
 
 
-def learning(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
+def learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
     """Return metrics that are not figures of matches, with their values by iteration, without those that are always
     zero.
     """
@@ -205,7 +205,7 @@ def _count(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else plural}"
 
 
-def moved(figure: Figure) -> str:
+def format_difference(figure: Figure) -> str:
     """Format the difference with its sign, for shares in percentage points."""
     text = format_value(figure.difference.estimate, figure.bounds)
     text = text if text.startswith("\N{MINUS SIGN}") else f"+{text}"
@@ -214,6 +214,6 @@ def moved(figure: Figure) -> str:
 
 def best_response(evaluations: Sequence[Evaluation]) -> float | None:
     """Return the best response's mean payoff against the panel; None if it is unknown for a member."""
-    values = by_deal(evaluations[-1], "best_response") if evaluations else []
+    values = values_by_deal(evaluations[-1], "best_response") if evaluations else []
     known = [value for value in values if value is not None]
     return float(pd.Series(known).mean()) if known and len(known) == len(values) else None

@@ -25,7 +25,7 @@ SECONDS = 20.0
 """Time limit of a condition in SQL."""
 
 
-def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
+def list_matches(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
     """Return a page of the list: `total`, `rows`, `facets` to filter by, and the number of unread iterations.
 
     `asked` may have `iteration` (a number, or a range as 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL),
@@ -34,11 +34,11 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
     left = index.refresh()
     table = index.table()
     facets = {name: found[:MOST] for name, found in index.names().items()}
-    found = _filtered(table, asked, index)
+    found = _filter(table, asked, index)
     if ids is not None:
         found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
-    found = _sorted(found, asked.get("sort", ""))
-    offset, limit = _number(asked, "offset", 0), min(_number(asked, "limit", 50), MOST)
+    found = _sort(found, asked.get("sort", ""))
+    offset, limit = _parse_number(asked, "offset", 0), min(_parse_number(asked, "limit", 50), MOST)
     rows = found.slice(offset, limit).to_pylist()
     reports = _reports(index, rows)
     return {
@@ -51,13 +51,13 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
 def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
     """Return the previous and next match in the list, and the number of unread iterations."""
     unread = index.refresh(0.1)
-    ids = _sorted(_filtered(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
+    ids = _sort(_filter(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
     place = ids.index(match) if match in ids else -1
     near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
     return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
 
 
-def _filtered(table: Any, asked: Mapping[str, str], index: Index) -> Any:
+def _filter(table: Any, asked: Mapping[str, str], index: Index) -> Any:
     for name in ("game", "status", "parent"):
         if asked.get(name):
             table = table.filter(pc.equal(table[name], asked[name]))
@@ -73,11 +73,11 @@ def _filtered(table: Any, asked: Mapping[str, str], index: Index) -> Any:
         hit = pc.list_parent_indices(seats).filter(pc.equal(pc.struct_field(pc.list_flatten(seats), "policy"), policy))
         table = table.take(pc.unique(hit))
     if where := asked.get("where", "").strip():
-        table = table.filter(pc.is_in(table["match"], value_set=_chosen(index, where)))
+        table = table.filter(pc.is_in(table["match"], value_set=_matching_ids(index, where)))
     return table
 
 
-def _chosen(index: Index, where: str) -> Any:
+def _matching_ids(index: Index, where: str) -> Any:
     """Return ids of matches that satisfy a condition on columns of `matches`, or else of `turns`."""
     from analysis.frames import load
 
@@ -95,7 +95,7 @@ def _chosen(index: Index, where: str) -> Any:
     raise complaint
 
 
-def _sorted(table: Any, sort: str) -> Any:
+def _sort(table: Any, sort: str) -> Any:
     name, order = sort.removeprefix("-"), "descending" if sort.startswith("-") else "ascending"
     if not name:
         return table
@@ -134,7 +134,7 @@ def _row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "reason": truncate(row["reason"], SHORT), "seats": seats, "report": told}
 
 
-def _number(asked: Mapping[str, str], name: str, usual: int) -> int:
+def _parse_number(asked: Mapping[str, str], name: str, usual: int) -> int:
     given = asked.get(name) or str(usual)
     if not given.isdecimal() or len(given) > 9:
         raise ConfigError(f"{name} '{printable(given)[:64]}': write a number")

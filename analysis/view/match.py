@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from analysis.view.index import Index
 from analysis.view.json_values import MAX_CHARACTERS, truncate
-from analysis.view.metric_names import named
+from analysis.view.metric_names import name_figure
 from analysis.view.services import DealFacts, Facts
 from arena.errors import StoreError
 from arena.plain import printable
@@ -62,7 +62,7 @@ def match(
             {"seat": seat, **held, "payoff": row["payoffs"].get(seat)} for seat, held in row["seats"].items()
         ],
         "report": [
-            (name, named(name).words, cut(value) if isinstance(value, str) else value)
+            (name, name_figure(name).words, cut(value) if isinstance(value, str) else value)
             for name, value in [*row["report"].items()][:MAX_FACTS]
         ],
         "deal": _deal(row, deal_facts, cut),

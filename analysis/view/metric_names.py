@@ -84,10 +84,10 @@ NAMES: Mapping[str, tuple[str, Better]] = {
 """Names and directions by pattern of the whole key. `{0}` is the pattern's first group."""
 
 
-def named(key: str) -> Name:
+def name_figure(key: str) -> Name:
     """Return the name of a figure. A leading `report.` is ignored.
 
-    >>> named("learn.shared.kl").words, named("report.deal").better, named("my_own_score").words
+    >>> name_figure("learn.shared.kl").words, name_figure("report.deal").better, name_figure("my_own_score").words
     ('distance from the reference (KL), shared', 'more', 'my own score')
     """
     own = key.removeprefix("report.")
@@ -96,7 +96,7 @@ def named(key: str) -> Name:
             return Name(words.format(*(group.replace("_", " ") for group in caught.groups())), better)
     game, dot, figure = own.partition(".")  # of several games a figure begins with the game's name
     if dot and any(re.fullmatch(pattern, figure, re.S) for pattern in NAMES):
-        words, better = named(figure)
+        words, better = name_figure(figure)
         return Name(f"{game}: {words}", better)
     return Name(own.replace("_", " ").replace(".", ": "))
 

@@ -18,7 +18,7 @@ from analysis.view.formatting import format_value
 from analysis.view.index import Index
 from analysis.view.json_values import truncate
 from analysis.view.learned import TELLING_METRICS
-from analysis.view.metric_names import named
+from analysis.view.metric_names import name_figure
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import SHARE, range_of
@@ -40,14 +40,14 @@ def line(name: str, index: Index) -> dict[str, Any]:
     return {
         "name": name,
         "path": str(index.reader.path),
-        "started": _said(about["started"]),
-        "experiment": _said(about.get("config.name")),
-        "game": _said(about.get("config.game.name")),
+        "started": _or_none(about["started"]),
+        "experiment": _or_none(about.get("config.name")),
+        "game": _or_none(about.get("config.game.name")),
         "iterations": len(frame),
-        "planned": _said(about.get("config.iterations")),
+        "planned": _or_none(about.get("config.iterations")),
         "logged": len(index.iterations()),
         "live": holder(index) is not None,
-        "figure": _telling(frame),
+        "figure": _most_relevant(frame),
     }
 
 
@@ -57,9 +57,9 @@ def about(name: str, index: Index) -> dict[str, Any]:
     settings = [
         (str(key).removeprefix("config."), truncate(str(value), 300))
         for key, value in row.items()
-        if str(key).startswith("config.") and _said(value) is not None
+        if str(key).startswith("config.") and _or_none(value) is not None
     ]
-    return line(name, index) | {"arena": _said(row["arena"]), "settings": settings[:SETTINGS]}
+    return line(name, index) | {"arena": _or_none(row["arena"]), "settings": settings[:SETTINGS]}
 
 
 def in_flight(index: Index) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def holder(index: Index) -> int | None:
     return number
 
 
-def asked(runs: Sequence[Index], query: str) -> dict[str, Any]:
+def answer_sql(runs: Sequence[Index], query: str) -> dict[str, Any]:
     """Answer a SELECT: column names, rows of cells, and the total number of rows."""
     table = run_query(load([index.reader.path for index in runs]), query, SECONDS)
     rows = zip(*(column.to_pylist() for column in table.slice(0, ROWS).columns), strict=True)
@@ -103,7 +103,7 @@ def asked(runs: Sequence[Index], query: str) -> dict[str, Any]:
     return {"columns": table.column_names, "rows": cells, "total": len(table)}
 
 
-def _telling(frame: Any) -> dict[str, Any] | None:
+def _most_relevant(frame: Any) -> dict[str, Any] | None:
     """Return the most relevant metric with its values by iteration; metrics that moved go before others."""
     moving, silent = [], {"mean_payoff"} if "zero_sum" in frame.columns else set[str]()
     for pattern in TELLING_METRICS:
@@ -114,11 +114,13 @@ def _telling(frame: Any) -> dict[str, Any] | None:
                     bounds = range_of(key, values)
                     same = format_value(values[0], bounds) == format_value(values[-1], bounds)
                     same |= bounds == SHARE and abs(values[-1] - values[0]) < STILL
-                    moving.append((same, {"key": key, "words": named(key).words, "values": values, "bounds": bounds}))
+                    moving.append(
+                        (same, {"key": key, "words": name_figure(key).words, "values": values, "bounds": bounds})
+                    )
     return min(moving, key=lambda one: one[0], default=(False, None))[1]
 
 
-def _said(value: Any) -> Any:
+def _or_none(value: Any) -> Any:
     """Return the value, or None if it is missing."""
     return None if pd.isna(value) else value
 
@@ -135,7 +137,7 @@ class Library:
 
     def runs(self) -> dict[str, Index]:
         """Return all runs by name, including new ones. Equal names are prefixed with their folder's name."""
-        found = list(dict.fromkeys(run for path in self.paths for run in _runs(path)))
+        found = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
         names = [path.name for path in found]
         with self._lock:
             for path in found:
@@ -154,7 +156,7 @@ class Library:
         return found
 
 
-def _runs(path: Path) -> list[Path]:
+def _find_runs(path: Path) -> list[Path]:
     """Return the run itself, or the runs in the folder. Links such as runs/latest are skipped, because they repeat a
     run.
     """

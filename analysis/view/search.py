@@ -24,7 +24,7 @@ PARTS = {"said": ("action", "public"), "thought": ("private",), "wrote": ("raw",
 MOST, SECONDS, AROUND, RANKED = 500, 10.0, 160, 200_000
 
 
-def searched(index: Index, query: str, by: str = "text", of: str = "said") -> dict[str, Any]:
+def search_texts(index: Index, query: str, by: str = "text", of: str = "said") -> dict[str, Any]:
     """Return matching turns: `hits` with match, turn, seat and surrounding text, and `matches`, their ids.
 
     `whole` is False if only part of the run was searched. Raises ConfigError for an invalid query.
@@ -39,18 +39,18 @@ def searched(index: Index, query: str, by: str = "text", of: str = "said") -> di
             raise ConfigError(
                 f"words and meaning search up to {RANKED} turns here, not {turns}: search by text, or use arena find"
             )
-        return _ranked(index, query, by, of)
+        return _rank_texts(index, query, by, of)
     begun, hits, whole = monotonic(), list[dict[str, Any]](), True
     for number in reversed(index.iterations()):
         if len(hits) >= MOST or monotonic() - begun > SECONDS:
             whole = False
             break
-        hits += _in(index, number, query, by, of)
+        hits += _search_iteration(index, number, query, by, of)
     hits = hits[:MOST]
     return {"hits": hits, "matches": list(dict.fromkeys(hit["match"] for hit in hits)), "whole": whole}
 
 
-def _in(index: Index, number: int, query: str, by: str, of: str) -> list[dict[str, Any]]:
+def _search_iteration(index: Index, number: int, query: str, by: str, of: str) -> list[dict[str, Any]]:
     name = "messages" if of == "seen" else "turns"
     columns = ["match", "turn", "seat", *PARTS[of]]
     log = index.reader.log.table(number, flatten.leaves(name, columns))
@@ -63,7 +63,7 @@ def _in(index: Index, number: int, query: str, by: str, of: str) -> list[dict[st
         {
             **{name: row[name] for name in ("match", "turn", "seat")},
             "iteration": number,
-            "text": _around(" | ".join(dict.fromkeys(row[part] for part in PARTS[of] if row[part])), query),
+            "text": _excerpt(" | ".join(dict.fromkeys(row[part] for part in PARTS[of] if row[part])), query),
         }
         for row in found
     ]
@@ -82,14 +82,14 @@ def _matching(texts: Any, query: str, by: str) -> Any:
     return match_regex(texts, query)
 
 
-def _around(whole: str, query: str) -> str:
+def _excerpt(whole: str, query: str) -> str:
     """Return the text around the first occurrence of the query."""
     place = max(0, whole.casefold().find(query.casefold()))
     begin = max(0, place - AROUND // 2)
     return ("…" if begin else "") + whole[begin : begin + 2 * AROUND]
 
 
-def _ranked(index: Index, query: str, by: str, of: str) -> dict[str, Any]:
+def _rank_texts(index: Index, query: str, by: str, of: str) -> dict[str, Any]:
     """Return the best texts, ranked as by `arena find`."""
     table = find(load(index.reader.path), query, "words" if by == "words" else "meaning", _UNITS.get(of, "turns"), n=50)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")

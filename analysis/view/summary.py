@@ -11,7 +11,7 @@ from analysis.view import learned
 from analysis.view.charts import outcomes
 from analysis.view.formatting import MOST, format_interval, format_value, sanitize
 from analysis.view.learned import Figure
-from analysis.view.metric_names import named
+from analysis.view.metric_names import name_figure
 from arena.statistics import ANY, SHARE, range_of
 
 MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
@@ -27,11 +27,11 @@ def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
     """
     log = run if isinstance(run, Frames) else load(run)
     (reader,) = log.readers.values()
-    evaluations = learned.evaluated(reader)
+    evaluations = learned.comparable_evaluations(reader)
     found = learned.figures(log, evaluations)
     games = [str(game) for game in log.matches["game"].unique()]
     value = (theory or {}).get(games[0], {}).get("value") if len(games) == 1 else None
-    learning = learned.learning(log, found)
+    learning = learned.learning_metrics(log, found)
     return {
         "sentence": learned.sentence(log, found, learned.best_response(evaluations), value),
         "rows": [_row(figure) for figure in found[: learned.ROWS + MOST]],
@@ -54,7 +54,7 @@ def _row(figure: Figure) -> dict[str, Any]:
         "first_spread": format_interval(figure.first, figure.bounds),
         "last": format_value(figure.last.estimate, figure.bounds),
         "last_spread": format_interval(figure.last, figure.bounds),
-        "moved": learned.moved(figure),
+        "moved": learned.format_difference(figure),
         "moved_spread": format_interval(figure.difference, figure.bounds),
         "arrow": "≈" if not figure.sure else "▲" if figure.difference.estimate > 0 else "▼",
         "verdict": figure.verdict,
@@ -67,4 +67,4 @@ def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a metric of iterations as a row without intervals."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
     ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
-    return {"key": sanitize(key), "name": sanitize(named(key).words), **ends, "trail": values}
+    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}

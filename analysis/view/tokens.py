@@ -36,16 +36,16 @@ def tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
         log = index.reader.log.table(number, flatten.leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
     credit = index.reader.log.credit_table(number, figures, [id])
-    table = flatten.credited(flatten.tokens(log), credit, log["id"])
+    table = flatten.add_token_credit(flatten.tokens(log), credit, log["id"])
     shown = table.slice(0, MOST)
     return {
         "kept": [name for name in FIGURES if shown[name].null_count < len(shown)],
         "left_out": len(table) - len(shown),
-        "streams": [_stream(shown.filter(mask), index, decode) for mask in _apart(shown)],
+        "streams": [_stream(shown.filter(mask), index, decode) for mask in _stream_masks(shown)],
     }
 
 
-def _apart(table: Any) -> list[Any]:
+def _stream_masks(table: Any) -> list[Any]:
     """Return a mask for each stream."""
     pairs = dict.fromkeys(zip(table["seat"].to_pylist(), table["segment"].to_pylist(), strict=True))
     return [

@@ -49,7 +49,7 @@ def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.F
     ]  # fmt: skip
     many = run
     many.__dict__["iterations"] = run.iterations[["run", "iteration", "valid_rate"]].assign(**dict.fromkeys(names, 0.5))
-    assert plots.chosen(many) == [
+    assert plots.choose_metrics(many) == [
         "valid_rate", "report.deal", "win_rate.shared vs past", "mean_payoff", "report.efficiency", "reward.a",
         "learn.shared.kl", "learn.shared.entropy",
     ]  # fmt: skip

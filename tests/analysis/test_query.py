@@ -87,9 +87,9 @@ def test_a_word_that_is_a_tables_name_too_opens_no_table(
     run: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     read: list[str] = []
-    known = analysis.Frames.among
+    known = analysis.Frames.select_existing
     monkeypatch.setattr(
-        analysis.Frames, "among", lambda self, name, columns: read.append(name) or known(self, name, columns)
+        analysis.Frames, "select_existing", lambda self, name, columns: read.append(name) or known(self, name, columns)
     )
     analysis.sql(run, asked)
     assert read == [asked.split()[-1]]

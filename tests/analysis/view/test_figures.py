@@ -14,7 +14,7 @@ import analysis
 from analysis.report import report
 from analysis.view import learned
 from analysis.view.charts import pareto_front
-from analysis.view.metric_names import NAMES, THEORY, named
+from analysis.view.metric_names import NAMES, THEORY, name_figure
 from arena.cli.dealt import dealt, theory
 from arena.store.contents import METRICS, PANEL
 from games import GAMES
@@ -98,8 +98,8 @@ def test_every_metric_of_a_run_has_a_name_of_its_own(name: str) -> None:
 
 
 def test_the_better_direction_is_known() -> None:
-    assert [named(key).better for key in ("report.deal", "failed_rate", "report.turns")] == ["more", "less", ""]
-    assert named("kuhn_poker.valid_rate") == ("kuhn_poker: valid acts of all turns", "more")
+    assert [name_figure(key).better for key in ("report.deal", "failed_rate", "report.turns")] == ["more", "less", ""]
+    assert name_figure("kuhn_poker.valid_rate") == ("kuhn_poker: valid acts of all turns", "more")
 
 
 def test_theorys_names_are_those_that_games_state() -> None:
