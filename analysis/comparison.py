@@ -229,7 +229,7 @@ def interquartile_mean(scores: Sequence[float]) -> float:
     """
     ordered = np.sort(np.asarray(scores, dtype=np.float64))
     if len(ordered) == 0 or not np.isfinite(ordered).all():
-        raise ValueError("an interquartile mean needs at least one value, and only finite ones")
+        raise ValueError("an interquartile mean needs finite numbers, at least one")
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
 
