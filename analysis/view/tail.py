@@ -1,4 +1,4 @@
-"""The open iteration of a live run: matches as they end, each line read once, from its place in the file again."""
+"""Reader of a live run's open iteration: each line of the growing file is parsed once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from arena.store.schema import SCHEMA_VERSION
 from games.plain_files import open_plain
 
 CHUNK = 4 * 10**6
-"""Bytes that are read at a time, about: an iteration of 100,000 turns has a hundred times as many."""
+"""Bytes to read at a time. An iteration of 100,000 turns has a hundred times as many."""
 HEAD = 300
-"""Bytes of a line within which its id stands."""
+"""Bytes at the start of a line that contain its id."""
 
 
 class Tail:
-    """Rows of a file of JSON lines that grows."""
+    """Rows of a growing file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.places: dict[str, tuple[int, int]] = {}
-        """By match, where its line begins and how long it is."""
+        """Offset and length of each match's line."""
         self._read, self._file = 0, (0, 0)
         self.again = self.behind = False
-        """Whether the rows that were read last are the file's first, and whether there are more."""
+        """`again`: the last rows read are the file's first. `behind`: there are more rows to read."""
 
     def new(self) -> list[dict[str, Any]]:
-        """Rows of the next lines; [] where the file is gone. From the beginning in another file's place."""
+        """Return the rows of the next lines, [] if the file is gone. Starts over if the file was replaced."""
         try:
             with self._open() as file:
                 state = self.path.stat()
@@ -52,7 +52,7 @@ class Tail:
         return rows
 
     def match(self, id: str) -> dict[str, Any] | None:
-        """The row of a match, also of one that is still to be read; None where there is none."""
+        """Return the row of a match, also of one not yet read; None if there is none."""
         begin, length = self.places.get(id, (self._read, 0))
         needle = f'"id":"{id}"'.encode()
         try:
@@ -64,7 +64,7 @@ class Tail:
                 for line in file:
                     if needle in line[:HEAD] and line.endswith(b"\n") and (row := self._row(line)).get("id") == id:
                         return row
-        except (FileNotFoundError, LogError):  # sealed meanwhile
+        except (FileNotFoundError, LogError):  # sealed in the meantime
             pass
         return None
 

@@ -113,7 +113,7 @@ def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["games", "seats", "policies"])
 def test_a_bare_name_is_no_list_of_names(tmp_path: Path, option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{option} are several names: write {option}=\['opener'\]"):
+    with pytest.raises(ConfigError, match=rf"{option} takes a list of names: write {option}=\['opener'\]"):
         analysis.load(make_run(tmp_path / "run").path, **{option: "opener"})  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def test_several_runs_lie_beside_each_other(tmp_path: Path) -> None:
     assert analysis.load(paths[1:]).runs["run"].tolist() == ["run", "other"]
     with pytest.raises(StoreError, match="is given twice: take one out"):
         analysis.load([paths[0], paths[0]])
-    with pytest.raises(StoreError, match="there is no run to load"):
+    with pytest.raises(StoreError, match="no run to load"):
         analysis.load([])
 
 
@@ -361,7 +361,7 @@ def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
 def test_neither_torch_nor_the_players_nor_matplotlib_are_loaded(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     code = """if True:
-        import analysis, analysis.plots, analysis.stats, sys
+        import analysis, analysis.plots, sys
         analysis.load(sys.argv[1]).turns
         # These read files and import nothing heavy.
         light = {"agents", "agents.cgroups", "games", "games.plain_files", "games.adapters"}

@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from analysis.view.given import Given
+from analysis.view.services import Services
 from arena.cli.dealt import dealt, theory
 from arena.cli.judged import estimators, judged
 from arena.cli.pieces import pieces
 
 TOKEN, PORT = "t0ken", 8123
-GIVEN = Given(dealt, theory, judged, estimators, pieces, [sys.executable, "-P", "-m", "arena"])
+SERVICES = Services(dealt, theory, judged, estimators, pieces, [sys.executable, "-P", "-m", "arena"])
 
 
 class Client:
     """Asks as the page does: with its token, and with its origin where it posts."""
 
-    def __init__(self, *paths: Path, given: Given = GIVEN) -> None:
+    def __init__(self, *paths: Path, services: Services = SERVICES) -> None:
         testing = pytest.importorskip("starlette.testclient")
         from analysis.view.app import Viewer, application
-        from analysis.view.library import Library
+        from analysis.view.runs import Library
 
         self.client = testing.TestClient(
-            application(Viewer(Library(paths), given), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
+            application(Viewer(Library(paths), services), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
         )
         self.headers = {"authorization": f"Bearer {TOKEN}"}
 
@@ -48,12 +48,12 @@ class Client:
 
 
 @contextmanager
-def served(*paths: Path, given: Given = GIVEN) -> Iterator[str]:
+def served(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
     """The link of a page that is served by a thread."""
     uvicorn = pytest.importorskip("uvicorn")
     from analysis.view.server import begin
 
-    server, listening, link = begin(paths, given, 0)
+    server, listening, link = begin(paths, services, 0)
     assert isinstance(server, uvicorn.Server)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

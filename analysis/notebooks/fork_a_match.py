@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 import analysis
 from analysis import plots
-from analysis.panels import colours, points, sheet
+from analysis.panels import assign_colours, draw_points, make_sheet
 from arena.cli.loop import wait
 from arena.evaluate.fork import fork
 from arena.statistics import ANY, mean_ci
@@ -73,11 +73,11 @@ for turn in turns:
 # %%
 def worth() -> Figure:
     """Each turn's worth, in its seat's colour."""
-    figure, (axis,) = sheet(["what playing on as one did was worth"], along="turn")
-    hues = colours(["opener", "responder"])
+    figure, (axis,) = make_sheet(["what playing on as one did was worth"], along="turn")
+    hues = assign_colours(["opener", "responder"])
     for place, seat in enumerate(hues):
         own = [(turn["turn"] + 1, value) for turn, value in zip(turns, lost, strict=True) if turn["seat"] == seat]
-        points(axis, [at for at, _ in own], [value for _, value in own], seat, hues[seat], place)
+        draw_points(axis, [at for at, _ in own], [value for _, value in own], seat, hues[seat], place)
     axis.axhline(0, color="grey", linewidth=0.8)
     axis.set_ylabel("payoff kept")
     axis.legend(frameon=False, fontsize=8)

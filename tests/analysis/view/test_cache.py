@@ -15,7 +15,7 @@ from tests.factories.made_run import make_run
 SERVER = """
 import sys
 from pathlib import Path
-import analysis.view.whole as whole
+import analysis.view.cache as cache
 from analysis.view.index import Index
 from arena.store.reader import RunReader
 
@@ -26,8 +26,8 @@ def endless(run):
         pass
 
 if __name__ == "__main__":
-    whole.LARGE = 0
-    whole.Whole(Index(RunReader(Path(sys.argv[1])))).figures(endless)
+    cache.LARGE = 0
+    cache.FigureCache(Index(RunReader(Path(sys.argv[1])))).get(endless)
 """
 
 

@@ -1,7 +1,7 @@
-"""Plain words for the figures of a run, and whether more of one is better.
+"""Readable names of a run's figures, and the direction that is better.
 
-The one table of names: `learn.shared.kl` is "distance from the reference, shared". A figure that a game of one's own
-reports is called as the game calls it, without underscores.
+`NAMES` is the only table of names: `learn.shared.kl` becomes "distance from the reference, shared". Unknown figures
+keep their own name without underscores.
 """
 
 import re
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Better = Literal["more", "less", ""]
-"""Which direction is an improvement; "" where that depends."""
+"""Direction of an improvement, "" if it depends."""
 
 
 class Name(NamedTuple):
-    """Name of a figure on the page, and the direction that is an improvement."""
+    """Readable name of a figure, and the direction of an improvement."""
 
     words: str
     better: Better = ""
@@ -81,13 +81,13 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"seconds\.play_model": ("seconds in the model while playing", "less"),
     r"seconds\.(.+)": ("seconds: {0}", "less"),
 }
-"""Patterns of keys, each whole: what they are called, with what the pattern's groups caught, and the direction."""
+"""Names and directions by pattern of the whole key. `{0}` is the pattern's first group."""
 
 
-def named(key: str) -> Name:
-    """Name a figure by its key; `report.` before a key says only where it comes from.
+def name_figure(key: str) -> Name:
+    """Return the name of a figure. A leading `report.` is ignored.
 
-    >>> named("learn.shared.kl").words, named("report.deal").better, named("my_own_score").words
+    >>> name_figure("learn.shared.kl").words, name_figure("report.deal").better, name_figure("my_own_score").words
     ('distance from the reference (KL), shared', 'more', 'my own score')
     """
     own = key.removeprefix("report.")
@@ -96,7 +96,7 @@ def named(key: str) -> Name:
             return Name(words.format(*(group.replace("_", " ") for group in caught.groups())), better)
     game, dot, figure = own.partition(".")  # of several games a figure begins with the game's name
     if dot and any(re.fullmatch(pattern, figure, re.S) for pattern in NAMES):
-        words, better = named(figure)
+        words, better = name_figure(figure)
         return Name(f"{game}: {words}", better)
     return Name(own.replace("_", " ").replace(".", ": "))
 
@@ -113,4 +113,4 @@ THEORY: Mapping[str, tuple[str, str]] = {
     "max_efficiency": ("report.efficiency", "the most there is"),
     "least_turns": ("report.turns", "the fewest there are"),
 }
-"""What theory says of a game, by its name there: the figure that it is about (FIRST is the first seat), and words."""
+"""Theory values of games: the metric that each belongs to (FIRST is the first seat), and its label."""

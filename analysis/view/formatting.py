@@ -1,4 +1,4 @@
-"""Texts as they may stand on the page: harmless, of bounded length, numbers in a reader's form."""
+"""Formatting of texts and numbers for the viewer: sanitized, of bounded length."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from arena.plain import printable
 from arena.statistics import SHARE, Bounds, Interval
 
 LONGEST = 2000
-"""Characters of a text that are shown."""
+"""Maximum number of characters of a text."""
 MOST = 100
-"""Rows of a list that are shown: a page of more is read by nobody, and opened by no browser."""
+"""Maximum number of rows of a list; browsers struggle with pages of more."""
 
 
-def harmless(value: Any, longest: int = LONGEST) -> str:
-    """The text without control and bidi characters, its lines kept, and not without end; still to be escaped.
+def sanitize(value: Any, longest: int = LONGEST) -> str:
+    """Return the text without control and bidirectional characters, with its line breaks, cut to `longest` characters.
 
-    >>> harmless("fine\\x1b[2J\\nby me"), harmless("abcdef", 3)
+    HTML is not escaped.
+
+    >>> sanitize("fine\\x1b[2J\\nby me"), sanitize("abcdef", 3)
     ('fine[2J\\nby me', 'abc …')
     """
     whole = str(value)
@@ -36,13 +38,13 @@ def figure(value: Any) -> str:
     """
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else harmless(value)
+    return f"{value:.3g}" if isinstance(value, float) else sanitize(value)
 
 
-def in_words(value: float, bounds: Bounds) -> str:
-    """A value for people: shares in per cent, others with two digits after the point, or three in all.
+def format_value(value: float, bounds: Bounds) -> str:
+    """Format a value: shares in per cent, others with two decimals or about three significant digits.
 
-    >>> in_words(2.5166, ANY), in_words(-140.2, ANY), in_words(2.1e-7, ANY)
+    >>> format_value(2.5166, ANY), format_value(-140.2, ANY), format_value(2.1e-7, ANY)
     ('2.52', '−140', '2.1e−07')
     """
     if math.isnan(value):
@@ -59,8 +61,8 @@ def in_words(value: float, bounds: Bounds) -> str:
     return ("0" + text[2:] if re.fullmatch(r"-0\.?0*\D*", text) else text).replace("-", "\N{MINUS SIGN}")
 
 
-def spread(interval: Interval, bounds: Bounds) -> str:
-    """The ends of an interval; "" where they are not known."""
+def format_interval(interval: Interval, bounds: Bounds) -> str:
+    """Format the ends of an interval; "" if they are unknown."""
     if math.isnan(interval.low):
         return ""
-    return "{} to {}".format(*(in_words(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))
+    return "{} to {}".format(*(format_value(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))

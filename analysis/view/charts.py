@@ -1,4 +1,4 @@
-"""The pictures of a run: a chart for each kind of figure with a line for every role, policy and opponent."""
+"""Charts of a run for the viewer: one per kind of figure, with a line per role, policy or opponent."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pandas as pd
 
 from analysis import plots
 from analysis.frames import Frames, numeric
-from analysis.page.learned import best_response, by_deal
-from analysis.page.names import THEORY, named
-from analysis.page.texts import harmless
+from analysis.view.formatting import sanitize
+from analysis.view.learned import best_response, values_by_deal
+from analysis.view.metric_names import THEORY, name_figure
 from arena.errors import StoreError
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
 STILL = 0.02
 MOST = 6
-"""Lines in a chart: those of most matches, where there are more."""
+"""Maximum number of lines in a chart; those with the most values are kept."""
 KINDS: Mapping[str, str] = {
     "Valid acts of all turns": r"valid_rate",
     "Success": r"report\.(?:(?!ended)\w+\.)?(success|solved|won|correct|deal|trade)",
@@ -39,25 +39,25 @@ KINDS: Mapping[str, str] = {
     "Matches that failed": r"failed_rate",
     "Tokens a second": r"tokens_per_second",
 }
-"""The title of each chart, in the order of the page, and the keys of its lines with what tells them apart."""
+"""Charts in the order of the page: title, and the pattern of their metrics. The group becomes the line's label."""
 
 
 class Series(NamedTuple):
-    """A line: what tells it from the others, and its points, by iteration."""
+    """A line of a chart: its label, and its points by iteration."""
 
     label: str
     points: Sequence[tuple[int, Interval]]
 
 
 class Level(NamedTuple):
-    """A line of theory, the same at every iteration."""
+    """A constant line of theory."""
 
     label: str
     value: float
 
 
 class Curve(NamedTuple):
-    """The lines of a chart, and whether hardly anything moves in it."""
+    """A chart: lines, theory, bounds. `still` is True if nothing moves noticeably."""
 
     title: str
     keys: tuple[str, ...]
@@ -68,9 +68,9 @@ class Curve(NamedTuple):
     still: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The chart as the page draws it, its points as [iteration, value, low, high]."""
+        """Return the chart as JSON values, with points as [iteration, value, low, high]."""
         return {
-            "title": self.title, "keys": self.keys, "words": [named(key).words for key in self.keys],
+            "title": self.title, "keys": self.keys, "words": [name_figure(key).words for key in self.keys],
             "bounds": self.bounds, "note": self.note, "still": self.still,
             "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in self.series],
             "levels": [level._asdict() for level in self.levels],
@@ -78,13 +78,17 @@ class Curve(NamedTuple):
 
 
 Known = Callable[[str], Mapping[int, Interval]]
-"""From a metric to its intervals by iteration, as far as they are known."""
+"""Function from a metric to its intervals by iteration, empty if they are unknown."""
 
 
-def lines_of(
+def make_charts(
     frame: pd.DataFrame, known: Known, levels: Callable[[Mapping[str, Any]], Iterable[Level]], nothing_won: bool = False
 ) -> Iterator[Curve]:
-    """The charts of a table of metrics, in the order of `KINDS`; those without a line are left out."""
+    """Yield the charts of a table of metrics, in the order of `KINDS`, without charts that have no line.
+
+    `known` returns intervals, `levels` theory. `nothing_won` drops the chart of rewards for zero-sum self-play with one
+    role.
+    """
     for title, pattern in KINDS.items():
         keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
         keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
@@ -94,7 +98,7 @@ def lines_of(
         series = [Series(_label(keys[key], key), _points(frame, key, known)) for key in keys if key in most]
         seen = [float(value) for key in most for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), seen)
-        words = named(most[0]).words
+        words = name_figure(most[0]).words
         heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
         left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
         still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
@@ -106,7 +110,7 @@ def _label(caught: re.Match[str], key: str) -> str:
 
 
 def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, Interval]]:
-    """List values by iteration, with an interval where the match log has what the metric is the mean of."""
+    """Return the metric's values by iteration, with intervals if the match log has its single values."""
     known, rows = intervals(key), frame[["iteration", key]].dropna()
     values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
     points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
@@ -114,19 +118,19 @@ def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, 
 
 
 def intervals(log: Frames, key: str) -> dict[int, Interval]:
-    """A metric's intervals by iteration, where the match log has what it is the mean of."""
+    """Return a metric's intervals by iteration; empty if the match log does not hold its single values."""
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
         paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
         rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
         return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
     if key.startswith("reward."):
-        return _of_rewards(log, key.removeprefix("reward."))
+        return _reward_intervals(log, key.removeprefix("reward."))
     return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
 
 
-def _of_rewards(log: Frames, role: str) -> dict[int, Interval]:
-    """Intervals of a role's total reward in a match, of those who learn, in matches played from their deal."""
+def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
+    """Return intervals of a trained role's total reward per match. Branches of matches are left out."""
     whole = log.complete[log.complete["parent"] == ""]
     held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
     turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
@@ -134,8 +138,8 @@ def _of_rewards(log: Frames, role: str) -> dict[int, Interval]:
     return {int(str(k)): mean_ci(own.tolist(), ANY) for k, own in totals.groupby("iteration")}
 
 
-def levels_of(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
-    """Yield what theory says of these figures, in the page's own words."""
+def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+    """Yield the theory values that belong to these metrics."""
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():
         about, words = THEORY.get(name, ("", ""))
@@ -149,11 +153,11 @@ def levels_of(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float])
             yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
 
 
-def of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Payoff against the panel, beside what the best response to it earns; nothing before the second evaluation."""
+def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
+    """Yield the chart of payoff against the panel, with the best response as a level, from the second evaluation on."""
     points = []
     for one in evaluations:
-        values = [value for value in by_deal(one, "payoff") if value is not None]
+        values = [value for value in values_by_deal(one, "payoff") if value is not None]
         if values and one.iteration is not None:
             points.append((one.iteration, mean_ci(values, ANY)))
     best = best_response(evaluations)
@@ -164,12 +168,13 @@ def of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
 
 
 def outcomes(log: Frames) -> dict[str, Any] | None:
-    """Payoffs of two sides in the first and the last iteration; None for more sides, or fewer.
+    """Return payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
 
-    `clouds` are places of both payoffs with the share of the matches that ended so; `front` is the Pareto front.
+    `clouds` are pairs of payoffs with their share of matches, `front` is the Pareto front, `theory` holds means of
+    theory's solutions.
     """
     with suppress(StoreError):
-        paid, theory = plots.two_sides(log)
+        paid, theory = two_sides(log)
         first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
         clouds = []
         for number in dict.fromkeys([first, last]):
@@ -177,8 +182,54 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
             rows = counts.astype("float64").to_numpy().tolist()
             whole = sum(row[2] for row in rows)
             clouds.append({"iteration": number, "places": [[x, y, n / whole] for x, y, n in rows]})
-        front = plots.pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
+        front = pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
         marks = [[f"{name.replace('_', ' ')}, mean", *place] for name, place in theory.items()]
-        sides = [harmless(side) for side in paid.attrs["sides"]]
+        sides = [sanitize(side) for side in paid.attrs["sides"]]
         return {"sides": sides, "clouds": clouds, "front": front, "theory": marks}
     return None
+
+
+def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Return the pairs that no other pair improves on one side without loss on the other, sorted by the first value.
+
+    >>> pareto_front([(1, 4), (2, 2), (3, 3), (1, 1), (3, 3), (2, 4)])
+    [(2.0, 4.0), (3.0, 3.0)]
+    """
+    front: list[tuple[float, float]] = []
+    for x, y in sorted({(float(x), float(y)) for x, y in outcomes}, reverse=True):
+        if not front or y > front[-1][1]:
+            front.append((x, y))
+    return front[::-1]
+
+
+def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
+    """Return iteration and payoffs (x, y) of each finished match, and the mean payoffs of theory's solutions by name.
+
+    The sides are those of the game's report, such as first and second mover, or else the seats. Raises StoreError
+    unless there are two sides that were paid.
+
+    >>> two_sides(log)[0].attrs["sides"]
+    ['opener', 'responder']
+    """
+    matches = log.matches
+    names = [str(name) for name in matches]
+    told = {match[1]: name for name in names if (match := re.fullmatch(r"report\.payoff_(\w+)", name))}
+    if len(told) == 2:
+        sides, theory = list(told), {}
+        paid = matches[["iteration", *told.values()]].dropna().set_axis(["iteration", "x", "y"], axis=1)
+        for name in dict.fromkeys(m[1] for c in names if (m := re.fullmatch(r"report\.(\w+?)_payoff_\w+", c))):
+            columns = [f"report.{name}_payoff_{side}" for side in sides]
+            if {*columns} <= {*names} and len(both := matches[columns].dropna()):
+                theory[name] = (float(both[columns[0]].mean()), float(both[columns[1]].mean()))
+    else:
+        seats = log.seats.dropna(subset=["payoff"])
+        wide, theory = seats.pivot(index=["run", "match", "iteration"], columns="seat", values="payoff"), {}
+        sides = [str(seat) for seat in wide.columns]
+        if len(sides) == 2:
+            paid = wide.dropna().set_axis(["x", "y"], axis=1).reset_index()
+    if len(sides) != 2:
+        raise StoreError(f"a picture of outcomes is of two sides, not of {len(sides)}")
+    if paid.empty:
+        raise StoreError("no match has ended in which both sides were paid")
+    paid.attrs["sides"] = sides
+    return paid, theory

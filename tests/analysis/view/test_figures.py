@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import analysis
-from analysis.page import learned
-from analysis.page.names import NAMES, THEORY, named
 from analysis.report import report
+from analysis.view import learned
+from analysis.view.charts import pareto_front
+from analysis.view.metric_names import NAMES, THEORY, name_figure
 from arena.cli.dealt import dealt, theory
 from arena.store.contents import METRICS, PANEL
 from games import GAMES
@@ -55,7 +58,7 @@ def test_names_are_plain_words_with_the_key_beside_them(page: str) -> None:
 
 
 def test_the_page_shows_what_the_viewer_shows(page: str, browser: Any, tmp_path: Path) -> None:
-    """All parts are one below the other: tiles, rows and the rest folded, curves, kinds, matches, league, settings."""
+    """All parts are one below the other: tiles, rows and the rest folded, curves, matches, league, settings."""
     file = tmp_path / "page.html"
     file.write_text(page, "utf-8")
     view = browser.new_page()
@@ -63,14 +66,14 @@ def test_the_page_shows_what_the_viewer_shows(page: str, browser: Any, tmp_path:
     view.wait_for_selector("svg.graph .node")
     view.wait_for_selector(".chart canvas")
     counted = {".tile": 3, "table.figures:not(details *) tbody tr": learned.ROWS, "table.matches tbody tr": 6}
-    counted |= {"details table.figures": 2, ".kinds li": len(answers(page)["strategies"]["kinds"]), "circle.speck": -1}
+    counted |= {"details table.figures": 2}
     counted |= {".chart canvas": len(answers(page)["curves"]["curves"]), "circle.ring": -1, "circle.disc": -1}
     for selector, count in counted.items():
         found = len(view.query_selector_all(selector))
         assert found == count or (count < 0 < found), selector
     assert view.query_selector_all(".filters, #estimator, #control, .flight, nav.tabs") == []
     heads = view.eval_on_selector_all(".parts > h2", "all => all.map(h => h.textContent)")
-    assert heads[:2] == ["Curves", "Kinds of match"] and heads[-2:] == ["League", "Settings"]
+    assert heads[:2] == ["Curves", "Matches to read"] and heads[-2:] == ["League", "Settings"]
     signs = view.eval_on_selector_all(".verdict", "all => all.map(v => [v.className.split(' ')[1], v.textContent])")
     said = {"better": r"[▲▼] better", "worse": r"[▲▼] worse", "changed": "[▲▼]", "same": "≈ within noise"}
     assert signs and all(re.fullmatch(said[kind], word) for kind, word in signs)
@@ -95,8 +98,8 @@ def test_every_metric_of_a_run_has_a_name_of_its_own(name: str) -> None:
 
 
 def test_the_better_direction_is_known() -> None:
-    assert [named(key).better for key in ("report.deal", "failed_rate", "report.turns")] == ["more", "less", ""]
-    assert named("kuhn_poker.valid_rate") == ("kuhn_poker: valid acts of all turns", "more")
+    assert [name_figure(key).better for key in ("report.deal", "failed_rate", "report.turns")] == ["more", "less", ""]
+    assert name_figure("kuhn_poker.valid_rate") == ("kuhn_poker: valid acts of all turns", "more")
 
 
 def test_theorys_names_are_those_that_games_state() -> None:
@@ -247,3 +250,13 @@ def test_every_fold_and_table_is_reached_by_keyboard(browser: Any, page: str, tm
         reached.add(view.evaluate("document.activeElement.tagName + document.activeElement.className"))
     view.close()
     assert {"Askip", "A", "SUMMARY", "DIVscroll", "BUTTONplain"} <= reached
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=30))
+def test_nothing_reached_is_better_than_the_front(reached: list[tuple[int, int]]) -> None:
+    front = pareto_front(reached)
+
+    def beaten(one: tuple[float, float]) -> bool:
+        return any(x >= one[0] and y >= one[1] and (x, y) != one for x, y in reached)
+
+    assert front == sorted({(float(x), float(y)) for x, y in reached if not beaten((x, y))})

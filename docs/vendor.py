@@ -1,4 +1,4 @@
-"""Renew the libraries of the page in `static/vendor`: `python -m analysis.view.vendor` (needs npm; nothing else does).
+"""Update the viewer's JavaScript libraries in `analysis/view/static/vendor`: `python docs/vendor.py` (needs npm).
 
 Each is pinned by version and by the hash of its package. They are modules as they were published, but for two things:
 names of packages in their imports become names of files, as a page without a build step needs, and references to
@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-VENDOR = Path(__file__).parent / "static" / "vendor"
+VENDOR = Path(__file__).parent.parent / "analysis" / "view" / "static" / "vendor"
 PACKAGES = {
     "preact@11.2.0": (
         "sha512-/HfHI/7N84e6GrWBJ3J280z3mLaRJiDcSvj/A+y/4AbLnND/1UlGHe1sR6oYuTGwId0nP7dqDU9OnLxMPZ7xBg==",

@@ -18,14 +18,13 @@
 #
 # A learner that only meets itself may chase its own tail: today's version beats yesterday's, tomorrow's loses to a
 # trick that was forgotten last week. A league keeps past versions and fixed opponents to be met again. This notebook
-# asks the log of such a run: who beats whom, is it a ranking or a circle, and who listens to whom?
+# asks the log of such a run: who beats whom, and is it a ranking or a circle?
 
 # %% tags=["parameters"]
 import os
 
 import analysis
 from analysis import league
-from analysis.league_plots import drawn
 
 RUN = os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation")
 
@@ -67,15 +66,12 @@ for pair in league.pairs(log):
 print("cycles:", league.cycles(league.beats(log)) or "none")
 league.alpha_rank(log).round(3)
 
-# %%
-drawn(log, "a small league of negotiators")
-
 # %% [markdown]
-# ## Who is listened to?
+# ## How strong is each?
 #
-# How many bits does one seat's act tell of the other's next act, beyond chance and the stage of the match? It is an
-# association: both may follow the same cue, such as what lies on the table. Whether the one *causes* the other is for
-# forks, in the notebook `one_negotiation`.
+# Ratings after the last iteration (openskill), with how sure they are. `arena view` draws the graph.
 
 # %%
-league.influence(log).round(3)
+ratings = league.ratings(log)
+last = ratings[ratings["iteration"] == ratings["iteration"].max()]
+last.sort_values("mu", ascending=False)[["policy", "mu", "sigma", "matches"]].round(1)

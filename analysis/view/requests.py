@@ -1,4 +1,4 @@
-"""Models of what the page posts; they refuse every other shape before anybody works with it."""
+"""Schemas of request bodies, which reject any other shape."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from arena.errors import ConfigError
 
 Act = Annotated[str, Field(max_length=4000, pattern=r"^[^\x00]*$")]
-Kind = TypeVar("Kind", bound="Posted")
+Kind = TypeVar("Kind", bound="RequestBody")
 
 
-class Posted(BaseModel):
-    """Base of what is posted: values have the types that the page sends."""
+class RequestBody(BaseModel):
+    """Base class of request bodies, with strict types."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
 
-class NotePost(Posted):
+class NotePost(RequestBody):
     """A note on a match, or on one of its turns (from 0)."""
 
     match: str
@@ -26,21 +26,21 @@ class NotePost(Posted):
     text: str
 
 
-class NoteRemoval(Posted):
-    """The id of a note that is taken back."""
+class NoteRemoval(RequestBody):
+    """The id of a note to remove."""
 
     remove: str
 
 
-class SqlPost(Posted):
+class SqlPost(RequestBody):
     """A SELECT over some runs."""
 
     runs: list[str]
     query: str
 
 
-class ForkPost(Posted):
-    """Forks of a match at a turn (from 0): with another act, or somebody else at a seat."""
+class ForkPost(RequestBody):
+    """Forks of a match at a turn (from 0), with another action or another policy at a seat."""
 
     turn: Annotated[int, Field(ge=0)]
     n: Annotated[int, Field(ge=1, le=1000)] = 20
@@ -49,22 +49,22 @@ class ForkPost(Posted):
     who: str = ""
 
 
-class ControlPost(Posted):
+class ControlPost(RequestBody):
     """Command to a run."""
 
     do: Literal["stop", "resume"]
 
 
-class NewMatchPost(Posted):
-    """A game of two from its deal: a person at one place, `who` at the other."""
+class NewMatchPost(RequestBody):
+    """A new game of two seats: a human at `place`, policy `who` at the other."""
 
     game: str
     place: Annotated[int, Field(ge=0, le=1)]
     who: str
 
 
-class PlayOnPost(Posted):
-    """A seat of a logged match, from a turn (from 0) on."""
+class PlayOnPost(RequestBody):
+    """A seat of a logged match for a human to take over from a turn (from 0) on."""
 
     run: str
     match: str
@@ -72,21 +72,21 @@ class PlayOnPost(Posted):
     seat: str
 
 
-class ActPost(Posted):
-    """A person's act, and talk with it."""
+class ActPost(RequestBody):
+    """A human player's action, with speech."""
 
     act: Act
     talk: Annotated[str, Field(max_length=1000)] = ""
 
 
-class EndPost(Posted):
-    """The end of a person's match: at once, or soon, unless the page asks for it again."""
+class EndPost(RequestBody):
+    """End of a human player's match: at once, or soon unless its page is reloaded."""
 
     soon: bool = False
 
 
-def read(kind: type[Kind], body: object) -> Kind:
-    """Return the body as a model of this kind. Raises ConfigError with one line for the first thing wrong with it."""
+def parse(kind: type[Kind], body: object) -> Kind:
+    """Return the body as a model of this kind. Raises ConfigError with the first validation error."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Outcome of a run: a sentence, figures at first and at last, metrics of learning, outcomes of two sides."""
+"""Summary of a run for the viewer: a sentence, figures in the first and last iteration, metrics, outcomes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from analysis.frames import Frames, load
-from analysis.page import learned
-from analysis.page.learned import Figure
-from analysis.page.names import named
-from analysis.page.pictures import outcomes
-from analysis.page.texts import MOST, harmless, in_words, spread
+from analysis.view import learned
+from analysis.view.charts import outcomes
+from analysis.view.formatting import MOST, format_interval, format_value, sanitize
+from analysis.view.learned import Figure
+from analysis.view.metric_names import name_figure
 from arena.statistics import ANY, SHARE, range_of
 
 MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
-"""What a difference is called."""
+"""Words for the verdicts on a difference."""
 Theory = Mapping[str, Mapping[str, float]]
-"""By game, what it states about itself."""
+"""Theory values of each game."""
 
 
 def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
-    """The figures of a run in words, the most telling first, every text harmless; StoreError as `load`."""
+    """Return the summary of a run as JSON values with sanitized texts, the most relevant figures first.
+
+    Raises StoreError as `load` does.
+    """
     log = run if isinstance(run, Frames) else load(run)
     (reader,) = log.readers.values()
-    evaluations = learned.evaluated(reader)
+    evaluations = learned.comparable_evaluations(reader)
     found = learned.figures(log, evaluations)
     games = [str(game) for game in log.matches["game"].unique()]
     value = (theory or {}).get(games[0], {}).get("value") if len(games) == 1 else None
-    learning = learned.learning(log, found)
+    learning = learned.learning_metrics(log, found)
     return {
         "sentence": learned.sentence(log, found, learned.best_response(evaluations), value),
         "rows": [_row(figure) for figure in found[: learned.ROWS + MOST]],
@@ -37,22 +40,22 @@ def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
         "learning_in_all": len(learning),
         "iterations": int(log.matches["iteration"].nunique()), "matches": len(log.matches),
         "failed": int((log.matches["status"] == "failed").sum()), "turns": len(log.turns),
-        "games": [harmless(game) for game in games[:MOST]],
+        "games": [sanitize(game) for game in games[:MOST]],
         "outcomes": None if log.matches.empty else outcomes(log),
     }  # fmt: skip
 
 
 def _row(figure: Figure) -> dict[str, Any]:
-    """A figure for its tile and its row."""
+    """Return a figure as its row and tile."""
     return {
-        "key": harmless(figure.key),
-        "name": harmless(figure.name.words),
-        "first": in_words(figure.first.estimate, figure.bounds),
-        "first_spread": spread(figure.first, figure.bounds),
-        "last": in_words(figure.last.estimate, figure.bounds),
-        "last_spread": spread(figure.last, figure.bounds),
-        "moved": learned.moved(figure),
-        "moved_spread": spread(figure.difference, figure.bounds),
+        "key": sanitize(figure.key),
+        "name": sanitize(figure.name.words),
+        "first": format_value(figure.first.estimate, figure.bounds),
+        "first_spread": format_interval(figure.first, figure.bounds),
+        "last": format_value(figure.last.estimate, figure.bounds),
+        "last_spread": format_interval(figure.last, figure.bounds),
+        "moved": learned.format_difference(figure),
+        "moved_spread": format_interval(figure.difference, figure.bounds),
         "arrow": "≈" if not figure.sure else "▲" if figure.difference.estimate > 0 else "▼",
         "verdict": figure.verdict,
         "word": MARKS[figure.verdict],
@@ -61,7 +64,7 @@ def _row(figure: Figure) -> dict[str, Any]:
 
 
 def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
-    """A metric of iterations, which has no interval."""
+    """Return a metric of iterations as a row without intervals."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
-    ends = {"first": in_words(values[0], bounds), "last": in_words(values[-1], bounds)}
-    return {"key": harmless(key), "name": harmless(named(key).words), **ends, "trail": values}
+    ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
+    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}
