@@ -69,7 +69,7 @@ class Frames:
     def select_existing(self, name: str, columns: Names) -> Any:
         """Return a table with at least those of these columns that exist; unknown columns are ignored.
 
-        >>> log.among("matches", ["status", "nothing"]).column_names
+        >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
         """
         return self._small_table(name) if name in ("runs", "iterations") else self._log_table(name, columns)

@@ -199,7 +199,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def answer_sql() -> Iterator[tuple[str, list[str]]]:
+def asked() -> Iterator[tuple[str, list[str]]]:
     """A server's address, and the paths that it was asked for."""
     paths: list[str] = []
 

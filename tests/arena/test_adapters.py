@@ -127,8 +127,8 @@ def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
     ("policy", "settings", "says"),
     [
         ("{{model: {folder}, adapter: {{rank: 2}}}}", [], "is already an adapter"),
-        ("{{model: {folder}}}", ["learn.zero_stage=3"], "stays whole"),
-        ("{{model: nano, adapter: {{rank: 2}}}}", ["learn.zero_stage=3"], "stays whole"),
+        ("{{model: {folder}}}", ["learn.zero_stage=3"], "base is not partitioned"),
+        ("{{model: nano, adapter: {{rank: 2}}}}", ["learn.zero_stage=3"], "base is not partitioned"),
         ("{{model: {folder}}}", ["precision=bf16-true", "learn.zero_stage=2"], "set precision to bf16"),
     ],
 )

@@ -234,7 +234,7 @@ def test_credit_of_tokens_that_does_not_fit_them_is_refused(measured: Path, tmp_
     rows = RunReader(edited).log.credit_table(1, CREDIT.names).to_pylist()
     rows[0]["gaps"].append(0.5)
     pq.write_table(credit_table(rows), file, write_page_checksum=True)
-    with pytest.raises(LogError, match="credit's gaps are not one for each token of a turn"):
+    with pytest.raises(LogError, match="credit's gaps do not match the tokens of a turn"):
         _ = analysis.load(edited).tokens
 
 

@@ -132,7 +132,7 @@ def begun(place: Path) -> Path:
         ("evaluate={games: [{name: negotiation}], against: [randm]}", "did you mean 'random'"),
         ("evaluate={games: [{name: negotiation, options: {max_turns: 4}}], against: [nash]}", "evaluate.against"),
         ("evaluate={games: [{name: negotiation}], against: [runs/begun@9]}", "keeps no weights of iteration 9"),
-        ("iterations=1", "iterations: 1, and 3 of"),
+        ("iterations=1", "has 3 committed: ask for more"),
     ],
 )
 def test_what_a_resume_may_not_do_is_refused_before_anything_changes(begun: Path, setting: str, says: str) -> None:

@@ -151,7 +151,7 @@ def test_a_launcher_is_refused_before_there_is_a_folder(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     told = arena(words[0], "negotiation-nano", *words[1:], "--out", tmp_path / "it")
-    assert told.code == 2 and "WORLD_SIZE=2: a run is one process" in told.err
+    assert told.code == 2 and "WORLD_SIZE=2: a launcher (torchrun, srun)" in told.err
     assert not (tmp_path / "it").exists()
 
 

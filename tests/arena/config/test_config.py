@@ -281,7 +281,7 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
         (TABLES.replace("game: null", "game: {name: nim}"), "game: given together with `tables`"),
         (TABLES.replace("seats: null", "seats: {}"), "seats: given together with `tables`"),
         (TABLES.replace("share: 3.0", "share: 0.0"), "tables[0].share"),
-        (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: none of the 16 matches"),
+        (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: too small for one of the 16 matches"),
         (TABLES.replace("share: 3.0", "shares: 3.0"), "tables[0].shares: unknown field — did you mean 'share'?"),
         (TABLES + "    seat: {}\n", "did you mean 'seats'?"),
     ],
@@ -389,7 +389,7 @@ def test_a_league_is_read_and_written_back() -> None:
         (league("{play: self, from: 2}, {play: pfsp, from: 3}"), "no opponent has a weight above 0 in iteration 1"),
         (league("{play: self}, {play: fixed, policy: shared}"), "fixed opponent 'shared' is a trained policy"),
         (league("{play: self}", "  pool: {keep: 1}"), "league.pool.keep"),
-        (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two such seats"),
+        (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two seats with trained policies"),
     ],
 )
 def test_leagues_that_cannot_be_played_are_told(text: str, told: str) -> None:

@@ -33,6 +33,7 @@ from arena.evaluate.study.results import collect, write
 from arena.evaluate.study.runs import Runner, warm_settings
 from arena.statistics import mean_ci
 from arena.store.locks import locked
+from arena.store.manifest import digest
 
 BASE = recipe_layer("negotiation-nano")
 
@@ -326,7 +327,7 @@ def played(run: Run, rows: int, once: float, each: float, ended: bool = False) -
     now = 1_700_000_000.0
     body = {"commands": [{"time": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}]}
     (run.path / "config.yaml").write_text("")
-    (run.path / "environment.json").write_text(json.dumps(body))
+    (run.path / "environment.json").write_text(json.dumps({**body, "sha256": digest(body)}))
     metrics = run.path / "metrics.jsonl"
     row = {"seconds": {"play": each / 2, "play_model": 1.0, "learn": each / 2, "commit": 0.0}}
     metrics.write_text("".join(f"{json.dumps({'iteration': k + 1, **row})}\n" for k in range(rows)))
