@@ -134,7 +134,7 @@ class Joined:
 
 
 class _Part(Half):
-    """One layer of a `Joined`."""
+    """Layer whose weights lie in the stacked weights of a `Joined`; its own `weight` is a NaN placeholder."""
 
     def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
         torch.nn.Module.__init__(self)

@@ -49,8 +49,8 @@ class Stream:
     ) -> None:
         """Append the tokens that the policy sampled in `turn` (>= 0).
 
-        Raises ValueError if log-probabilities or entropies are not finite or differ in length. If only some turns have
-        entropies, the others count as 0.
+        Raises ValueError if a log-probability is not finite, `turn` is negative, or the lengths differ. If only some
+        turns have entropies, the tokens of the others get entropy 0.
         """
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled ids came with {len(logprobs)} log-probabilities")

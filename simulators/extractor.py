@@ -189,9 +189,10 @@ def plain_words(text: str) -> str:
 
 
 def _bare(clause: str, alone: bool) -> set[Stance]:
-    """Return the answers before a clause's first comma; anywhere in the clause if it is `alone`, that is, names no
-    topic.
+    """Return the answers in a clause that does not name its topic, such as {"deny"} for "well, no, thanks".
 
+    Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless the clause is `alone`
+    (no clause of the reply names a topic): then every part counts.
     Any doubt in a clause without a topic is about the question: "No, I'm not sure of that".
     """
     parts = [part.split() for part in clause.split(",")]

@@ -336,7 +336,7 @@ async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loa
 
 
 def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:
-    """Opponents of a run's first weights: a contender that plays with itself does so before and after."""
+    """Return `others` with `player` in place of `who`, so that self-play stays self-play for a run's first weights."""
     return [player if other is who else other for other in others]
 
 

@@ -244,7 +244,10 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_opponents(self) -> Self:
-        """Check that a league has opponents in every iteration, and a game with a seat for them."""
+        """Raise ConfigError unless a league has an opponent in every iteration and a game with two trained seats.
+
+        Fixed opponents must not be trained policies.
+        """
         if self.league is None:
             return self
         for k in range(1, self.iterations + 1):

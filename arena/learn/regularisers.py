@@ -166,7 +166,7 @@ def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
 
 
 def _entropies_kept(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
-    """Return the state updated with one more micro-batch's statistics."""
+    """Return the entropy statistics in `memory` with the sums and counts of one more micro-batch added."""
     values = _entropies(memory, clock, len(seen[0]))
     for value, more in zip(values[2:], seen, strict=True):
         value += _padded(more, len(value))

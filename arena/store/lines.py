@@ -100,7 +100,10 @@ class LineWriter:
 
 
 def _parse(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the objects of all complete lines and the size of those lines in bytes."""
+    """Return the objects of all complete lines and the size of those lines in bytes.
+
+    Skips a damaged last line, which an interrupted write may leave. Raises LogError if another line is damaged.
+    """
     rows: list[dict[str, Any]] = []
     size = 0
     *lines, _unfinished = data.split(b"\n")

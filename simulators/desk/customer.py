@@ -98,7 +98,7 @@ class Customer:
 
     @property
     def uttered(self) -> str:
-        """All of its data that it has stated."""
+        """Text of all its requests so far, its identity, and everything that it has said."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 

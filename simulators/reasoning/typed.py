@@ -197,7 +197,7 @@ class Numbers(Family):
         return ", ".join(map(str, numbers)), numbers, self.combine(*numbers)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw random numbers within the settings."""
+        """Return random numbers within the settings as text, separated by commas."""
         size = int(rng.integers(2, self.settings["max_numbers"] + 1))
         return ", ".join(map(str, rng.integers(1, self.settings["max_value"] + 1, size=size)))
 

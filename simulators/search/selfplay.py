@@ -228,7 +228,7 @@ class SearchSelfplay(LibraryGame):
         self.agent_selection = seat
 
     def _counting(self) -> list[str]:
-        """Return the valid questions that the proposer can ask given the pages read."""
+        """Return valid questions about the pages that the proposer has read; at most `MOST_LISTED` are tried."""
         key = (self._round, len(self.works[PROPOSER].read))
         if self._listed[0] != key:
             self._listed = key, self._tried(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
