@@ -41,7 +41,6 @@ class RunFolder:
         self.failures = FailureLog(path)
         self._fingerprints: Fingerprints = {}
         """Fingerprints of the sealed files that the last checkpoint counts on."""
-        self.tensorboard = path / "tensorboard"
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
