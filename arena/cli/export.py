@@ -20,7 +20,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
     to: To,
     as_: Annotated[
-        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, pairs, datasets or inspect.")
+        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, pairs or inspect.")
     ] = "weights",
     policy: Annotated[
         list[str] | None, typer.Option(help=f"Which policy; of weights, shared unless told otherwise{Several}")
@@ -81,24 +81,23 @@ def _matches(
     run: Path, to: Path, name: str, chosen: dict[str, tuple[object, ...]], trust: bool
 ) -> tuple[dict[str, object], str]:
     from agents.names import nearest
-    from arena.export.formats import NAMES, Export, write
+    from arena.export.formats import FORMATS, export_matches
     from arena.export.selection import Selection
     from arena.store.contents import check_newest
     from arena.store.export import made
     from arena.store.reader import RunReader
 
-    if name not in NAMES:
-        known = ("weights", *NAMES)
+    if name not in FORMATS:
+        known = ("weights", *FORMATS)
         raise ConfigError(
             f"--as {name[:64]}: there is no such format{nearest(name, known)} (one of: {', '.join(known)})"
         )
     reader = RunReader(run)
     check_newest(reader.path, note)
-    export = Export(reader, Selection(**chosen), trust)  # type: ignore[arg-type]
     with made(to) as beside:
         beside.mkdir(parents=True)
-        counts = write(export, name, beside)
-    for line in export.notes:
+        counts, notes = export_matches(reader, Selection(**chosen), name, beside, trust)  # type: ignore[arg-type]
+    for line in notes:
         note(line)
     said = ", ".join(f"{count} {what}" for what, count in counts.items())
     return {"folder": str(to), "rows": counts}, said
