@@ -1,4 +1,4 @@
-"""The runs of a study or a sweep on the screen: what goes on from the first second, and about how long it will take."""
+"""Execution of the runs of a study or sweep, with progress and remaining time."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ if TYPE_CHECKING:
     from arena.evaluate.study.plan import Plan, Run
     from arena.evaluate.study.runs import Begin, Runner
 
-Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")]
+Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="Runs in parallel; default one per core.")]
 OnRay = Annotated[
     str | None,
-    typer.Option("--on-ray", metavar="ADDRESS", help="Run them on the Ray cluster at auto or host:port, not here."),
+    typer.Option(
+        "--on-ray", metavar="ADDRESS", help="Run on the Ray cluster at auto or host:port instead of this machine."
+    ),
 ]
 NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
-FRESH = 3.0
-"""Seconds for which an estimate is good."""
+MAX_AGE = 3.0
+"""Seconds until an estimate is computed again."""
 
 
-def begin_line(what: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
-    """Return what is to come, said before anything that takes time."""
+def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
+    """Return a line with the number of runs, how many run in parallel, and the total time by the recipe's minutes."""
     if on_ray and not jobs:
-        return f"{what}: {runs} runs, as many at a time as the cluster has processors"
-    many = min(jobs or cores(), runs)
-    took = f", about {lasting(60 * minutes * runs / many)} by the recipe" if minutes else ""
-    return f"{what}: {runs} runs, {many} at a time{took}"
+        return f"{label}: {runs} runs, as many at a time as the cluster has processors"
+    parallel = min(jobs or cores(), runs)
+    took = f", about {lasting(60 * minutes * runs / parallel)} by the recipe" if minutes else ""
+    return f"{label}: {runs} runs, {parallel} at a time{took}"
 
 
-def carry_out(
+def run_batch(
     experiment: Experiment,
     folder: Path,
     arms: Sequence[str],
@@ -57,13 +59,13 @@ def carry_out(
     name: str = "study.json",
     on_ray: str | None = None,
     new_rule: bool = False,
-    planned_so: Callable[[Plan], None] = lambda plan: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Runner:
-    """Plan the runs in their folder and run what is due, with progress; with `redraw` nothing is run.
+    """Plan the runs in their folder and run the unfinished ones, with progress; with `redraw` run nothing.
 
-    `name` is the file of the record, `on_ray` the address of a cluster that runs them; `new_rule` as for
-    `arena.evaluate.study.plan.plan`. `planned_so` is called with the plan before anything is run.
-    ConfigError or StoreError, one line, before anything is run.
+    `name` is the file name of the record, `on_ray` the address of a Ray cluster, `new_rule` as for
+    `arena.evaluate.study.plan.plan`. Calls `on_plan` with the plan before the first run. Raises ConfigError or
+    StoreError, in one line, before anything runs.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
@@ -75,8 +77,8 @@ def carry_out(
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_alone()
-    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name, new_rule)
-    planned_so(planned)
+    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), note, name, new_rule)
+    on_plan(planned)
     if redraw:
         return Runner(planned, jobs or cores())
     with locked(folder), _place(on_ray, folder) as (begin, processors):
@@ -87,7 +89,7 @@ def carry_out(
 
 @contextmanager
 def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
-    """The function that begins a run, here or on a cluster, and how many at a time have room."""
+    """Yield the function that starts a run, here or on a cluster, and the number of parallel runs."""
     if on_ray is None:
         from arena.evaluate.study.runs import as_child
 
@@ -99,10 +101,10 @@ def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
         yield place
 
 
-def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
-    """Return what refuses all that a run of these arms would, before there is a folder.
+def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
+    """Return a function that checks an experiment's arms before the folder exists, and fits it to the machine.
 
-    A thread for each run, one precision for all of them.
+    Each run gets one thread, and all runs the same precision.
     """
 
     def fitted(experiment: Experiment) -> Experiment:
@@ -123,9 +125,9 @@ def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experim
 
 
 def _run_all(runner: Runner, quiet: bool) -> None:
-    """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done.
+    """Run the unfinished runs, with progress. Raises ConfigError after an arm's first iteration if a figure is missing.
 
-    After the first arm's first run a line names each gauge that there is none of: what is counted may come late.
+    After the first run of the study's arm, a notice names each gauge without values.
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import beside, curve
@@ -153,11 +155,11 @@ def _run_all(runner: Runner, quiet: bool) -> None:
         try:
             runner.run(step, note, shown.tick)
         except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing that was committed is lost, the same command goes on") from None
+            raise Interrupted("interrupted; nothing that was committed is lost, the same command continues") from None
 
 
 def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
-    """A line for each gauge that this run has not."""
+    """Return a line per gauge that has no value in this run."""
     from arena.evaluate.study.summary import means
     from arena.evaluate.study.verdicts import not_gauged
     from arena.store.contents import METRICS
@@ -168,7 +170,7 @@ def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
 
 
 def about() -> dict[str, Any]:
-    """Return the command, the time, Arena's commit, and the machine that it ran on."""
+    """Return the command, the time, Arena's commit, and the machine, for the record."""
     from arena.doctor import environment
 
     machine = {name: value for name, value in environment().items() if name != "command"}
@@ -178,12 +180,12 @@ def about() -> dict[str, Any]:
 
 
 def commit(versions: Mapping[str, str]) -> str:
-    """Return the commit of Arena's checkout, with a plus where files differ from it; else the version installed."""
+    """Return the commit of Arena's checkout, with a plus if files were changed; else the installed version."""
     root = Path(__file__).resolve().parents[2]
 
-    def git(*words: str) -> str:
-        told = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
-        return told.stdout.strip()
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
         if Path(git("rev-parse", "--show-toplevel")) == root:
@@ -194,36 +196,36 @@ def commit(versions: Mapping[str, str]) -> str:
     return versions["arena-selfplay"]
 
 
-class Shown:
-    """Screen while runs go on: a bar in a terminal, now and then a line elsewhere."""
+class BatchScreen:
+    """Progress display of a batch: a bar in a terminal, a line every 30 seconds elsewhere."""
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         from arena.evaluate.study.remaining import Estimate
 
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
         self._estimate = Estimate(runner.plan)
-        self._rest, self._estimated, self._said = "", -FRESH, monotonic()
+        self._rest, self._estimated, self._said = "", -MAX_AGE, monotonic()
         self._task = bar.add_task("iterations", total=runner.left) if bar else None
 
     def __str__(self) -> str:
         """`iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
-        now = ", ".join(self._of(run) for run in self.runner.running[:4])
+        running = ", ".join(self._run_line(run) for run in self.runner.running[:4])
         more = len(self.runner.running) - 4
-        now += f" and {more} more" if more > 0 else ""
-        parts = [f"iterations: {self.done} of {self.runner.left}", now, self.remaining]
+        running += f" and {more} more" if more > 0 else ""
+        parts = [f"iterations: {self.done} of {self.runner.left}", running, self.remaining]
         return "; ".join(part for part in parts if part)
 
     @property
     def remaining(self) -> str:
-        """Return about how long all runs take yet; "" where nothing tells."""
-        if monotonic() - self._estimated >= FRESH:
+        """Remaining time of all runs; "" if unknown."""
+        if monotonic() - self._estimated >= MAX_AGE:
             seconds = self._estimate.left(self.runner)
             self._rest = "" if seconds is None else f"about {lasting(seconds)} left"
             self._estimated = monotonic()
         return self._rest
 
     def tick(self) -> None:
-        """Say how far it is, where that is due."""
+        """Update the bar, or print a line if one is due."""
         if self._quiet:
             return
         if self._bar is not None and self._task is not None:
@@ -232,7 +234,7 @@ class Shown:
             self._said = monotonic()
             note(str(self))
 
-    def _of(self, run: Run) -> str:
+    def _run_line(self, run: Run) -> str:
         from arena.evaluate.study.runs import seen
 
         done, total = seen(run), self.runner.plan.iterations(run.arm)
@@ -240,17 +242,17 @@ class Shown:
 
 
 @contextmanager
-def _followed(runner: Runner, quiet: bool) -> Iterator[Shown]:
+def _followed(runner: Runner, quiet: bool) -> Iterator[BatchScreen]:
     from rich.progress import BarColumn, Progress, TextColumn
 
     terminal = PlainConsole(stderr=True)
     if quiet or not terminal.is_terminal:
-        yield Shown(runner, None, quiet)
+        yield BatchScreen(runner, None, quiet)
         return
     with Progress(BarColumn(20), TextColumn("{task.description}"), console=terminal, transient=True) as bar:
-        yield Shown(runner, bar, quiet)
+        yield BatchScreen(runner, bar, quiet)
 
 
 def folder_of(kind: str, name: str, out: Path | None) -> Path:
-    """Return the folder that was asked for, or the usual one."""
+    """Return `out`, or the default folder `runs/KIND-NAME`."""
     return out or Path("runs") / f"{kind}-{name}"

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from analysis.view.given import Given
-from arena.cli.dealt import dealt, theory
-from arena.cli.judged import estimators, judged
-from arena.cli.pieces import pieces
+from arena.cli.page_data import compare_estimators, deal_facts, list_estimators, theory_values, token_texts
 
 TOKEN, PORT = "t0ken", 8123
-GIVEN = Given(dealt, theory, judged, estimators, pieces, [sys.executable, "-P", "-m", "arena"])
+PROGRAM = [sys.executable, "-P", "-m", "arena"]
+GIVEN = Given(deal_facts, theory_values, compare_estimators, list_estimators, token_texts, PROGRAM)
 
 
 class Client:
