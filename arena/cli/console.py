@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from arena.plain import clean_text, printable
 from arena.store.outputs import results, write_output
 
 
@@ -30,6 +29,8 @@ class PlainConsole(Console):
 
 def note(text: str) -> None:
     """Print a one-line notice on stderr, apart from the output that scripts read."""
+    from arena.plain import printable  # loads NumPy
+
     print(f"arena: {printable(text)}", file=sys.stderr)
 
 
@@ -46,4 +47,6 @@ def _harmless(text: str) -> str:
     """Remove characters that could steer a terminal or reorder the text; keep line ends."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
+    from arena.plain import clean_text
+
     return "".join(c for c in clean_text(text) if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Co"))

@@ -15,7 +15,6 @@ from arena.cli.evaluate import Endpoint, Json, Out, Trust, doing, servers
 from arena.cli.progress import progress
 from arena.cli.tables import Cell, interval, say, show_table, verdict
 from arena.errors import ConfigError
-from arena.plain import printable
 from arena.store.outputs import require_output, results
 
 if TYPE_CHECKING:
@@ -118,6 +117,8 @@ def _ends(interval: Interval) -> list[float | None]:
 
 def show(console: Console, forked: Forked) -> None:
     """Print what was changed, and a row per figure."""
+    from arena.plain import printable
+
     parting = forked.parting
     was = parting.match.turns[parting.turn]
     logged_act = " ".join(was.action.split())[:MAX_ACT]

@@ -13,8 +13,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from arena.plain import printable
-
 if TYPE_CHECKING:  # NumPy takes longer to load than `arena --help` to answer
     from arena.statistics import Interval
 
@@ -28,6 +26,8 @@ Cell = str | Text
 
 def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
     """Print the text as one harmless line, which a terminal may wrap."""
+    from arena.plain import printable  # loads NumPy
+
     console.print(Text(" " * indent + printable(text), style=style), soft_wrap=True)
 
 

@@ -78,7 +78,7 @@ def test_what_is_begun_learns_in_a_minute(kind: str, figure: str, least: float) 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["rol", "x"], "unknown start 'rol' — did you mean 'role'?"),
+        (["rol", "x"], "unknown kind 'rol' — did you mean 'role'?"),
         (["role", "My Role"], "a name is of small letters"),
         (["game", "class"], "choose another name"),
         (["role", "null"], "choose another name"),
