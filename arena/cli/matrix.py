@@ -142,8 +142,9 @@ def _data(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
 
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """A table of pass^1, one of the deepest pass^k where that says more, and one of turns; then what failed."""
+    from arena.cli.show_evaluate import shortened
     from arena.cli.tables import cell as number
-    from arena.cli.tables import interval, print_table, shortened
+    from arena.cli.tables import interval, print_table
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
