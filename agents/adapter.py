@@ -37,9 +37,9 @@ class LowRank(torch.nn.Module):
 
 
 def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:
-    """A model on the base's own parameters, with a new adapter: A is drawn with the seed, B is 0 (Hu et al., §4.1).
+    """Return a model on the base's parameters with a new adapter: A is drawn with the seed, B is 0 (Hu et al., §4.1).
 
-    WeightsError where the base has no such layers.
+    Raises WeightsError if the base has no matching layers.
     """
     generator = torch.Generator().manual_seed(seed)
     model = on_the_same_parameters(base)
@@ -61,7 +61,7 @@ def load_adapter(base: Any, folder: Path) -> Any:
 
 
 def put_adapter(base: Any, matrices: Mapping[str, torch.Tensor], scale: float) -> Any:
-    """A model on the base's own parameters with an adapter's matrices, by `LAYER.a` and `LAYER.b`."""
+    """Return a model on the base's parameters with the given matrices, named `LAYER.a` and `LAYER.b`."""
     model = on_the_same_parameters(base)
     for name in dict.fromkeys(name.rpartition(".")[0] for name in matrices):
         _put(model, name, matrices[f"{name}.a"], matrices[f"{name}.b"], scale)
@@ -93,7 +93,7 @@ def save_matrices(
 
 
 def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
-    """Every adapted layer by its name in the base; none where the model is no adapter's."""
+    """Yield the adapted layers with their names in the base; none if the model is not an adapter."""
     for name, layer in model.named_modules():
         if isinstance(layer, LowRank):
             yield name, layer
@@ -115,7 +115,7 @@ def save_merged(folder: Path, to: Path) -> None:
 
 
 def on_the_same_parameters(base: Any) -> Any:
-    """A copy of a model's modules which holds the model's own parameters."""
+    """Return a copy of a model's modules that shares the model's parameters."""
     shared = [*base.parameters(), *base.buffers(), *(layer for layer in base.modules() if isinstance(layer, Half))]
     return copy.deepcopy(base, {id(one): one for one in shared})
 
@@ -127,7 +127,7 @@ def _put(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scale: float) 
 
 
 def _linears(base: Any) -> Iterator[tuple[str, Any]]:
-    """The layers an adapter may change: linear ones but for the head, which may be the embedding's own weights."""
+    """Yield the linear layers except the head, which may share the embedding's weights."""
     head = base.get_output_embeddings()
     for name, layer in base.named_modules():
         if layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
@@ -135,7 +135,7 @@ def _linears(base: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
-    """The layers that an adapter of these targets changes."""
+    """Return the layers to adapt. Raises WeightsError for an unknown target."""
     layers = list(_linears(base))
     known = {name.rpartition(".")[2] for name, _ in layers}
     if not known:
@@ -148,7 +148,7 @@ def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
 
 
 def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """A and B, float32, by layer; WeightsError for a torn file, or matrices that the base's layers cannot have."""
+    """Return A and B of each layer, float32. Raises WeightsError for a damaged file or a wrong shape."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

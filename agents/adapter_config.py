@@ -28,12 +28,12 @@ class AdapterSpec(BaseModel):
     )
 
     rank: Annotated[int, Field(ge=1, le=MOST_RANK)] = 16
-    """Rank of the matrices A [rank, in] and B [out, rank] that a layer gets."""
+    """Rank of the matrices A [rank, in] and B [out, rank] of each layer."""
     alpha: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Numerator of the scale of what they add, alpha / rank; null is twice the rank."""
+    """Numerator of the scale alpha / rank; null is twice the rank."""
     targets: Annotated[list[str], Field(min_length=1)] | None = None
-    """Which linear layers get them, by the last part of their names, such as `[q_proj, v_proj]`; null is all but the
-    output head."""
+    """Linear layers to adapt, by the last part of their names, such as `[q_proj, v_proj]`; null is all but the output
+    head."""
 
     @property
     def scale(self) -> float:
@@ -47,7 +47,7 @@ class AdapterFolder:
 
     path: Path
     base: str
-    """The model it changes: a name or a folder, as `agents.weights.resolve` takes it."""
+    """Base model: a name or a folder, as for `agents.weights.resolve`."""
     rank: int
     scale: float
 
@@ -103,12 +103,12 @@ _BEYOND: dict[str, tuple[Any, ...]] = {
     "lora_bias": _PLAIN,
     "alora_invocation_tokens": _PLAIN,
 }
-"""Settings of peft's that change what an adapter computes, and their values that do not."""
+"""Settings of peft that change an adapter's computation, with their neutral values."""
 _CHANGES_THE_BASE = ("pissa", "olora", "corda", "loftq", "eva_", "lora_ga")
 
 
 def written(base: str, rank: int, scale: float, layers: list[str]) -> str:
-    """The text of adapter_config.json as peft reads it; `layers` are the last parts of the adapted layers' names."""
+    """Return adapter_config.json as text for peft; `layers` are the last parts of the adapted layers' names."""
     said = {
         "base_model_name_or_path": base,
         "bias": "none",
@@ -125,7 +125,7 @@ def written(base: str, rank: int, scale: float, layers: list[str]) -> str:
 
 
 TENSOR = re.compile(r"base_model\.model\.(?P<layer>.{1,512})\.lora_(?P<side>[AB])\.weight")
-"""Pattern of peft's name for a matrix."""
+"""Pattern of peft's names for matrices."""
 
 
 def _short(value: Any) -> str:

@@ -14,10 +14,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "arena"
-"""Name of this attention in transformers, as `attn_implementation`."""
+"""Name of this attention in transformers, for `attn_implementation`."""
 MOST_SCORES = 1 << 23
-"""At once, about one row of a thousand tokens: longer rows go to torch's kernel, which is as fast there and takes less
-memory; more rows are taken a few at a time."""
+"""Maximum attention scores at once, about one row of a thousand tokens. Longer rows use torch's kernel, which is as
+fast there and needs less memory; larger batches are split."""
 _KNOWN = {"dropout", "scaling", "position_ids", "use_cache", "is_causal", "logits_to_keep"}
 """Arguments that do not ask for another kind of attention."""
 
@@ -30,9 +30,10 @@ def attend(
     attention_mask: torch.Tensor | None,
     **settings: Any,
 ) -> tuple[torch.Tensor, None]:
-    """[B, Q, heads, width] from query [B, heads, Q, width], key and value [B, key heads, S, width].
+    """Return the attention output [B, Q, heads, width].
 
-    `attention_mask` is [B, 1, Q, S] bool, true where a query may look; None is causal.
+    `query` is [B, heads, Q, width]; `key` and `value` are [B, key heads, S, width]. `attention_mask` is a bool tensor
+    [B, 1, Q, S], True if a query may attend to a key; None means causal attention.
     """
     if not _ours(query, key, value, settings):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)  # type: ignore[no-any-return]
@@ -56,7 +57,7 @@ def attend(
 
 
 def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:
-    """Return the number of scores of one sequence of a batch, all heads together."""
+    """Return the number of attention scores of one row of the batch, over all heads."""
     return query.shape[1:3].numel() * key.shape[2]
 
 
@@ -99,12 +100,15 @@ class _Attention(torch.autograd.Function):
 
 
 def _rows(heads: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """[B * key heads, heads per key * Q, width] from [B, heads, Q, width]."""
+    """Reshape [B, heads, Q, width] to [B * key heads, heads per key * Q, width]."""
     return heads.reshape(len(key) * key.shape[1], -1, heads.shape[-1])
 
 
 def _probabilities(q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """[B * key heads, heads per key * Q, S] in the type of q; torch's softmax sums in float32 within."""
+    """Return the probabilities [B * key heads, heads per key * Q, S] in the dtype of q.
+
+    torch's softmax sums in float32.
+    """
     scores = torch.bmm(q, k.transpose(1, 2))
     if bias is not None:
         scores.view(len(bias), -1, *bias.shape[2:]).add_(bias)

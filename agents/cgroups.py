@@ -1,10 +1,26 @@
-"""Control groups of Linux, versions 1 and 2: what they let this process have of memory and processors."""
+"""Memory and processors that this process can use, within the machine and its Linux control groups (v1 and v2)."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+ROOT, OWN, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/proc/meminfo")
+
+
+def free_memory() -> int:
+    """Return the bytes that this process can still take; 0 if the system does not say."""
+    left = [max(0, limit - used) for limit, used in memory_limits()]
+    machine = meminfo("MemAvailable")
+    return min([machine, *left] if machine else left, default=0)
+
+
+def meminfo(name: str) -> int:
+    """Return one of the kernel's figures in bytes; 0 if there is none."""
+    try:
+        lines = MEMINFO.read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
 
 
 def memory_limits() -> list[tuple[int, int]]:
@@ -29,7 +45,7 @@ def processor_quota() -> float | None:
 
 
 def _quota(folder: Path, version: int) -> float | None:
-    """Return a group's processor time in each period, divided by the period."""
+    """Return a group's CPU time per period, divided by the period."""
     if version == 1:
         quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # quota -1 is none
     else:
@@ -39,7 +55,7 @@ def _quota(folder: Path, version: int) -> float | None:
 
 
 def _folders(controller: str) -> Iterator[tuple[Path, int]]:
-    """Yield this process's groups for a controller and those around them, inner ones first, each with its version."""
+    """Yield (folder, version) of this process's groups for a controller, from the innermost outwards."""
     for line in _text(OWN).splitlines():
         if line.count(":") < 2:
             continue
@@ -58,7 +74,7 @@ def _number(file: Path) -> int | None:
 
 
 def _whole(text: str) -> int | None:
-    """Return a text as a whole number; None for another, as the word max."""
+    """Return the text as an integer; None if it is not one, such as `max`."""
     try:
         return int(text)
     except ValueError:
@@ -66,7 +82,7 @@ def _whole(text: str) -> int | None:
 
 
 def _text(file: Path) -> str:
-    """Return a file's text, "" where it cannot be read."""
+    """Return a file's text; "" if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):

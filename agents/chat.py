@@ -24,18 +24,18 @@ class Parts(NamedTuple):
     system_tail: str
     user_head: str
     reply_head: str
-    """From the end of a user's text to the start of a past reply."""
+    """Text between a user's text and a past reply."""
     prompt: str
-    """From the end of the last user's text to where the reply is sampled."""
+    """Text between the last user's text and the reply to sample."""
     reply_tail: str
     system: Literal["turn", "inline", "none"]
-    """Place of the system text: its own turn, a part of the first user turn, or unknown to the template."""
+    """Place of the system text: its own turn, part of the first user turn, or not supported by the template."""
     trims: bool
-    """Whether the template strips the texts."""
+    """Whether the template strips contents."""
     user_tail: str
-    """From the end of the last user's text, where no reply is asked for."""
+    """Text after the last user's text if no reply is requested."""
     default: str
-    """What stands before the first user's head where there is no system text."""
+    """Text before the first user's head without a system text."""
 
 
 class Head(NamedTuple):
@@ -61,7 +61,7 @@ class ChatFrame:
         rendered = Rendered(tokenizer, CHATS)
         self.parts = parts = _cut(rendered)
         self.prints_time = not (rendered.same(MARKED, LATER) and rendered.same(UNLED, LATER_UNLED))
-        """Whether the template prints the time, which is `agents.chat_template.CLOCK`."""
+        """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
         self.rewrites_thoughts = _rewrites(parts, rendered)
         """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
@@ -69,11 +69,11 @@ class ChatFrame:
         blank = _blanks(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
-        """Ids of all added and special tokens (runs of blanks, which some tokenizers add, are text)."""
+        """Ids of all added and special tokens, except runs of blanks, which some tokenizers add as text."""
         special = set(tokenizer.all_special_ids)
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
-        """Texts of added tokens that are not special: sampled they are read, encoded they never come from content."""
+        """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
         self._plain = _built(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
@@ -87,11 +87,11 @@ class ChatFrame:
         if stop is None:
             raise ChatError("neither chat template nor tokenizer ends a turn; set tokenizer.eos_token")
         self.stop_id: int = stop
-        """Ends a reply as the template does."""
+        """Token that ends a reply in the template."""
         self.stop: str = tokenizer.convert_ids_to_tokens(stop)
-        """Its text."""
+        """Text of `stop_id`."""
         self.stop_ids: frozenset[int] = frozenset({stop, tokenizer.eos_token_id} - {None})
-        """Sampling one of these ends a reply: the template's own end of a turn, or the end of text."""
+        """Ids that end a sampled reply: the template's end of turn and the end of text."""
 
     @cached_property
     def longest_token(self) -> int:
@@ -194,7 +194,7 @@ class ChatFrame:
 
 
 def _without_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -207,7 +207,7 @@ STAGES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decode
 
 
 def _bare(blueprint: dict[str, Any]) -> dict[str, Any]:
-    """A tokenizer.json that adds nothing of its own: no prefix blank, template, truncation or padding."""
+    """Return a tokenizer.json without prefix blank, template, truncation and padding."""
     for stage, parts in STAGES.items():
         node = blueprint.get(stage)
         steps = [] if node is None else node[parts] if node["type"] == "Sequence" else [node]
@@ -223,7 +223,7 @@ def _unprefixed(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _built(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: Any) -> Tokenizer:
-    """The tokenizer of a tokenizer.json with these added tokens, around a model that need not be read once more."""
+    """Return a tokenizer of a tokenizer.json with these added tokens, around an existing model."""
     nothing = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
     tokenizer = Tokenizer.from_str(json.dumps(blueprint | {"model": nothing, "added_tokens": []}))
     tokenizer.model = model
@@ -234,7 +234,7 @@ def _built(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: An
 
 
 def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[str, Any]]:
-    """Added tokens that are mere blanks (Gemma's newlines) and stand in the model's own vocabulary."""
+    """Return the added tokens that are only blanks (Gemma's newlines) and are part of the model's own vocabulary."""
     blanks = [token for token in added if token["content"].isspace() and not token["special"]]
     vocabulary = backend.get_vocab(with_added_tokens=False) if blanks else {}
     return [token for token in blanks if vocabulary.get(token["content"]) == token["id"]]
@@ -243,7 +243,7 @@ def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[st
 SYSTEM, USERS, REPLIES = "sYs7m", ("uSr0q", "uSr1q", "uSr2q"), ("rPl0y", "rPl1y")
 ACKNOWLEDGED = "Understood."
 BRIDGE = "\n\n"
-"""Between the system text and the first user text, for templates without a system role."""
+"""Text between the system text and the first user text, for templates without a system role."""
 PROBE = ("Be brief.", "Hello?", "Take 1, please.", "I want 2.", "No deal: 3 or nothing!", "So?")
 
 TURNS = (USERS[0], REPLIES[0], USERS[1], REPLIES[1], USERS[2])
@@ -275,7 +275,7 @@ def _rewrites(parts: Parts, rendered: Rendered) -> bool:
 
 
 def _cut(rendered: Rendered) -> Parts:
-    """Cut a conversation of marker words at the markers, and check the parts on other words."""
+    """Render a conversation of marker words, cut it at the markers, and verify the parts on other words."""
     try:
         parts = _parts(rendered)
         if _composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
@@ -319,7 +319,7 @@ def _split(rendered: str, markers: Sequence[str]) -> list[str]:
 
 
 def _composed(parts: Parts, texts: Sequence[str]) -> str:
-    """A conversation of system, user, assistant, …, user texts, as the frame puts it together."""
+    """Return a conversation of system, user, assistant, …, user texts as the frame composes it."""
     head = parts.user_head if parts.system == "turn" else ""
     rendered = parts.system_head + texts[0] + parts.system_tail
     for user, reply in zip(texts[1:-1:2], texts[2:-1:2], strict=True):
@@ -329,5 +329,5 @@ def _composed(parts: Parts, texts: Sequence[str]) -> str:
 
 
 def written(tokenizer: Any, frame: ChatFrame) -> str:
-    """Return a text that identifies a chat frame: equal where two frames write the same tokens."""
+    """Return a text that identifies a chat frame: frames with equal texts produce the same tokens."""
     return f"{tokenizer.backend_tokenizer.to_str()}{frame.parts}{sorted(frame.stop_ids)}"

@@ -22,7 +22,7 @@ from agents.errors import ChatError
 
 WALL_SECONDS = 30  # of a process that has 2 of a processor: only a very busy machine takes longer
 CLOCK = datetime(2024, 7, 26)
-"""The time for templates that print it: runs, and a run and its resumption, must not differ by their day."""
+"""Fixed date for templates that print it, so that a run and its resumption do not differ by their day."""
 TOO_MUCH = (
     f"the chat template needs more than {chat_template_child.CPU_SECONDS} s of work or "
     f"{chat_template_child.MEMORY >> 30} GB of memory: set a plainer chat_template"
@@ -48,7 +48,7 @@ class Chat(NamedTuple):
 
 
 class Refused(Exception):
-    """The template does not take this conversation; its text says why."""
+    """The template refuses this conversation; the message is its reason."""
 
 
 def template_of(tokenizer: Any) -> str:
@@ -66,31 +66,33 @@ def template_of(tokenizer: Any) -> str:
 
 
 class Rendered:
-    """Conversations rendered by a chat template."""
+    """Conversations rendered with a tokenizer's chat template."""
 
     def __init__(self, tokenizer: Any, chats: Sequence[Chat]) -> None:
-        """ChatError where the tokenizer has no template, or where that does not come to an end."""
+        """Render the chats. Raises ChatError if the tokenizer has no template or rendering exceeds its limits."""
         template = template_of(tokenizer)
         special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
         self._texts = dict(zip(chats, _in_child(template, special, tuple(chats)), strict=True))
 
     def text(self, chat: Chat) -> str:
-        """The rendered conversation; Refused where there is none."""
+        """Return the rendered conversation. Raises Refused if the template refused it."""
         text, why = self._texts[chat]
         if why:
             raise Refused(why)
         return text
 
     def same(self, chat: Chat, other: Chat) -> bool:
-        """Return whether two conversations are rendered, or refused, alike."""
+        """Return True if two conversations have the same rendering or refusal."""
         return self._texts[chat] == self._texts[other]
 
 
 @functools.lru_cache(maxsize=256)
 def _in_child(template: str, special: str, chats: tuple[Chat, ...]) -> list[tuple[str, str]]:
-    """Return text and refusal for each conversation. Raises ChatError if the process goes over its limits or fails.
+    """Return (text, reason for refusal) for each conversation.
 
-    A process that something else ended is started once more.
+    Raises ChatError if the process fails or exceeds its limits.
+
+    Retries once if something else killed the process.
     """
     asked = {"template": template, "variables": json.loads(special), "chats": [chat.variables() for chat in chats]}
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

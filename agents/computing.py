@@ -38,18 +38,18 @@ async def compute(work: Callable[Given, Result], /, *given: Given.args, **named:
 
 
 def _disband() -> None:
-    """End the team of OpenMP's threads that the calling thread has, if any: it makes another when it needs one."""
+    """End the calling thread's OpenMP team, if any; the thread creates a new one when it needs it."""
     if "torch" in sys.modules and (pause := _pause()) is not None:
         pause(_SOFT)
 
 
 _SOFT = 1
-"""`omp_pause_soft` of OpenMP 5."""
+"""Value of `omp_pause_soft` in OpenMP 5."""
 
 
 @cache
 def _pause() -> Any:
-    """`omp_pause_resource_all` of torch's OpenMP; None where it has none. That of faiss has teams of its own."""
+    """Return `omp_pause_resource_all` of torch's OpenMP library, or None. (faiss has an OpenMP of its own.)"""
     import torch
 
     with suppress(OSError, AttributeError):
@@ -68,7 +68,7 @@ class Job(Generic[Result]):
         self._work = work
         self._lock = threading.Lock()
         self._thread: int | None = None
-        """Id of the thread that runs it just now."""
+        """Id of the thread that runs the work at present."""
 
     def run(self) -> Result:
         """Run the work in this thread, once, and return its result."""

@@ -7,7 +7,7 @@ from agents.role import Role
 from games.contracts import View
 
 Chat = list[dict[str, str]]
-"""Messages with `role` (system, user, assistant) and `content`."""
+"""Messages with `role` (system, user or assistant) and `content`."""
 
 
 class Conversation:
@@ -21,9 +21,9 @@ class Conversation:
         self.role = role
         self._opening: Chat | None = None
         self._history: Chat = []
-        """Two messages for each exchange, which all chats share."""
+        """Two messages per exchange. Views of the history share this list."""
         self._begun = 0
-        """The exchange that the chat begins with: memory `window` drops those before it."""
+        """Index of the first exchange in the chat; memory `window` drops earlier ones."""
         self._see = ""
         self._summed_up = False
         """Whether the last exchange is a summary."""

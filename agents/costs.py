@@ -11,9 +11,9 @@ from agents.stream import Stream
 
 
 def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
-    """Costs of a model's forward pass; worked out once, while its parameters are whole.
+    """Return the costs of a model's forward pass; cached. Call it while the parameters are gathered.
 
-    `bf16`: whether it computes in bfloat16.
+    `bf16`: whether the model computes in bfloat16.
     """
     if model not in _KNOWN:
         _KNOWN[model] = Costs(start_cost(model), _scores_a_token(model) if sees_paths(model, bf16) else 0)
@@ -24,17 +24,17 @@ _KNOWN: WeakKeyDictionary[torch.nn.Module, Costs] = WeakKeyDictionary()
 
 
 def start_cost(model: torch.nn.Module) -> int:
-    """Return how many tokens take as long as starting a forward pass: the more, the less there is to compute a token.
+    """Return the number of tokens that take as long as starting a forward pass: fewer for larger models.
 
-    Measured on a processor: 70 at 135M weights, over 256 at 0.9M.
+    Measured on a CPU: 70 at 135M parameters, over 256 at 0.9M.
     """
     return 64 if sum(parameter.numel() for parameter in model.parameters()) > 2 * 10**7 else 256
 
 
 def _scores_a_token(model: Any) -> int:
-    """Return how many scores of attention take as long as a token: half as many as by their arithmetic alone.
+    """Return the number of attention scores that take as long as one token: half of the arithmetic estimate.
 
-    Measured with 135M weights on a processor: 3,000 in rows of 256, 1,500 in rows of 1,024 and 2,048; this says 1,536.
+    Measured with 135M parameters on a CPU: 3,000 in rows of 256, 1,500 in rows of 1,024 and 2,048; this returns 1,536.
     """
     config = model.config.get_text_config(decoder=True)
     layers = sum(parameter.numel() for parameter in model.parameters()) - config.vocab_size * config.hidden_size
@@ -42,9 +42,9 @@ def _scores_a_token(model: Any) -> int:
 
 
 def sees_paths(model: Any, bf16: bool = False) -> bool:
-    """Return True if a model computes of a tree in one row what it computes of a path alone: tried with a small one.
+    """Return True if a model gives the same results for a tree in one row as for separate paths, by a small test.
 
-    Models that look back over some tokens only, in whichever layer, are left out: they make masks of their own.
+    Models with sliding-window or chunked attention in any layer build their own masks and are excluded.
     """
     config = model.config.get_text_config(decoder=True)
     near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
@@ -59,11 +59,11 @@ def sees_paths(model: Any, bf16: bool = False) -> bool:
 
 
 ASTRAY = 0.25
-"""Of what a neighbouring path would change: rounding comes to 1e-5 of it, a mask that is not heeded to 1."""
+"""Tolerance relative to the effect of a neighbouring path: rounding gives 1e-5, an ignored mask gives 1."""
 
 
 def _astray(model: Any) -> float:
-    """Distance of the end of a path from the same path in a tree, in units of what a path before it would change."""
+    """Return the deviation of a path in a tree from the path alone, relative to the effect of a preceding path."""
     trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
     streams = []
     for ids in (trunk + one, trunk + other, trunk + one + other):

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 LONGEST = 300
-"""Characters of a value that is shown."""
+"""Maximum length of a formatted value; the rest is cut."""
 
 
 def fact_lines(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
-    """A line such as `public.pool = [3, 2, 1]` for each fact, with the name that it has in a template.
+    """Yield one line per fact, such as `public.pool = [3, 2, 1]`, with the fact's name in templates.
 
     >>> list(fact_lines("public", {"offer": None, "pool": (3, 2)}))
     ['public.offer = none', 'public.pool = [3, 2]']
@@ -20,7 +20,7 @@ def fact_lines(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def literal(value: Any) -> str:
-    """A value as a Jinja literal: none, true, 3, "text", [1, 2], {"a": 1}; of anything else, its text."""
+    """Return a value as a Jinja literal: none, true, 3, "text", [1, 2] or {"a": 1}. Other types become strings."""
     if value is None:
         return "none"
     if isinstance(value, Mapping):

@@ -10,12 +10,12 @@ import torch
 
 
 def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
-    """A copy that does under bfloat16 autocast what `model` does, with nothing left for it to convert.
+    """Return a copy of the model that computes the same as the model under bfloat16 autocast.
 
-    Linear layers are bfloat16 copies, everything else is shared with `model`. It is for inference; gradients flow
-    through it, to adapters on it, unless its layers are `packed` as is best where rows are few. Parameters that ZeRO-3
-    has taken apart stay as they are: then it is `model` itself. `moves`: whether matrices of `model` that are bfloat16
-    already, and so are not copied, may be moved.
+    Linear layers become bfloat16 copies; all other parameters are shared. The copy is for inference. Gradients flow
+    through it, to adapters on it, only if its layers are not `packed`; packing is fastest with few rows. A model that
+    ZeRO-3 has partitioned is returned unchanged. `moves` allows moving the model's own matrices if they are already
+    bfloat16.
     """
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
@@ -37,7 +37,7 @@ def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
 
 
 def refresh(halved: Any, model: Any) -> None:
-    """Copy the present weights of `model` into what `half` made of it."""
+    """Copy the model's present weights into its bfloat16 copy."""
     for name, layer in halved.named_modules():
         if isinstance(layer, Half) and (source := model.get_submodule(name)) is not layer:
             layer.take(source)
@@ -54,21 +54,21 @@ class Half(torch.nn.Module):
         self.stacked: Stacked | None = None
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
-        """Copy the layer's present weights to where those before them lie: a recorded step looks for them there."""
+        """Copy the layer's present weights to the same addresses, because recorded CUDA graphs read them there."""
         self.weight.copy_(layer.weight.detach())
         if self.bias is not None and layer.bias is not None:
             self.bias.copy_(layer.bias.detach())
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer as under autocast."""
+        """Apply the layer as autocast would."""
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
 
 
 class Stacked:
-    """Layers that read the same inputs, their matrices stacked to one, of which each has its rows."""
+    """Linear layers with the same inputs, whose matrices are views of one stacked matrix."""
 
     def __init__(self, layers: Sequence[Half]) -> None:
-        """Move the layers' weights."""
+        """Stack the layers' weights and replace them by views."""
         self.parts, outs = tuple(layers), [layer.out_features for layer in layers]
         self._weight, self._bias = _beside(layers)
         for i, layer in enumerate(layers):
@@ -76,12 +76,12 @@ class Stacked:
             layer.bias = None if layer.bias is None or self._bias is None else torch.split(self._bias, outs)[i]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[..., outs side by side] of all layers, as under autocast."""
+        """Return the outputs of all layers side by side [..., sum of outs], as under autocast."""
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self._weight, self._bias)
 
 
 class _Packed(Half):
-    """One whose matrix lies as oneDNN's products want it, which pays where rows are few, as in decoding."""
+    """A bfloat16 linear layer in oneDNN's packed layout, which is faster with few rows, as in decoding."""
 
     def __init__(self, layer: torch.nn.Linear | Half) -> None:
         super().__init__(layer)
@@ -93,23 +93,23 @@ class _Packed(Half):
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer as under autocast."""
+        """Apply the layer as autocast would."""
         return _product(inputs, self.weight, self.bias)
 
 
 class Joined:
-    """Packed layers that read the same inputs, as one matrix: with few rows a product costs its call above all."""
+    """Packed layers with the same inputs as one matrix: with few rows, the cost of a product is mostly its call."""
 
     def __init__(self, layers: Sequence[torch.nn.Linear | Half]) -> None:
         self._outs = [layer.out_features for layer in layers]
         self._taken: dict[int, Half] = {}
         self._inputs: torch.Tensor | None = None
         self._outputs: dict[int, torch.Tensor] = {}
-        """What came of these inputs for layers that have not been asked for it yet."""
+        """Outputs for `_inputs` of the layers that have not been called yet."""
         self.parts = tuple(_Part(self, i, layer) for i, layer in enumerate(layers))
 
     def take(self, i: int, layer: torch.nn.Linear | Half) -> None:
-        """Copy the present weights of layer i; it computes with them once it has those of all."""
+        """Store the present weights of layer i; once all layers have stored theirs, the joint matrix is rebuilt."""
         self._taken[i] = Half(layer)
         if len(self._taken) == len(self._outs):
             taken = [self._taken.pop(i) for i in range(len(self._outs))]
@@ -117,11 +117,14 @@ class Joined:
             self._weight = _reordered(weight)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[..., outs side by side] of all layers, as under autocast."""
+        """Return the outputs of all layers side by side [..., sum of outs], as under autocast."""
         return _product(inputs, self._weight, self._bias)
 
     def part(self, i: int, inputs: torch.Tensor) -> torch.Tensor:
-        """[..., out] of layer i; those of the others are kept until they are asked for, of the same inputs."""
+        """Return the output [..., out] of layer i.
+
+        Outputs of the other layers are cached for calls with the same inputs.
+        """
         if self._inputs is not inputs or i not in self._outputs:
             self._inputs, self._outputs = inputs, dict(enumerate(torch.split(self(inputs), self._outs, -1)))
         part = self._outputs.pop(i)
@@ -131,34 +134,37 @@ class Joined:
 
 
 class _Part(Half):
-    """One of the layers that are computed together."""
+    """One layer of a `Joined`."""
 
     def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
         torch.nn.Module.__init__(self)
         self.stacked = None
         self.joined, self.i, self.out_features = joined, i, layer.out_features
         self.weight = torch.full((), torch.nan, dtype=torch.bfloat16).expand(layer.weight.shape)
-        """Tells its shape, and is no number: what it computes with lies in `joined`."""
+        """NaN placeholder with the layer's shape; the real weights are in `joined`."""
         self.take(layer)
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
-        """Copy the layer's present weights; all its neighbours must do so, too."""
+        """Copy the layer's present weights; all layers of the group must do so."""
         self.joined.take(self.i, layer)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer as under autocast."""
+        """Apply the layer as autocast would."""
         return self.joined.part(self.i, inputs)
 
 
 def together(layers: Sequence[Any]) -> Joined | Stacked | None:
-    """The one product that computes all of these layers and no others; None where there is no such thing."""
+    """Return the joint product that computes exactly these layers, or None."""
     first = layers[0]
     one = first.joined if isinstance(first, _Part) else first.stacked if isinstance(first, Half) else None
     return one if one is not None and one.parts == tuple(layers) else None
 
 
 def _beside(layers: Sequence[Half]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Matrix and bias of layers side by side, 0 where a layer has none; no bias where none of them has one."""
+    """Return the concatenated matrix and bias of the layers.
+
+    Missing biases are 0; the bias is None if all are missing.
+    """
     biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
     bias = None if all(layer.bias is None for layer in layers) else torch.cat(biases)
     return torch.cat([layer.weight for layer in layers]), bias
@@ -188,10 +194,10 @@ def _stack(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None
 
 
 _READ_THE_SAME = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""Names of layers beside each other that read the same inputs in most kinds of model; elsewhere time is lost, and
-what nobody asks for is held until the next pass."""
+"""Names of sibling layers that read the same inputs in most model types. In other models the joint product wastes time,
+and unused outputs stay in memory until the next pass."""
 _ROWS = 8
-"""For how many rows of input the layout is best; it serves any number."""
+"""Number of input rows for which the packed layout is optimal; it works for any number."""
 
 
 def _reordered(weight: torch.Tensor) -> torch.Tensor:
@@ -199,13 +205,13 @@ def _reordered(weight: torch.Tensor) -> torch.Tensor:
 
 
 def _product(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Inputs times a packed matrix."""
+    """Return inputs times a packed matrix."""
     inputs = inputs.to(torch.bfloat16)
     return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 def packs_here() -> bool:
-    """Return True if this processor's products in bfloat16 take packed matrices."""
+    """Return True if this processor multiplies packed bfloat16 matrices."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -38,13 +38,16 @@ class Memory(BaseModel):
 
 
 OF_SUMMARY = frozenset({"context", "tokens", "summaries", "ask"})
-"""Fields of memory `summary` alone: the most tokens of a context, reply and next summary included; the most tokens of
-one summary; the most summaries of a match; and what asks for one."""
+"""Fields that only memory `summary` uses. `context`: maximum tokens of a context, with the reply and the next summary.
+`tokens`: maximum tokens of one summary. `summaries`: maximum number of summaries in a match. `ask`: the request for
+a summary."""
 
 
 def plan(memory: Memory, taken: int) -> int | None:
-    """Before a turn, with `taken` exchanges made: None to go on with the stream, or how many of the last to
-    start a new stream with."""
+    """Return how many of the last exchanges a new stream starts with, or None to continue the present stream.
+
+    `taken` is the number of exchanges so far.
+    """
     if memory.turns is None or taken <= memory.turns:
         return None
     return memory.turns

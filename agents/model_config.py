@@ -19,9 +19,9 @@ MOST_BYTES = 64 * 10**6
 MOST_DEPTH = 64
 MOST_PARTS = 500_000
 LOOSE_SIZE = 1 << 20
-"""Largest size of which no weights need tell."""
+"""Maximum of sizes that the weights cannot confirm."""
 LOOSE_REACH = 1 << 24
-"""Largest number of positions, or of tokens that attention looks back; -1 means all of them."""
+"""Maximum number of positions or of tokens in an attention window; -1 means unlimited."""
 REACHES = re.compile(r"(\w+_)?(positions?|position_embeddings|ctx|window)")
 CODE = (
     "compression_config", "custom_generate", "custom_pipelines", "kernel_config", "quantization_config",
@@ -30,7 +30,7 @@ CODE = (
 IMPLEMENTATION = re.compile(r"_?(\w+_)?implementation(_internal)?")
 IMPLEMENTATIONS = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 LAYERS = re.compile(r"(?!max_window)(\w+_)?(layers?|blocks)")
-"""Number of parts that the weights have tensors for; Qwen's max_window_layers is only compared with."""
+"""Settings that count parts with tensors of their own. Qwen's max_window_layers is only a threshold."""
 SIZES = re.compile(
     r"(\w+_)?(size|dim|dims|heads?|experts?|embd|inner|rank|ctx|positions?|embeddings|window|width)|d_\w+"
 )
@@ -93,17 +93,20 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
 
 
 NO_LIMIT = 1 << 20
-"""Positions or vocabulary of a model whose settings do not say."""
+"""Positions or vocabulary size of a model that does not state them."""
 
 
 def positions_in(folder: Path) -> int:
-    """Return the positions of the folder's model: the most tokens of a context and its reply."""
+    """Return the model's maximum number of tokens in a context with its reply.
+
+    Returns NO_LIMIT if config.json does not state it.
+    """
     said = _text_config(folder)
     return _positive(said.get("max_position_embeddings") or said.get("n_positions"))
 
 
 def vocabulary_in(folder: Path) -> int:
-    """Return the number of token ids that the folder's model knows, NO_LIMIT if it does not say."""
+    """Return the number of token ids of the folder's model; NO_LIMIT if config.json does not state it."""
     return _positive(_text_config(folder).get("vocab_size"))
 
 
@@ -123,14 +126,14 @@ def first_line(error: BaseException) -> str:
 
 
 def _ours(value: Any) -> bool:
-    """Return True if an implementation, or one for each part of a model, is one that transformers itself has."""
+    """Return True if all given attention implementations are part of transformers."""
     if isinstance(value, dict):
         return all(_ours(inner) for inner in value.values())
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)
 
 
 def _settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """All keys with their values, of parts within parts too."""
+    """Yield all keys with their values, including those of nested sections."""
     parts, seen = [(value, 0)], 0
     while parts:
         part, depth = parts.pop()

@@ -19,7 +19,7 @@ from agents.model_config import check_settings, check_sizes, first_line, read_js
 TOKENIZERS = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt",
 )  # fmt: skip
-"""Files of which any is enough for transformers to find a tokenizer."""
+"""Tokenizer files; any one of them is enough for transformers."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -51,7 +51,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _parts(folder: Path) -> set[str]:
-    """The files that a folder's index names."""
+    """Return the file names in a folder's weight index."""
     named = read_json(folder, "model.safetensors.index.json").get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
         raise WeightsError(f"{folder}/model.safetensors.index.json has no weight_map of files: fetch the folder again")
@@ -59,12 +59,15 @@ def _parts(folder: Path) -> set[str]:
 
 
 def parameters_in(folder: Path) -> int:
-    """Count the numbers of the folder's weights, from the heads of its files alone."""
+    """Return the number of parameters in the folder's weights, from the file headers alone."""
     return _counted(folder)[1]
 
 
 def held_in_bf16(folder: Path) -> bool:
-    """Return True if the folder's weights are all bfloat16, by their files' heads; WeightsError if it is none."""
+    """Return True if all weights of the folder are bfloat16, by the file headers.
+
+    Raises WeightsError for an invalid folder.
+    """
     check_folder(folder)
     from safetensors import safe_open
 
@@ -76,7 +79,7 @@ def held_in_bf16(folder: Path) -> bool:
 
 
 def _counted(folder: Path) -> tuple[int, int]:
-    """Count the tensors, and the numbers in them."""
+    """Return the number of tensors and of parameters."""
     from safetensors import safe_open
 
     tensors = numbers = 0
@@ -133,7 +136,7 @@ def load_tokenizer(path: Path) -> Any:
 
 @cache
 def auto_classes() -> tuple[Any, Any]:
-    """transformers' AutoModelForCausalLM and AutoTokenizer."""
+    """Return transformers' AutoModelForCausalLM and AutoTokenizer."""
     with _quick_imports():
         from transformers import AutoModelForCausalLM, AutoTokenizer
     return AutoModelForCausalLM, AutoTokenizer
@@ -141,10 +144,10 @@ def auto_classes() -> tuple[Any, Any]:
 
 @contextmanager
 def _quick_imports() -> Iterator[None]:
-    """Speed up imports of transformers inside the block: they take two thirds of their usual time.
+    """Speed up imports of transformers inside the block by a third.
 
-    For a way to generate and for finding objects in pictures it would import scikit-learn and SciPy where they are
-    installed. And what a library defines stays: there is nothing to collect.
+    transformers would import scikit-learn and SciPy, if installed, for features that we do not use. Garbage collection
+    is off, because a library's definitions are never collected.
     """
     barred = [name for name in ("scipy", "sklearn") if name not in sys.modules]
     sys.modules |= dict.fromkeys(barred)  # type: ignore[arg-type]  # None: to Python, packages that are not there
@@ -187,7 +190,7 @@ def as_weights_error(path: Path) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' progress bars, which would tear a live table."""
+    """Disable transformers' progress bars, which would garble a live table."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -200,6 +203,6 @@ def quietly() -> Iterator[None]:
 
 
 def sha256(path: Path) -> str:
-    """The file's SHA-256 in hexadecimal."""
+    """Return the file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

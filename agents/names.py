@@ -5,7 +5,10 @@ from difflib import get_close_matches
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A suggestion for an error, " — did you mean 'x'?", or "" where none is similar or begins so (ignoring case)."""
+    """Return the suggestion " — did you mean 'x'?" for an error message, or "" if no choice is similar.
+
+    Case is ignored. A choice that starts with at least three typed characters also counts as similar.
+    """
     by_lower = {choice.lower(): choice for choice in choices}
     typed = name[:64].lower()
     begun = [choice for choice in by_lower if len(typed) >= 3 and choice.startswith(typed)]

@@ -21,7 +21,7 @@ TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
-"""The shortest frame that names every speaker: one token opens a turn, one more ends a reply."""
+"""Minimal chat template: one token opens a turn, and one more ends a reply."""
 
 ACTS = "offer accept walk bet check call raise fold pass cooperate defect hit stand ask answer yes no"
 WORDS = """
@@ -48,14 +48,14 @@ SHAPE: dict[str, Any] = {
 
 
 EMBEDDING = 0.05
-"""Standard deviation of a token's vector: heard beside the layers, and near uniform as logits."""
+"""Standard deviation of token embeddings: not drowned out by the layers, and nearly uniform as logits."""
 
 
 class Nano(NamedTuple):
     """A size of nano policies."""
 
     shape: Mapping[str, Any]
-    """Of a transformers LlamaConfig."""
+    """Arguments of a transformers LlamaConfig."""
     parameters: int
 
     @property
@@ -74,7 +74,7 @@ NAME = re.compile(rf"({'|'.join(SIZES)})(?:-(0|[1-9]\d{{0,8}}))?")
 
 
 def named(name: str) -> tuple[Nano, int] | None:
-    """The size and the seed of a nano policy: of `nano-7` the smaller one and 7; None for other names."""
+    """Return size and seed of a nano policy's name, such as `nano-7`; None for other names."""
     match = NAME.fullmatch(name)
     return None if match is None else (SIZES[match[1]], int(match[2] or 0))
 
@@ -96,7 +96,10 @@ def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
 
 
 def _draw(model: Any) -> None:
-    """Weights by fan-in, layer outputs scaled down by depth: imitation learns sooner than from flat 0.02."""
+    """Draw weights by fan-in, with layer outputs scaled down by depth.
+
+    Imitation learns faster than with a flat 0.02.
+    """
     import torch
 
     depth = (2 * model.config.num_hidden_layers) ** -0.5
@@ -109,7 +112,7 @@ def _draw(model: Any) -> None:
 
 
 def nano_tokenizer() -> Any:
-    """A transformers tokenizer: the words above and single digits, with or without a blank; else bytes."""
+    """Return a transformers tokenizer of the words above and single digits, with or without a blank, and of bytes."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -129,7 +132,7 @@ def nano_tokenizer() -> Any:
 
 
 def _vocabulary() -> dict[str, int]:
-    """Bytes, then blank + digit or mark, then words; in the byte-level alphabet, where Ġ is a blank."""
+    """Return token ids: bytes, words, then blank + digit, mark or word; in the byte-level alphabet Ġ is a blank."""
     from tokenizers import pre_tokenizers
 
     words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]

@@ -14,26 +14,26 @@ from agents.stream import Stream
 
 Ids = tuple[int, ...]
 LEAST = 16
-"""Tokens that streams must share beyond the prefix to be a tree: for fewer, it is not worth its mask."""
+"""Tokens that streams must share beyond the prefix to become a tree; for fewer, the mask costs more than it saves."""
 
 
 DEEPEST = 100
-"""Parts inside of parts into which streams are split."""
+"""Maximum depth of recursive splitting."""
 MOST_SEEN = 1 << 27
-"""Entries of the mask of a pass with trees, a byte each here and up to four in a library: rows of 11,585 tokens."""
+"""Maximum mask entries of a pass with trees, at one byte here and up to four in a library: rows of 11,585 tokens."""
 
 
 class Costs(NamedTuple):
     """Fixed costs of a model's forward pass, in tokens (`agents.costs.costs`)."""
 
     start: int = 256
-    """Starting it."""
+    """Cost of starting a pass."""
     scores: int = 0
-    """How many scores of attention cost as much as a token; 0 where rows cannot be trees."""
+    """Attention scores that cost as much as one token; 0 if rows cannot be trees."""
 
 
 ROWS = Costs()
-"""Those of a small model whose streams have a row each."""
+"""Costs of a small model without trees."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Row:
     """One row of a pass, after the prefix."""
 
     streams: tuple[int, ...]
-    """Numbers of its streams; several share a row as a tree, in the order of their ids."""
+    """Indices of its streams. Several streams form a tree, in lexicographic order of their ids."""
     size: int
-    """Number of tokens that are computed for it."""
+    """Number of computed tokens."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Pass:
 
     rows: tuple[Row, ...]
     prefix: int
-    """Number of tokens that all of them begin with and that are run once for all."""
+    """Length of the common prefix, which runs once."""
 
     @property
     def index(self) -> tuple[int, ...]:
@@ -74,11 +74,14 @@ class Pass:
 def passes(
     streams: Sequence[Stream], token_budget: int, which: Iterable[int] | None = None, costs: Costs = ROWS
 ) -> Iterator[Pass]:
-    """Gather streams with a common opening into rows, and rows by size into passes of at most `token_budget` tokens.
+    """Yield forward passes of at most `token_budget` tokens, padding included.
 
-    Padding counts. A pass ends early where padding it to the next row's size would cost more than another forward pass
-    and the opening, or where the mask of its trees would be too large. A stream longer than the budget makes a pass of
-    its own; one without a sampled token is left out. The order depends on the streams alone.
+    Streams with a common prefix are grouped into rows, and rows of similar size into passes. A pass ends early if
+    padding to the next row's size costs more than another pass with the prefix, or if its mask would be too large. A
+    stream longer than the budget gets a pass of its own. Streams without sampled tokens are left out. The order depends
+    on the streams alone.
+
+    `which` selects streams by index; the default is all.
     """
     chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
     paths = Paths({i: tuple(streams[i].ids) for i in chosen}, costs, token_budget)
@@ -97,13 +100,13 @@ def passes(
 
 
 def _seen(rows: Sequence[Row], prefix: int) -> int:
-    """Number of entries of the mask that a pass needs for its trees."""
+    """Return the number of entries of the mask that a pass needs for its trees; 0 without trees."""
     widest = max(row.size for row in rows)
     return len(rows) * widest * (prefix + widest) if any(len(row.streams) > 1 for row in rows) else 0
 
 
 def _shared_opening(family: Sequence[Stream]) -> int:
-    """Length of the prefix to share: short enough that every sampled token is predicted from the rows."""
+    """Return the length of the prefix to share, such that the rows still predict every sampled token."""
     if len(family) == 1:
         return 0
     shared = len(common_prefix([stream.ids for stream in family]))
@@ -117,7 +120,7 @@ def common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
 
 
 def agreement(one: Sequence[int], other: Sequence[int]) -> int:
-    """Number of ids at the beginning in which two sequences agree."""
+    """Return the length of the common prefix of two sequences."""
     at, end = 0, min(len(one), len(other))
     while at < end:  # by leaps, as whole slices are compared quickly
         leap = 1
@@ -129,7 +132,7 @@ def agreement(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 class Paths:
-    """Token sequences as paths in the tree of their prefixes."""
+    """Token sequences as paths in their prefix tree."""
 
     def __init__(self, sequences: Mapping[int, Ids], costs: Costs, token_budget: int = 10**9) -> None:
         self._ids, self._costs, self._budget = sequences, costs, token_budget
@@ -138,18 +141,18 @@ class Paths:
         self._agree = [agreement(sequences[i], sequences[j]) for i, j in pairwise(order)]
 
     def families(self) -> list[list[int]]:
-        """Group the sequences so that few tokens are computed, each group's common prefix once.
+        """Group the sequences such that few tokens are computed if each group's common prefix runs once.
 
-        From the leaves of the tree up, a part that agrees for longer becomes a group of its own where that is cheaper
-        than staying with the others.
+        From the leaves up, a subtree with a longer common prefix becomes a group of its own if that is cheaper than
+        staying with the others. Returns lists of sequence indices.
         """
         return [group for group, _ in self._split(list(self._ids), DEEPEST)] if self._ids else []
 
     def rows(self, group: Sequence[int], prefix: int) -> list[Row]:
-        """The rows of a group behind its prefix.
+        """Return the rows of a group, without its prefix.
 
-        From one sequence to the next in lexicographic order, the next joins the row where what they share costs more
-        than the scores that are computed besides: of all of a row's tokens with each other.
+        Sequences are visited in lexicographic order. A sequence joins the last row if its shared tokens cost more than
+        the extra attention scores between all tokens of the row.
         """
         found: list[Row] = []
         if not self._costs.scores:
@@ -172,15 +175,15 @@ class Paths:
         return found
 
     def _shared(self, one: int, other: int) -> int:
-        """Number of ids in which two sequences agree, the first of which is not after the second."""
+        """Return the common length of two sequences, the first of which is not after the second in order."""
         return min(self._agree[self._place[one] : self._place[other]], default=len(self._ids[one]))
 
     def _opening(self, group: Sequence[int]) -> int:
-        """Number of ids with which all of a group begin: in lexicographic order the outermost differ soonest."""
+        """Return the length of the group's common prefix: that of its first and last sequence in order."""
         return self._shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
 
     def _split(self, group: list[int], depth: int) -> list[tuple[list[int], int]]:
-        """The groups of these, each with the tokens that computing it comes to."""
+        """Return the groups of these sequences, each with its cost in tokens."""
         shared, start = self._opening(group), self._costs.start
         rows = self.rows(group, shared)
         together = [(group, start + shared + sum(row.size for row in rows))]

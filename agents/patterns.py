@@ -10,14 +10,17 @@ import regex
 from agents.errors import PatternError
 
 SECONDS = 2.0
-"""Most of one search; an ordinary one takes microseconds."""
+"""Time limit of one search; an ordinary search takes microseconds."""
 
 
 class Pattern:
     """A compiled regular expression whose searches raise PatternError after `SECONDS`."""
 
     def __init__(self, text: str, lines: bool = False) -> None:
-        """Compile it; with `lines`, ^ and $ are those of any line."""
+        """Compile the expression. Raises ValueError if it is invalid.
+
+        With `lines`, ^ and $ match at every line.
+        """
         self.text = text
         try:
             self._compiled = regex.compile(text, regex.MULTILINE if lines else 0)
@@ -25,15 +28,18 @@ class Pattern:
             raise ValueError(f"{text!r} is no regular expression: {error}") from None
 
     def first(self, text: str) -> str | None:
-        """The first match's first group, or all of it where there are no groups; None without a match.
+        """Return the first group of the first match, or the full match if there are no groups.
 
-        PatternError where the search takes longer than `SECONDS`; for the others, too.
+        Returns None without a match.
         """
         match = self._timed(self._compiled.search, text)
         return None if match is None else match[1 if self._compiled.groups else 0] or ""
 
     def last(self, text: str) -> str | None:
-        """The same of the last match."""
+        """Return the first group of the last match, or the full match if there are no groups.
+
+        Returns None without a match.
+        """
         matches = self._timed(self._compiled.findall, text)
         if not matches:
             return None

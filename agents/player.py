@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from games.contracts import Act, View
 
 PREFIXES = ("endpoint:", "endpoint@")
-"""Prefixes of a model behind an OpenAI-compatible endpoint: endpoint:MODEL, or endpoint@SERVER:MODEL."""
+"""Spec prefixes of models behind an OpenAI-compatible endpoint: endpoint:MODEL or endpoint@SERVER:MODEL."""
 
 
 class ScriptedPolicy(Protocol):

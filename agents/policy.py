@@ -22,12 +22,12 @@ class OnBase:
     """An adapter under training and its base, as an engine serves them."""
 
     model: Any
-    """Model that is trained, on the base's own parameters."""
+    """The trained model, which shares the base's parameters."""
     base: Any
     folder: Path
-    """Folder the base came from."""
+    """Folder of the base."""
     name: str
-    """Name of the base, in the adapter's own folder too."""
+    """Name of the base, as in the adapter's folder."""
 
 
 class NewAdapter(NamedTuple):
@@ -36,7 +36,7 @@ class NewAdapter(NamedTuple):
     spec: AdapterSpec
     seed: int
     base: str
-    """Name of its base."""
+    """Name of the base."""
 
 
 class Bases:
@@ -59,17 +59,17 @@ class Policy:
 
     name: str
     source: Path
-    """The folder its first weights came from."""
+    """Folder of the initial weights."""
     model: Any
-    """Model that is trained; None where it is frozen, and an engine alone holds the weights."""
+    """The trained model; None for a frozen policy, whose weights only an engine holds."""
     tokenizer: Any
     frame: ChatFrame
     trained: bool
     version: int = 0
     positions: int = NO_LIMIT
-    """Tokens of a context and its reply that the model can hold."""
+    """Maximum tokens of a context with its reply."""
     base: OnBase | None = None
-    """Base of an adapter that is trained."""
+    """Base of a trained adapter."""
 
     @staticmethod
     def load(
@@ -148,16 +148,19 @@ class Policy:
 
 
 def positions_of(folder: Path) -> int:
-    """Return the positions of a folder's model, of an adapter those of its base; WeightsError if it has no config."""
+    """Return the maximum tokens of the folder's model, or of an adapter's base.
+
+    Raises WeightsError without a config.
+    """
     from agents.weights import base_folder
 
     return positions_in(base_folder(folder))
 
 
 def tokenizer_and_frame(folder: Path) -> tuple[Any, ChatFrame]:
-    """A folder's tokenizer and chat frame, of an adapter those of its base; read once.
+    """Return the tokenizer and chat frame of a folder, or of an adapter's base; cached.
 
-    WeightsError or ChatError where there is none.
+    Raises WeightsError or ChatError.
     """
     from agents.weights import base_folder
 
@@ -175,7 +178,7 @@ def _speech(folder: Path, changed: int) -> tuple[Any, ChatFrame]:
 
 
 def trainable(model: Any) -> dict[str, Any]:
-    """The parameters that learning may change, by name: all but those that were frozen, as an adapter's base is."""
+    """Return the parameters with gradients, by name; an adapter's frozen base is left out."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 

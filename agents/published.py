@@ -17,11 +17,11 @@ class ModuleWeights:
 
     module: Any
     base: OnBase | None = None
-    """Base that an adapter stands on."""
+    """Base model, if the module is an adapter."""
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Within its context every parameter is whole, also where ranks share them."""
+    """Context manager within which every parameter is complete, even if ZeRO-3 partitions them over ranks."""
     copied: bool = False
-    """Whether an engine in this process serves a copy: the module learns while it is played."""
+    """Whether an engine in this process serves a copy, because the module learns during play."""
 
     def served(self) -> Any:
         """Return the module, or the adapter with its base, for an engine."""
@@ -29,7 +29,7 @@ class ModuleWeights:
 
 
 def on_base(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
-    """An adapter that is being trained, with the base that it stands on; `folder` and `name` are the base's."""
+    """Return the weights of an adapter under training; `folder` and `name` identify its base."""
     return ModuleWeights(adapter, OnBase(adapter, base, folder, name))
 
 
@@ -51,7 +51,7 @@ class ArrayWeights:
 
     arrays: Mapping[str, np.ndarray]
     folder: Path
-    """Folder of a model with parameters of the same names and shapes."""
+    """Folder of a model whose parameters have the same names and shapes."""
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
@@ -72,9 +72,9 @@ class AdapterArrays:
     arrays: Mapping[str, np.ndarray]
     scale: float
     folder: Path
-    """Folder of its base."""
+    """Folder of the base model."""
     name: str
-    """Name of the base, in the adapter's own folder too."""
+    """Name of the base model, as in the adapter's folder."""
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
@@ -95,9 +95,9 @@ Weights = ModuleWeights | FolderWeights | ArrayWeights | AdapterArrays
 
 
 def as_arrays(weights: Weights) -> FolderWeights | ArrayWeights | AdapterArrays:
-    """The same weights, such that another process can take them: a module's parameters as float32 arrays.
+    """Return the weights in a form that another process can load: a module's parameters become float32 arrays.
 
-    Under ZeRO-3 it is called within `weights.whole()`.
+    Under ZeRO-3, call it within `weights.whole()`.
     """
     if not isinstance(weights, ModuleWeights):
         return weights
@@ -112,6 +112,6 @@ def as_arrays(weights: Weights) -> FolderWeights | ArrayWeights | AdapterArrays:
 
 
 def _array(parameter: Any) -> np.ndarray:
-    """A copy: the parameter goes on learning."""
+    """Return a float32 copy of the parameter, which continues to learn."""
     array: np.ndarray = parameter.detach().float().cpu().numpy()
     return array.copy()

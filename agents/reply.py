@@ -18,7 +18,7 @@ FIELD_LENGTH = 4_000
 JOINERS = "\u200c\u200d"  # letters of many scripts, and emoji, are joined and parted by these
 
 TALK = " Talk may follow after |."
-"""Sentence by which the rules of games allow talk."""
+"""Sentence in a game's rules that allows talk."""
 
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 
@@ -48,11 +48,11 @@ class ReplySpec(BaseModel):
 
     format: Literal["tagged", "json", "free", "whole"] = "free"
     action: FieldName | None = None
-    """Names the field that the game reads."""
+    """Name of the field for the game."""
     public: FieldName | None = None
-    """Names the public field."""
+    """Name of the public field."""
     private: FieldName | None = None
-    """Names the private field."""
+    """Name of the private field."""
 
     @model_validator(mode="after")
     def _named(self) -> Self:
@@ -135,7 +135,7 @@ class ReplySpec(BaseModel):
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text without control, bidi and other invisible characters; other blanks become " "."""
+    """Return the text without control, bidi and other invisible characters. Blanks not in `keep` become " "."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if text.isascii() and text.isprintable():
@@ -163,7 +163,7 @@ def _reply(action: str, public: str, private: str) -> Reply:
 
 
 def _last(text: str, tag: str) -> str:
-    """The content of the last complete <tag>…</tag>, or ""."""
+    """Return the content of the last complete <tag>…</tag>, or ""."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     content, begin = "", text.find(opening)
     while begin >= 0 and (end := text.find(closing, begin)) >= 0:
@@ -175,7 +175,7 @@ def _last(text: str, tag: str) -> str:
 def _cut_out(text: str, tag: str) -> tuple[str, str]:
     """Return the last complete content of a tag, and the text without any.
 
-    One that is never closed reaches to the end. One that is closed before any opens reaches from the start: the chat
+    An unclosed tag extends to the end. A closing tag without an opening one extends from the start, because the chat
     templates of many thinking models open it in the prompt.
     """
     pieces, inner, depth, begin, done = [], "", 0, 0, 0

@@ -35,7 +35,7 @@ from games.contracts import View
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
 LEAST_TEMPERATURE = 0.01
-"""Lowest temperature of sampling, but for 0 (greedy): logits divided by much less overflow."""
+"""Lowest sampling temperature other than 0 (greedy); logits divided by much less overflow."""
 SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
@@ -46,7 +46,7 @@ OR_NULL: dict[str, JsonValue] = {"type": ["number", "null"]}
 
 
 class Part(BaseModel):
-    """Base of a role's parts: unknown keys and wrong types are errors."""
+    """Base model of a role's sections: unknown keys and wrong types are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -62,11 +62,11 @@ class Cautious(Part):
     """Cautious next-token sampling (`agents.players.cautious`): several trials where the policy is uncertain."""
 
     most: Annotated[int, Field(ge=2, le=1_000)] = 40
-    """Trials where it is least sure."""
+    """Number of trials at maximum uncertainty."""
     low: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
-    """Entropy in nats up to which there is one trial alone,"""
+    """Entropy in nats up to which there is a single trial."""
     high: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.5
-    """and from which there are `most`."""
+    """Entropy in nats from which there are `most` trials."""
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
@@ -79,10 +79,10 @@ class Votes(Part):
     """Self-consistency (`agents.players.voting`): a majority vote over several sampled replies."""
 
     samples: Annotated[int, Field(ge=2, le=1_000)] = 8
-    """Number of replies that are sampled for each turn."""
+    """Number of replies sampled for each turn."""
     pattern: str | None = None
-    """Regular expression whose last match in what the game reads is the final act (its first group, where it has one);
-    null is all that the game reads, without talk."""
+    """Regular expression whose last match in the game's text is the final act (its first group, if any); null is the
+    full game text without talk."""
 
     @field_validator("pattern")
     @classmethod
@@ -100,17 +100,17 @@ class Sampling(Part):
     top_p: Annotated[float, Field(gt=0, le=1, json_schema_extra=OR_NULL)] = 1.0
     """Unset or null: 1, or an endpoint's own default."""
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """0 keeps the whole vocabulary."""
+    """0 keeps the full vocabulary."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
     truncated: Literal["excused", "illegal"] = "excused"
-    """Cost of a reply that is cut at `max_tokens` and has no legal act: `excused` waives the game's penalty and keeps
-    the reply out of the loss; `illegal` charges and learns it like any illegal act."""
+    """Handling of a reply that is cut at `max_tokens` and has no legal act: `excused` waives the game's penalty and
+    masks the reply in the loss; `illegal` penalises and learns it like any illegal act."""
     stop: list[Annotated[str, Field(min_length=1)]] = []
-    """A reply is read up to the first of these texts."""
+    """A reply ends before the first of these texts."""
     cautious: Cautious | None = None
-    """For policies that do not learn: of several trials the one of least perplexity is kept."""
+    """For frozen policies: keep the trial with the lowest perplexity."""
     votes: Votes | None = None
-    """For policies that do not learn: of several replies one with the most frequent act is kept."""
+    """For frozen policies: keep a reply with the most frequent act."""
 
     @model_validator(mode="before")
     @classmethod
@@ -138,7 +138,7 @@ class Role(Part):
 
     role: Name
     game: str | None = None
-    """The game that it was written for; documentation only."""
+    """Game for which the role was written; documentation only."""
     persona: Text = ""
     system: Text = ""
     turn: Text = DEFAULT_TURN
@@ -146,8 +146,8 @@ class Role(Part):
     sampling: Sampling = Sampling()
     memory: Memory = Memory()
     history: Literal["keep", "strip"] = "keep"
-    """Part that the seat sees of the private field of its own earlier replies: all, or nothing, as the chat
-    templates of many thinking models have it."""
+    """Whether later turns show the private field of the seat's earlier replies: `keep` or `strip`. The chat templates
+    of many thinking models strip it."""
     examples: list[Example] = []
 
     @field_validator("system")
@@ -280,9 +280,9 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
 
 
 def written_for(game: str, seat: str) -> str:
-    """The built-in role that was written for a game's seat, by its name: `seat`, or `game_seat`; "" if there is none.
+    """Return the name of the built-in role for a game's seat, `seat` or `game_seat`; "" if there is none.
 
-    `solver_2` is a `solver`.
+    Trailing numbers are ignored: `solver_2` is a `solver`.
     """
     kind = re.sub("_[0-9]+$", "", seat)
     files = [BUILT_IN / f"{name}.yaml" for name in (kind, f"{game}_{kind}")]

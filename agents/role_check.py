@@ -22,7 +22,7 @@ class RolePreview:
     examples: tuple[tuple[str, str], ...]
     turns: tuple[str, ...]
     seats: tuple[str, ...]
-    """Seats of the turns, one by one."""
+    """Seat of each turn."""
     findings: tuple[str, ...]
 
 
@@ -52,7 +52,7 @@ def _overlooked(role: Role) -> Iterable[str]:
 
 
 def _untold(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Warn of facts that are there and that no template shows."""
+    """Warn about facts in the views that no template shows."""
     for name, why in (
         ("private", "will not know its own secrets"),
         ("public", "knows them from rules and messages alone"),
@@ -65,7 +65,7 @@ def _untold(role: Role, views: Sequence[View]) -> Iterable[str]:
 
 
 def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Warn where a message's sender is not shown: a player could then speak as the referee, or state a fact."""
+    """Warn if the sender of a message is not shown: a player could then pose as the referee or forge a fact."""
     for view in views[:1]:
         said = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
         first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in said)

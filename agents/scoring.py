@@ -1,8 +1,8 @@
-"""Log-probabilities of sampled tokens, with or without gradient: as of one forward per stream, shared tokens once.
+"""Score the sampled tokens of streams, with or without gradients, computing shared tokens once.
 
-Streams of one role open with the same tokens (rules, shown examples). Within a batch that common prefix is run once and
-its keys and values, gradient and all, serve every row. Streams that share more are the paths of a tree in one row, in
-which every token sees those on its own path. The result is that of separate forwards, for a fraction of the tokens.
+Streams of one role start with the same tokens. Within a batch this common prefix runs once, and its keys and values,
+with gradients, serve every row. Streams that share more become paths of a tree in one row, in which each token attends
+to its own path. The results equal those of one forward pass per stream.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from agents.gradient_checkpointing import checkpointed
 from agents.packing import ROWS, Costs, Pass, passes
-from agents.prefix import prefix_cache
 from agents.stream import Stream
-from agents.trees import paths_seen, tree_of
+from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
 
 
 @dataclass(frozen=True)
@@ -25,27 +23,27 @@ class StreamBatch:
     """Streams packed for one forward pass. N is the number of sampled tokens in all of them."""
 
     index: tuple[int, ...]
-    """Which streams of the given list these are, row after row."""
+    """Indices of the streams in the original list, row after row."""
     prefix: torch.Tensor
-    """[P] int64, what all rows begin with; P may be 0."""
+    """[P] int64, common prefix of all rows; P may be 0."""
     suffix: torch.Tensor
-    """[B, L] int64, the rest of each row, padded on the right with 0."""
+    """[B, L] int64, the remaining ids of each row, right-padded with 0."""
     lengths: torch.Tensor
-    """[B] int64, true length of each row of `suffix`."""
+    """[B] int64, unpadded length of each row of `suffix`."""
     owners: torch.Tensor
-    """[N] int64, place in `index` of each sampled token's stream."""
+    """[N] int64, position in `index` of each sampled token's stream."""
     rows: torch.Tensor
     """[N] int64, row of each sampled token."""
     columns: torch.Tensor
-    """[N] int64, column of `suffix` whose output predicts it."""
+    """[N] int64, column of `suffix` whose output predicts the token."""
     targets: torch.Tensor
     """[N] int64, the sampled ids."""
     temperatures: torch.Tensor
-    """[N] float32, the temperature each was sampled at."""
+    """[N] float32, sampling temperature of each token."""
     tree: torch.Tensor | None = None
-    """[B, L, L] bool, which tokens of its row each token sees; None where all see all before them."""
+    """[B, L, L] bool, tree attention mask of each row; None if all rows are plain sequences."""
     positions: torch.Tensor | None = None
-    """[B, L] int64, with a tree: place of each token in its streams, the prefix counted."""
+    """[B, L] int64, with a tree: position of each token in its streams, including the prefix."""
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Return the batch on a device."""
@@ -58,9 +56,9 @@ class Scores:
     """Scores of a batch's N sampled tokens."""
 
     logprobs: torch.Tensor
-    """[N] float32, natural log, at the sampling temperature."""
+    """[N] float32, natural log-probability at the sampling temperature."""
     entropy: torch.Tensor
-    """[N] float32, nats, of the distribution each token was drawn from."""
+    """[N] float32, entropy in nats of the sampling distribution without truncation."""
 
 
 class StreamScorer(torch.nn.Module):
@@ -75,7 +73,7 @@ class StreamScorer(torch.nn.Module):
             getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
         )
-        """Whether logits are just the head's output: then the head runs on predicted positions only."""
+        """Whether the logits are the head's output alone; the head then runs only on the predicting positions."""
 
     def forward(self, batch: StreamBatch) -> Scores:
         """Return the scores of a batch. Gradients flow through the shared prefix too."""
@@ -128,19 +126,19 @@ def _log_softmax(logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tens
 
 
 def _few_rows(logits: torch.Tensor) -> Iterator[slice]:
-    """So many rows of [N, V] at a time as fit a processor's cache in float32, or keep a GPU busy."""
+    """Yield slices of the rows of [N, V] that fit a CPU's cache in float32, or keep a GPU busy."""
     step = max(1, (1 << 20 if logits.device.type == "cpu" else 1 << 26) // logits.shape[1])
     return (slice(start, start + step) for start in range(0, len(logits), step))
 
 
 def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
-    """[N, width] the model body's last hidden state at the position that predicts each sampled token."""
+    """Return the last hidden state [N, width] at the position that predicts each sampled token."""
     hidden: torch.Tensor = body(**_inputs(body, batch)).last_hidden_state
     return hidden[batch.rows, batch.columns]
 
 
 def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
-    """Return the arguments of a forward pass over the suffixes; the prefix, if any, is run here."""
+    """Return the arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
     past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
     given = {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None}
     if batch.tree is not None:
@@ -166,12 +164,15 @@ def pack(
     which: Iterable[int] | None = None,
     costs: Costs = ROWS,
 ) -> Iterator[StreamBatch]:
-    """The batches of `passes`, with every stream's sampled tokens at its temperature."""
+    """Yield the batches of `passes`, with each stream's sampled tokens at its temperature."""
     return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, costs))
 
 
 def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass) -> StreamBatch:
-    """The streams of one pass as tensors, on the CPU; without any, two tokens for a model that has to be called."""
+    """Return the tensors of one pass, on the CPU.
+
+    An empty pass gives two dummy tokens, for a model that must be called on every rank.
+    """
     if not one.rows:
         return _IDLE
     prefix, rows = one.prefix, [tree_of([streams[i].ids for i in row.streams], one.prefix) for row in one.rows]
@@ -217,7 +218,7 @@ _IDLE = StreamBatch(
 
 
 def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
-    """Give each stream of a batch its share of an [N] tensor: (index of the stream, float32 array)."""
+    """Yield (index of the stream, float32 array) from an [N] tensor of a batch."""
     array = values.detach().float().cpu().numpy()
     owners = batch.owners.cpu().numpy()
     for owner, i in enumerate(batch.index):
@@ -228,9 +229,9 @@ class StreamScores(NamedTuple):
     """Scores of one stream's sampled tokens, in order."""
 
     logprobs: np.ndarray
-    """float32, natural log, at the sampling temperature."""
+    """float32, natural log-probabilities at the sampling temperature."""
     entropy: np.ndarray
-    """float32, nats."""
+    """float32, in nats."""
 
 
 def scan_streams(

@@ -31,7 +31,7 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
 }
-"""What its config.json says of sizes, for who has not fetched it."""
+"""Sizes in the model's config.json, known without fetching it."""
 
 
 def fetch(folder: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 OBSERVED = -1
-"""The turn index of a token which the policy did not sample."""
+"""Turn index of tokens that the policy did not sample."""
 
 
 @dataclass
@@ -13,15 +13,15 @@ class Stream:
     """Append-only token ids of one seat in one match, with mask, log-probabilities and turn indices of equal length."""
 
     ids: list[int] = field(default_factory=list)
-    """Token ids, in the order the policy saw or sampled them."""
+    """Token ids in the order in which the policy read or sampled them."""
     mask: list[bool] = field(default_factory=list)
-    """True where the policy sampled the token."""
+    """True if the policy sampled the token."""
     logprobs: list[float] = field(default_factory=list)
-    """Natural-log probability under the distribution sampled from; 0.0 where not sampled."""
+    """Natural-log probability under the sampling distribution; 0.0 for observed tokens."""
     turns: list[int] = field(default_factory=list)
-    """Index of the turn that sampled the token; -1 where not sampled."""
+    """Index of the turn that sampled the token; -1 for observed tokens."""
     entropy: list[float] = field(default_factory=list)
-    """Entropy of the distribution sampled from, in nats; 0.0 where not sampled; empty where nobody measured it."""
+    """Entropy of the sampling distribution in nats; 0.0 for observed tokens. Empty if it was not measured."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if the lists differ in length."""

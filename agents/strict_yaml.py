@@ -26,7 +26,7 @@ MAX_DEPTH = 32
 MAX_VALUES = 20_000
 Where = Sequence[str | int]
 ARM = re.compile(r"(constrained-|function-|nullable|literal\[).*|is-instance.*")
-"""Pattern of pydantic's name for an arm of a union, which is no field."""
+"""Pattern of pydantic's names for members of a union, which are not fields."""
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WORDS = (("", None), ("~", None), ("null", None), ("true", True), ("false", False))
@@ -96,7 +96,7 @@ def dump(value: Any, source: str) -> str:
 
 
 def line_of(text: str, path: Where) -> int:
-    """The line, from 1, of the field at a path of keys and indices, or of what stands nearest above it."""
+    """Return the line, from 1, of the field at a path of keys and indices, or of its nearest existing parent."""
     return _locate(text, path)[0]
 
 
@@ -113,7 +113,7 @@ def explain(error: ValidationError, text: str, source: str, model: type[BaseMode
 
 
 def gravest(error: ValidationError) -> ErrorDetails:
-    """The error to tell first: an unknown key, which a missing one often follows from; else the first."""
+    """Return the error to report: an unknown key, which often causes a missing one, or else the first."""
     errors = error.errors(include_url=False)
     return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
 
@@ -206,7 +206,7 @@ HINTS = {
 
 
 def _syntax(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
-    """PyYAML's error, in our words where we have some."""
+    """Return PyYAML's error with our wording, if we have one for it."""
     problem = str(error.problem or "cannot be read as YAML")
     hint = next((fix for sign, fix in HINTS.items() if sign in problem), "")
     begun_above = "end of stream" in problem or "':'" in problem
@@ -248,7 +248,7 @@ def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
 
 
 def _plain(text: str) -> str | int | float | bool | None:
-    """Return the value of a scalar without quotes, by the core schema."""
+    """Return the value of an unquoted scalar by the core schema."""
     if text in SPELT:
         return SPELT[text]
     if len(text) > 400:  # no number that anybody meant, and slow to read as one
@@ -261,7 +261,7 @@ def _plain(text: str) -> str | int | float | bool | None:
 
 
 def _text(text: str, line: int, where: Where) -> str:
-    """A quoted text, whose escapes may have written what may not stand there; JSON's escaped pairs join."""
+    """Return a quoted text with escaped surrogate pairs joined. Raises _Fault for lone surrogates and NUL."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         try:
             text = text.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -284,14 +284,14 @@ def _line(part: yaml.Node | yaml.Event) -> int:
 
 
 def _above(text: str, line: int) -> Where:
-    """The key that a broken line belongs to, by its looks: the parser did not get that far."""
+    """Guess the key of a broken line from the text above, because the parser stopped earlier."""
     lines = text[:MAX_BYTES].split("\n")[: line + 1]
     keys = (KEY.match(written) for written in reversed(lines[-1000:]))
     return next(((key[1],) for key in keys if key), ())
 
 
 def _locate(text: str, path: Where) -> tuple[int, int]:
-    """The line, from 1, of the deepest part of the path that is in the text, and how many steps that is."""
+    """Return the line, from 1, of the deepest existing part of the path, and the number of steps to it."""
     try:
         node = _compose(text)
     except _Fault:
@@ -313,7 +313,7 @@ def _children(node: yaml.Node) -> dict[str | int, tuple[int, yaml.Node]]:
 
 
 def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
-    """Say in a few words what is wrong with one field."""
+    """Return a short description of one field's error."""
     if error["type"] == "missing":
         return "missing: this field is required"
     if error["type"] == "extra_forbidden":
@@ -330,7 +330,7 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
 
 
 def _fields(model: Any, path: Where) -> list[str]:
-    """Field names of the model that stands at a path below a model; [] where there is none."""
+    """Return the field names of the model at a path below a model; [] if there is none."""
     for step in path:
         fields = getattr(model, "model_fields", {})
         model = _model_in(fields[step].annotation) if step in fields else model
@@ -338,7 +338,7 @@ def _fields(model: Any, path: Where) -> list[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """The first pydantic model in an annotation such as dict[str, Model] or Model | None."""
+    """Return the first pydantic model in an annotation such as dict[str, Model] or Model | None."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation if issubclass(annotation, BaseModel) else None
     return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

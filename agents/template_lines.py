@@ -1,8 +1,8 @@
-"""The lines of a template: what one writes is what comes, and a tag alone on its line leaves nothing of that line.
+"""Remove the lines of a template that contain only tags.
 
-Jinja can keep the line break after every tag, and then a loop written over lines leaves empty ones, or after none
-(`trim_blocks`), and then a line that ends in a tag runs into the next. Here, as in Mustache, a line that holds tags and
-comments only is no line of the text; any other line ends where it ends. Jinja's own `-%}` and `+%}` hold as ever.
+Jinja either keeps the line break after every tag, which leaves empty lines, or removes all of them (`trim_blocks`),
+which joins lines. Here, as in Mustache, a line with only tags and comments prints nothing, and any other line ends
+where it ends. Jinja's own `-%}` and `+%}` work as usual.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ TAGS = ("block_begin", "comment_begin")
 
 
 class Piece(NamedTuple):
-    """A stretch of a template's source: a tag or comment, or anything else."""
+    """A part of a template's source: a tag or comment, or other text."""
 
     text: str
     tag: bool
 
 
 def own_lines(source: str, environment: Environment) -> str:
-    """The source without the line breaks and blanks around tags that have a line for themselves.
+    """Return the source without the line breaks and blanks around tags that fill a line.
 
-    A break is moved into the tag before it, so that lines keep their numbers. TemplateSyntaxError as from Jinja.
+    The break moves into the tag before it, so that line numbers stay equal. Raises TemplateSyntaxError as Jinja does.
     """
     lines: list[list[Piece]] = [[]]
     for piece in _pieces(environment.lex(source)):
@@ -42,7 +42,7 @@ def own_lines(source: str, environment: Environment) -> str:
 
 
 def _pieces(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
-    """Tags whole, and what stands between them; what is raw, or a value, is text like any other."""
+    """Yield complete tags and the text between them; raw blocks and printed values count as text."""
     text, opened = "", ""
     for _, kind, value in tokens:
         if not opened and kind in ENDS:
@@ -60,14 +60,14 @@ def _pieces(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
 
 
 def _of_tags(line: list[Piece]) -> str | None:
-    """The tags of a line that holds nothing else; None for any other line, and where a `+` asks to keep it."""
+    """Return the tags of a line without other text; None for any other line, and if a `+` keeps the line."""
     tags = "".join(piece.text for piece in line if piece.tag)
     text = "".join(piece.text for piece in line if not piece.tag)
     return tags if tags and not text.strip(" \t") and not re.search(r"\{%\+|\+%\}", tags) else None
 
 
 def _broken(tags: str, broken: bool) -> str:
-    """The tags with the line's break inside of the last of them, where it is but a blank."""
+    """Return the tags with the line break inside the last one, where it is insignificant."""
     end = re.search(r"-?[%#]\}\s*$", tags)
     assert end is not None, "a tag ends as tags do"
     return tags[: end.start()] + "\n" * broken + tags[end.start() :]

@@ -1,9 +1,8 @@
-"""The templates of roles: Jinja2 without what could run away with time, memory or other people's files.
+"""Compile and render the Jinja2 templates of roles, with deterministic limits for untrusted templates.
 
-A role may come from a stranger. Jinja's sandbox keeps templates from Python's internals; here they also lose
-what multiplies: macros, imports, recursion, width-taking filters and every method. What a loop, a filter, a
-comparison or a range has to go through is taken off one budget of steps, and texts and lists have a length. What
-is left prints facts, branches and loops.
+Jinja's sandbox hides Python's internals. Here templates also have no macros, imports, recursion, methods or
+width-taking filters. Everything that a loop, filter, comparison or range visits counts against one budget of steps, and
+texts and lists have a maximum length. What remains prints facts, branches and loops.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from traceback import extract_tb
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import StrictUndefined, Template, TemplateError, Undefined, meta, nodes, pass_context
 from jinja2.exceptions import SecurityError
@@ -27,12 +26,14 @@ from agents.template_lines import own_lines
 
 MAX_TEXT = 20_000
 MAX_STEPS = 100_000
-"""A step is a part of a loop's body, a value that is looked at, or LETTERS of a text that is: about a microsecond."""
+"""Budget of a rendering. A step is a node of a loop's body, a visited value, or `LETTERS` characters of a text: about a
+microsecond.
+"""
 LETTERS = 50
 LARGEST = 1e12
-"""Largest number to be written, and to be reckoned with."""
+"""Largest number that a template may write or calculate with."""
 MAX_NUMBER = 10_000
-"""Largest argument of a filter, such as places to round to."""
+"""Largest number in a filter's arguments, such as the places to round to."""
 BUDGET = "_steps"
 
 FILTER_NAMES = (
@@ -41,17 +42,17 @@ FILTER_NAMES = (
     "unique", "upper",
 )  # fmt: skip
 BY_LETTER = frozenset({"list", "max", "min", "reverse", "sort", "title", "unique"})
-"""Those that make something of each letter of a text."""
+"""Filters that process each character of a text."""
 MAX_INDENT = 16
 MAX_DEPTH = 20
-"""Most brackets or blocks inside each other."""
+"""Maximum nesting of brackets or blocks."""
 MAX_OPERATORS = 100
-"""Most operators in one tag, brackets and dots among them: Jinja's parser recurses for many of them."""
+"""Maximum operators in one tag, including brackets and dots, because Jinja's parser recurses for many of them."""
 OPENERS = frozenset({"if", "for", "filter", "with"})
 
 
 class BadTemplate(ValueError):
-    """A template that cannot be compiled or rendered; the message is one line."""
+    """Raised for a template that cannot be compiled or rendered; the message is one line."""
 
 
 class _Missing(StrictUndefined):
@@ -66,7 +67,7 @@ class _Missing(StrictUndefined):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Facts come before methods (`private.values` is the fact), and there are no methods."""
+    """Sandbox in which facts come before methods (`private.values` is the fact), and methods are undefined."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -97,7 +98,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Bounds(NodeTransformer):
-    """Sends what could grow, or take long, through a filter that counts, and refuses what cannot be counted."""
+    """Transformer that meters operations of variable cost, and refuses those that cannot be metered."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
@@ -119,27 +120,17 @@ class _Bounds(NodeTransformer):
             node.node = _metered(node.node, "spelled" if node.name in BY_LETTER else "metered")
         return node
 
-    def visit_Test(self, node: nodes.Test) -> nodes.Node:
+    def _meter_operands(self, node: Any) -> nodes.Node:
+        """Meter every operand of a test, comparison, addition or call."""
         self.generic_visit(node)
-        node.node, node.args = _metered(node.node), [_metered(argument) for argument in node.args]
-        return node
+        for field in ("node", "expr", "left", "right"):
+            if field in node.fields and not isinstance(node, nodes.Call):
+                setattr(node, field, _metered(getattr(node, field)))
+        if "args" in node.fields:
+            node.args = [_metered(argument) for argument in node.args]
+        return cast(nodes.Node, node)
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        self.generic_visit(node)
-        node.expr = _metered(node.expr)
-        for operand in node.ops:
-            operand.expr = _metered(operand.expr)
-        return node
-
-    def visit_Add(self, node: nodes.BinExpr) -> nodes.Node:
-        self.generic_visit(node)
-        node.left, node.right = _metered(node.left), _metered(node.right)
-        return node
-
-    def visit_Call(self, node: nodes.Call) -> nodes.Node:
-        self.generic_visit(node)
-        node.args = [_metered(argument) for argument in node.args]
-        return node
+    visit_Test = visit_Compare = visit_Operand = visit_Add = visit_Call = _meter_operands
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
         self.generic_visit(node)
@@ -170,7 +161,7 @@ class _Bounds(NodeTransformer):
 
 
 def _metered(node: nodes.Expr, how: str = "metered") -> nodes.Expr:
-    """The value of the node, taken off the render's budget of steps."""
+    """Return the node wrapped in a filter that charges its value to the budget."""
     return nodes.Filter(node, how, [], [], None, None, lineno=node.lineno)
 
 
@@ -183,7 +174,7 @@ def _spend(context: Context, steps: int) -> None:
 
 @pass_context
 def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
-    """The items of a loop, each of which costs what its body does."""
+    """Return a loop's items as a list, charging each the cost of the loop's body."""
     items = list(islice(values, MAX_STEPS + 1))
     _spend(context, len(items) * body)
     return items
@@ -191,7 +182,7 @@ def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
 
 @pass_context
 def _measured(context: Context, value: Any) -> Any:
-    """The value as it is, or a list of what an iterator gives, that something will go through."""
+    """Return the value, or a list of an iterator's items, charging the steps to visit it."""
     value = list(islice(value, MAX_STEPS + 1)) if isinstance(value, Iterator) else value
     _spend(context, _size(value))
     return value
@@ -199,7 +190,7 @@ def _measured(context: Context, value: Any) -> Any:
 
 @pass_context
 def _spelled(context: Context, value: Any) -> Any:
-    """The value as it is, for what goes through a text letter by letter."""
+    """Charge a text by the character, then return the measured value."""
     if isinstance(value, str):
         _spend(context, len(value))
     return _measured(context, value)
@@ -207,14 +198,14 @@ def _spelled(context: Context, value: Any) -> Any:
 
 @pass_context
 def _range(context: Context, *bounds: int) -> range:
-    """Python's, of so few numbers that it may be gone through."""
+    """Return Python's range, charging its length."""
     numbers = range(*bounds)
     _spend(context, len(numbers))
     return numbers
 
 
 def _size(value: Any) -> int:
-    """Return how many steps it takes to go through a value."""
+    """Return the number of steps to visit a value."""
     if isinstance(value, str):
         return 1 + len(value) // LETTERS
     if isinstance(value, Mapping):
@@ -225,7 +216,7 @@ def _size(value: Any) -> int:
 
 
 def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
-    """A filter of Jinja's whose result may not be long: some, repeated, double what they get, or fill it up."""
+    """Wrap a Jinja filter to bound its numeric arguments and the length of its result."""
     before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
 
     @functools.wraps(function)
@@ -244,7 +235,7 @@ def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
 
 
 def _join(values: Iterable[Any], between: object = "") -> str:
-    """Return the values joined to one text of bounded length."""
+    """Return the joined values. Raises SecurityError above `MAX_TEXT` characters."""
     texts, separator = [str(value) for value in islice(values, MAX_TEXT)], str(between)
     if sum(map(len, texts)) + len(separator) * len(texts) > MAX_TEXT:
         raise SecurityError(f"a text longer than {MAX_TEXT} characters is not allowed")
@@ -252,7 +243,7 @@ def _join(values: Iterable[Any], between: object = "") -> str:
 
 
 def hang(text: str) -> str:
-    """A text whose further lines are indented, if they are not yet, as those of messages are: none begins another's."""
+    """Indent the second and further lines of a text unless they are indented, so that none looks like a new message."""
     return re.sub("\n(?!  )", "\n  ", text)
 
 
@@ -270,7 +261,7 @@ SANDBOX = _sandbox()
 
 @functools.lru_cache(maxsize=256)
 def compiled(text: str, variables: tuple[str, ...]) -> Template:
-    """A template that knows these variables; BadTemplate tells its line and what is wrong."""
+    """Return the compiled template of these variables; cached. Raises BadTemplate with the line and the problem."""
     try:
         _check_depth(text)
         unknown, tree = sorted(names_in(text) - {*variables, *SANDBOX.globals}), SANDBOX.parse(own_lines(text, SANDBOX))
@@ -312,7 +303,7 @@ def _check_depth(text: str) -> None:
 
 
 def names_in(text: str) -> set[str]:
-    """The variables that a template's text asks for."""
+    """Return the variables that a template uses."""
     finder = meta.TrackingCodeGenerator(SANDBOX)
     finder.optimizer = None  # which takes the cube of how many filters follow each other
     finder.visit(SANDBOX.parse(text))
@@ -320,7 +311,7 @@ def names_in(text: str) -> set[str]:
 
 
 def items_in(text: str, name: str) -> set[str] | None:
-    """Return which items of a mapping a template's text asks for by name, `name.item`; None where it takes it whole."""
+    """Return the items `name.item` of a mapping that a template uses by name; None if it uses the full mapping."""
     tree = SANDBOX.parse(text)
     items = dict[nodes.Node, str]()
     for dotted in tree.find_all(nodes.Getattr):
@@ -333,7 +324,7 @@ def items_in(text: str, name: str) -> set[str] | None:
 
 
 def rendered(template: Template, values: Mapping[str, Any]) -> str:
-    """The template's text, stripped, of at most 20,000 characters; BadTemplate says why there is none, and where."""
+    """Return the stripped output, of at most 20,000 characters. Raises BadTemplate with the line and the problem."""
     pieces, length = [], 0
     try:
         for piece in template.generate(values, **{BUDGET: [MAX_STEPS]}):

@@ -16,9 +16,9 @@ MARKED = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
 def frame_template(frame: ChatFrame) -> str | None:
-    """Return a template that renders a conversation exactly as the policy read it, earlier thoughts included.
+    """Return a template that renders a conversation exactly as the policy read it, including earlier thoughts.
 
-    Returns None if the model's template has no system turn: what the policy read then depends on its examples.
+    Returns None if the model's template has no system turn, because the policy's context then depends on its examples.
     """
     parts = frame.parts
     if parts.system != "turn":
@@ -29,9 +29,9 @@ def frame_template(frame: ChatFrame) -> str | None:
 
 
 def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
-    """Return the tokenizer's own template with marks wherever the frame renders the same text.
+    """Return the tokenizer's template with generation marks wherever the chat frame renders the same text.
 
-    The text itself never differs. A template that has marks is returned as it is.
+    The rendered text never changes. A template that already has marks is returned unchanged.
     """
     own, parts = template_of(tokenizer), frame.parts
     if MARKED.search(own) or parts.system != "turn":
@@ -49,9 +49,9 @@ def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
 def _template(
     frame: ChatFrame, reply_head: str, stop: str, after: str, no_system: str, *, marked: bool, verbatim: bool = False
 ) -> str:
-    """Return a template of system, user and assistant turns with these texts around replies.
+    """Return a template of system, user and assistant turns with the given texts around replies.
 
-    `verbatim`: replies are not stripped, also where the model's template strips all texts.
+    `verbatim` disables stripping of replies even if the model's template strips all texts.
     """
     parts = frame.parts
     head, user_head = _quoted(parts.system_head), _quoted(parts.user_head)
@@ -76,6 +76,6 @@ def _template(
 
 
 def _quoted(text: str) -> str:
-    """Return the text as a literal of Jinja's."""
+    """Return the text as a Jinja string literal."""
     escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
     return f"'{escaped}'"

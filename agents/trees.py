@@ -1,12 +1,16 @@
-"""Token trees: sequences that begin alike as one row, in which each token sees those on its own path.
+"""Shared tokens in one forward pass: prefix caches, and token trees in a row (SpecInfer, Miao et al. 2024).
 
-As in SpecInfer, Miao et al. 2024.
+Prefix caches return the same tensors when they are updated again, as gradient checkpointing does in the backward pass.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils.checkpoint import checkpoint
+from transformers.cache_utils import Cache, DynamicLayer
 
 from agents.packing import agreement
 
@@ -20,7 +24,7 @@ class Tree(NamedTuple):
 
 
 def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
-    """The tree of sequences, in lexicographic order, behind a prefix that all have."""
+    """Build the tree of lexicographically sorted sequences that share their first `prefix` ids."""
     row, before = Tree(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
     for ids in sequences[1:]:
         shared = agreement(before, ids) - prefix
@@ -32,7 +36,11 @@ def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
 
 
 def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, L, L] bool, which tokens of its row each token sees, and [B, L] the places of all; padding sees itself."""
+    """Return the tree attention mask and the token positions of padded rows.
+
+    Returns a bool tensor [B, L, L], True if a token may attend to another token of its row, and an int64 tensor [B, L]
+    of positions that count the prefix. Padding attends to itself.
+    """
     seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
     places = torch.zeros((len(rows), width), dtype=torch.long)
     for number, row in enumerate(rows):
@@ -47,3 +55,62 @@ def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Ten
                 seen[number, new[:, None], new] = torch.ones((len(new), len(new)), dtype=torch.bool).tril()
                 known = int(new[-1]) + 1
     return seen, places
+
+
+def prefix_cache(body: Any, prefix: torch.Tensor) -> Cache:
+    """Return the attention cache of a prefix's ids [P], for passes over its continuations; gradients flow into it."""
+    own = Cache(layer_class_to_replicate=_OfPrefix)
+    body(input_ids=prefix[None], past_key_values=own, use_cache=True)
+    return Cache(layers=[_Before(layer.keys, layer.values) for layer in own.layers])
+
+
+class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
+    """A layer's keys and values [1, heads, P, width] in the prefix's own pass; stores the first update."""
+
+    is_initialized: bool
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        values = value_states.to(key_states.dtype)  # under autocast float32: what rows send back is rounded once
+        if not self.is_initialized:
+            self.keys, self.values, self.is_initialized = key_states, values, True
+        return key_states, values
+
+
+class _Before(DynamicLayer):  # type: ignore[misc]
+    """A layer's constant keys and values of the prefix, returned in front of each row's own."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().__init__()
+        self.keys, self.values, self.is_initialized = keys, values, True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = len(key_states)
+        keys, values = self.keys.expand(rows, -1, -1, -1), self.values.expand(rows, -1, -1, -1)
+        return torch.cat([keys, key_states], dim=-2), torch.cat([values, value_states], dim=-2)
+
+
+@contextmanager
+def checkpointed(model: torch.nn.Module) -> Iterator[None]:
+    """Make the layers of a transformers model keep only their inputs for the backward pass, within the context.
+
+    Gradient checkpointing (Chen et al. 2016): the backward pass recomputes each layer, with equal results, for a third
+    more arithmetic. Transformers' own refuses attention caches, in which we hold shared tokens.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer  # half of transformers, which the model brought
+
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    for layer in layers:
+        layer.forward = partial(_recomputing, layer.forward)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # its class's is seen again
+
+
+def _recomputing(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    return checkpoint(forward, *args, use_reentrant=False, **kwargs)

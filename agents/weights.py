@@ -59,12 +59,12 @@ class ModelInfo:
 
 
 def home() -> Path:
-    """The folder for everything fetched or made once: $ARENA_HOME, else ~/.cache/arena."""
+    """Return the cache folder: $ARENA_HOME, else ~/.cache/arena."""
     return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")).absolute()
 
 
 def available() -> list[ModelInfo]:
-    """The built-in models, ready or not, and every nano made so far; nothing is fetched."""
+    """List the built-in models and the generated nano models without fetching anything."""
     models = home() / "models"
     infos = [_info(DEFAULT, smollm2.SOURCE, smollm2.PARAMETERS)]
     for name in (*nano.SIZES, *sorted(path.name for path in models.glob(f"{NANO}*-*"))):
@@ -112,7 +112,10 @@ def _is_ready(folder: Path, source: str) -> bool:
 
 
 def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Path:
-    """The folder of a built-in model, made beside and renamed if it is not there; one process makes it."""
+    """Return a built-in model's folder; build it in a temporary folder and rename it if missing.
+
+    A lock admits one process.
+    """
     models = home() / "models"
     folder = models / name
     if _is_ready(folder, source) and _is_whole(folder):
@@ -131,9 +134,9 @@ def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Pat
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return True if the files of a folder of ours have the hashes in its manifest.
+    """Return True if the files of a built-in model have the hashes in its manifest.
 
-    SmolLM2's take seconds, so they are computed only for a folder that was touched since the last time.
+    Hashing SmolLM2 takes seconds, so hashes are computed only if the folder changed since the last check.
     """
     try:
         hashes = {name: entry["sha256"] for name, entry in read_json(folder, MANIFEST)["files"].items()}
@@ -146,7 +149,7 @@ def _is_whole(folder: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _hashes_hold(folder: Path, state: str) -> bool:
-    """Return True if the files have these hashes: found by an earlier process in the same `state`, or computed."""
+    """Return True if the files have these hashes: checked by an earlier process in the same `state`, or now."""
     checked = folder.with_name(f".{folder.name}.checked")
     with suppress(OSError, ValueError):
         if checked.read_text("ascii") == state:
@@ -222,7 +225,7 @@ def check_weights(folder: Path) -> None:
 
 
 def base_folder(folder: Path) -> Path:
-    """The folder of the whole model: of what an adapter's folder changes, else the folder itself."""
+    """Return the folder of an adapter's base model, or the folder itself for a full model."""
     if not is_adapter(folder):
         return folder
     base = resolve(read_adapter(folder).base)

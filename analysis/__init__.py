@@ -1,4 +1,4 @@
-"""From run folders to tables, SQL, plots and readable matches; never loads torch.
+"""Tables, SQL, plots and readable matches from run folders; never loads torch.
 
 >>> log = analysis.load("runs/latest")
 >>> log.turns.groupby("role")["advantage"].mean().to_dict()
@@ -18,7 +18,7 @@ _HOMES = {"compare": "comparison", "Frames": "frames", "load": "frames", "sql": 
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: commands are listed without pandas."""
+    """Import a public name on first use, so that listing commands does not load pandas."""
     if name not in _HOMES:
         raise AttributeError(f"module 'analysis' has no attribute '{name}'")
     return getattr(import_module(f"analysis.{_HOMES[name]}"), name)

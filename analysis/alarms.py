@@ -1,23 +1,23 @@
 """Alarms: kinds of failure that a good reward curve can hide.
 
-Each compares a figure of single matches in the last third of a run's iterations with an earlier third, and rings where
-the difference leaves out 0 at `LEVEL` (difference_ci) and is large enough to matter (`LEAST`). The level is high
-because many figures are looked at; the least effect is there because training moves honest figures, too. An alarm says
-where to look (`arena show`), not what is true.
+Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It rings if the
+difference excludes 0 at `LEVEL` (difference_ci) and exceeds the minimum effect in `LEAST`. The level is high because
+many figures are tested; the minimum effect is needed because training also moves sound figures. An alarm says where to
+look (`arena show`), not what is wrong.
 
-collapse       a role's valid acts, or the outcome, fall from what they had been in the best earlier part
-repetition     a role says the same sentence in many of its turns, as it did not at first
-role drift     a role talks like another one did at first (naive Bayes of its words)
-one-sidedness  among learners one seat wins nearly all matches, as it did not at first
-truncation     many of a role's replies are cut at their limit of tokens, since when does not matter
-reward hack    learners' reward rises while the outcome that the game verifies falls
-one act        nearly all acts of a role are the same, as they were not in the most varied earlier part
-few acts       the entropy of a role's valid acts falls to a quarter of that or less
-idleness       reward rises, the verified outcome falls by half, and more acts are empty, repeated or the commonest one
+  collapse       a role's valid actions, or the outcome, fall below the best earlier part
+  repetition     a role says the same sentence in many of its turns, unlike in the first third
+  role drift     a role talks like another one did in the first third (naive Bayes on words)
+  one-sidedness  one seat wins nearly all matches among learners, unlike in the first third
+  truncation     many of a role's replies are cut at their token limit, whether or not that is new
+  reward hack    learners' reward rises while the outcome that the game verifies falls
+  one act        nearly all actions of a role are the same, unlike in the most varied earlier part
+  few acts       the entropy of a role's valid actions falls to a quarter or less
+  idleness       reward rises, the verified outcome halves, and more actions are empty, repeated or the commonest one
 
-`collapse`, `one act` and `few acts` compare with the first iteration, too, and need no more than two iterations. The
-last two stay silent where learners gained by it: the verified outcome, or where there is none their payoff (not in
-zero-sum games), rose.
+`collapse`, `one act` and `few acts` also compare with the first iteration, and need only two iterations. `one act` and
+`few acts` stay silent if learners gained by it: if the verified outcome, or else their payoff in a game that is not
+zero-sum, rose.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ LEAST: Mapping[str, float] = {
     "truncation": 0.2,
     "one act": 0.2, "idleness": 0.2,
 }  # fmt: skip
-"""How much a share must have changed."""
+"""Minimum change of a share for an alarm."""
 NEARLY_ALL = 0.9
 ONE_ACT, FEW_ACTS, VARIED = 0.95, 0.25, 0.3
-"""Share of the commonest act; what is left of the entropy of acts; and nats of it below which there was no choice."""
+"""Share of the commonest action; remaining share of the entropy of actions; entropy in nats below which a role had no
+choice.
+"""
 HALF = 0.5
 WORDS = 3
-"""Words from which on a line is talk, and not an act's name."""
+"""Minimum number of words of a line of talk; shorter lines are names of actions."""
 OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency")
-"""What a game verifies of a match, the strictest first: shares, of which the first that is there counts."""
+"""Outcomes that a game verifies, the strictest first. The first one reported counts."""
 
 
 class Alarm(NamedTuple):
-    """An alarm: its kind, whom it is about, and the figure before and after with 95 % intervals."""
+    """An alarm: its kind, its subject, and the figure before and after with 95 % intervals."""
 
     run: str
     name: str
@@ -65,17 +67,17 @@ class Alarm(NamedTuple):
 
 
 def alarms(log: Frames) -> list[Alarm]:
-    """Return all alarms that ring, run by run; none for runs of a single iteration.
+    """Return all alarms, run by run; none for runs of a single iteration.
 
     >>> alarms(log)
     []
     """
-    frames = _frames(log)
-    return [alarm for run in log.readers for alarm in _of_run(run, *(f[f["run"] == run] for f in frames))]
+    frames = _split_frames(log)
+    return [alarm for run in log.readers for alarm in _alarms_of_run(run, *(f[f["run"] == run] for f in frames))]
 
 
-def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Finished matches with the third of their run that they are in, their seats, and their turns."""
+def _split_frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return finished matches with their run's third (0 to 2, or -1), their seats, and their turns."""
     matches = log.complete.copy()
     parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
     ranks = pd.concat(parts) if parts else pd.Series(dtype="float64")
@@ -85,7 +87,7 @@ def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return matches, log.seats.merge(place, on=["run", "match"]), log.turns.merge(place, on=["run", "match"])
 
 
-def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.DataFrame) -> Iterator[Alarm]:
+def _alarms_of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.DataFrame) -> Iterator[Alarm]:
     held = seats[["match", "seat", "trained"]]
     own = turns.merge(held[held["trained"]], on=["match", "seat"])
     outcome = _outcome(matches)
@@ -94,90 +96,96 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
     judged = judged if outcome and judged["value"].between(0, 1).all() else judged.iloc[:0]
     talk = own[own["public"].map(lambda said: len(said.split()) >= WORDS).astype(bool)]
     acted = own[~own["source"].isin(UNREAD)].sort_values("turn", kind="stable")
-    gained = _gained(judged if len(judged) else _payoffs(seats))
+    gained = _has_gained(judged if len(judged) else _payoffs(seats))
     opening = matches.loc[matches["iteration"] == matches["iteration"].min(), "match"]
     for role, acts in own.groupby("role"):
-        yield from _fallen(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")), opening)
+        yield from _check_fall(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")), opening)
     for role, replies in own[own["finish"] != "script"].groupby("role"):
-        yield from _truncated(
+        yield from _check_truncation(
             run, f"replies of {role}", _by_match(replies, (replies["finish"] == "length").astype("float64"))
         )
     for role, acts in acted.groupby("role") if not gained else ():
-        yield from _narrowed(run, str(role), acts, opening)
+        yield from _check_narrowing(run, str(role), acts, opening)
     if len(judged):
-        yield from _fallen(run, outcome, judged, opening)
+        yield from _check_fall(run, outcome, judged, opening)
         rewards = _by_match(own, own["reward"].astype("float64"))
-        yield from _hacked(run, outcome, judged, rewards)
-        yield from _idle(run, judged, rewards, acted)
+        yield from _check_reward_hack(run, outcome, judged, rewards)
+        yield from _check_idleness(run, judged, rewards, acted)
     for role, lines in talk.groupby("role"):
         commonest = lines.groupby("iteration")["public"].transform(lambda said: said.mode().iloc[0])
-        yield from _risen(
+        yield from _check_rise(
             run, "repetition", str(role), _by_match(lines, (lines["public"] == commonest).astype("float64"))
         )
-    yield from _drifted(run, talk)
-    yield from _one_sided(run, seats)
+    yield from _check_drift(run, talk)
+    yield from _check_one_sidedness(run, seats)
 
 
 def _outcome(matches: pd.DataFrame) -> str:
-    """The column of what a run's game verifies; "" where it reports none as a number. Other runs have other columns."""
+    """Return the column of the outcome that a run's game verifies, "" if it reports none as a number."""
     known = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
     return next((str(own.name) for own in known if own.notna().any() and numeric(own)), "")
 
 
 def _by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
-    """A mean per match: turns of one match are not independent."""
+    """Return a mean per match, because turns of one match are not independent."""
     return turns.assign(value=values).groupby(["match", "third"])["value"].mean().reset_index()
 
 
-def _thirds(frame: pd.DataFrame) -> list[list[float]]:
+def _split_thirds(frame: pd.DataFrame) -> list[list[float]]:
     return [frame.loc[frame["third"] == third, "value"].tolist() for third in range(3)]
 
 
-def _change(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
-    """NaN ends, which nothing rings for, where one of the two has fewer than two matches."""
+def _difference(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
+    """Return the difference with its interval; NaN ends, which trigger no alarm, if either side has fewer than two
+    matches.
+    """
     if not before or not after:
         return Interval(*[float("nan")] * 3)
     return difference_ci(before, after, bounds, LEVEL)
 
 
-def _earlier(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
-    """What the last third is compared with: the first two thirds, and the first iteration, before all updates."""
+def _earlier_parts(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
+    """Return the parts to compare the last third with: the first iteration, before all updates, and the first two
+    thirds.
+    """
     first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
-    return [part for part in (first["value"].tolist(), *_thirds(frame)[:2]) if part]
+    return [part for part in (first["value"].tolist(), *_split_thirds(frame)[:2]) if part]
 
 
-def _fallen(run: str, who: str, frame: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
-    last = _thirds(frame)[2]
-    best = max(_earlier(frame, opening), key=np.mean, default=[])
-    change = _change(best, last)
+def _check_fall(run: str, who: str, frame: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
+    last = _split_thirds(frame)[2]
+    best = max(_earlier_parts(frame, opening), key=np.mean, default=[])
+    change = _difference(best, last)
     if change.high < 0 and change.estimate <= -LEAST["collapse"]:
         yield Alarm(run, "collapse", who, mean_ci(best, SHARE), mean_ci(last, SHARE))
 
 
-def _risen(run: str, name: str, who: str, frame: pd.DataFrame, least_after: float = 0.0) -> Iterator[Alarm]:
-    first, _, last = _thirds(frame)
-    change = _change(first, last)
+def _check_rise(run: str, name: str, who: str, frame: pd.DataFrame, least_after: float = 0.0) -> Iterator[Alarm]:
+    first, _, last = _split_thirds(frame)
+    change = _difference(first, last)
     if change.low > 0 and change.estimate >= LEAST[name] and float(np.mean(last)) >= least_after:
         yield Alarm(run, name, who, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
-def _truncated(run: str, who: str, frame: pd.DataFrame) -> Iterator[Alarm]:
-    first, _, last = _thirds(frame)
+def _check_truncation(run: str, who: str, frame: pd.DataFrame) -> Iterator[Alarm]:
+    first, _, last = _split_thirds(frame)
     share = mean_ci(last, SHARE, LEVEL)
     if share.low > 0 and share.estimate >= LEAST["truncation"]:
         yield Alarm(run, "truncation", who, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
-def _hacked(run: str, outcome: str, judged: pd.DataFrame, rewards: pd.DataFrame) -> Iterator[Alarm]:
-    first, _, last = _thirds(judged)
-    earned, _, earns = _thirds(rewards)
-    fallen, risen = _change(first, last), _change(earned, earns, ANY)
+def _check_reward_hack(run: str, outcome: str, judged: pd.DataFrame, rewards: pd.DataFrame) -> Iterator[Alarm]:
+    first, _, last = _split_thirds(judged)
+    earned, _, earns = _split_thirds(rewards)
+    fallen, risen = _difference(first, last), _difference(earned, earns, ANY)
     if risen.low > 0 and fallen.high < 0 and fallen.estimate <= -LEAST["reward hack"]:
         yield Alarm(run, "reward hack", outcome, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
 def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
-    """Learners' mean payoff per match; none in a zero-sum game, where only fewer illegal acts could change it."""
+    """Return learners' mean payoff per match; empty for a zero-sum game, where only fewer illegal actions could change
+    it.
+    """
     paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
@@ -185,85 +193,89 @@ def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
     return _by_match(own := paid[paid["trained"]], own["payoff"])
 
 
-def _gained(reached: pd.DataFrame) -> bool:
-    """Return True if what was reached rose from the earliest third to the last, by a 95 % interval."""
-    *before, last = _thirds(reached)
+def _has_gained(reached: pd.DataFrame) -> bool:
+    """Return True if the value rose from the earliest third to the last, by a 95 % interval."""
+    *before, last = _split_thirds(reached)
     first = next((part for part in before if part), [])
     return bool(first and last and difference_ci(first, last, ANY).low > 0)
 
 
-def _commonest(acts: pd.DataFrame) -> pd.Series[Any]:
-    """Whether each act is the one that its iteration has most of."""
+def _is_commonest(acts: pd.DataFrame) -> pd.Series[Any]:
+    """Return for each action if it is the most frequent one of its iteration."""
     return acts["action"] == acts.groupby("iteration")["action"].transform(lambda own: own.mode().iloc[0])
 
 
-def _narrowed(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
-    """Alarms over a role that does nearly always the same, or chooses among far fewer legal acts than it did."""
-    frame = _by_match(acts, _commonest(acts).astype("float64"))
-    varied, last = min(_earlier(frame, opening), key=np.mean, default=[]), _thirds(frame)[2]
-    change = _change(varied, last)
+def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
+    """Yield alarms for a role that nearly always acts the same, or chooses among far fewer legal actions than
+    before.
+    """
+    frame = _by_match(acts, _is_commonest(acts).astype("float64"))
+    varied, last = min(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
+    change = _difference(varied, last)
     if change.low > 0 and change.estimate >= LEAST["one act"] and np.mean(last) >= ONE_ACT:
         yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
-    legal = acts[acts["valid"]]  # fewer kinds of gibberish are no loss
+    legal = acts[acts["valid"]]  # fewer kinds of illegal actions are no loss
     sizes = legal.groupby("iteration")["action"].transform("size").astype("float64")
     counts = legal.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
-    frame = _by_match(legal, pd.Series(-np.log(counts / sizes)))  # whose mean is the entropy
-    varied, last = max(_earlier(frame, opening), key=np.mean, default=[]), _thirds(frame)[2]
+    frame = _by_match(legal, pd.Series(-np.log(counts / sizes)))  # the mean of -log p is the entropy
+    varied, last = max(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
     much = float(np.mean(varied)) if varied else 0.0
-    if much >= VARIED and _change(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
+    if much >= VARIED and _difference(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
         yield Alarm(run, "few acts", role, mean_ci(varied, ANY), mean_ci(last, ANY))
 
 
-def _idle(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Alarms over learners that earn more by doing nothing, where solving was too rare for `reward hack`."""
-    first, _, last = _thirds(judged)
-    earned, _, earns = _thirds(rewards)
-    if not first or not last or _change(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
+def _check_idleness(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
+    """Yield alarms for learners that earn more by idling, if success was too rare for `reward hack`."""
+    first, _, last = _split_thirds(judged)
+    earned, _, earns = _split_thirds(rewards)
+    if not first or not last or _difference(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
         return
-    if _change(earned, earns, ANY).low <= 0:
+    if _difference(earned, earns, ANY).low <= 0:
         return
     for role, own in acts.groupby("role"):
         again = own["action"] == own.groupby(["match", "seat"])["action"].shift()
-        idle = _commonest(own) | again.fillna(False) | (own["action"].str.strip() == "")
-        yield from _risen(run, "idleness", str(role), _by_match(own, idle.astype("float64")))
+        idle = _is_commonest(own) | again.fillna(False) | (own["action"].str.strip() == "")
+        yield from _check_rise(run, "idleness", str(role), _by_match(own, idle.astype("float64")))
 
 
-def _drifted(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
-    """Words are learned from every other match of the first third, and the rest of it is what to compare with."""
+def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
+    """Yield alarms for role drift: words are learned from every other match of the first third, and tested on the
+    rest.
+    """
     first = talk[talk["third"] == 0]
     even = first["match"].isin(sorted(first["match"].unique())[::2])
-    counts = {str(role): _words(lines) for role, lines in first[even].groupby("role")}
+    counts = {str(role): _count_words(lines) for role, lines in first[even].groupby("role")}
     if len(counts) < 2:
         return
     vocabulary = pd.Index(sorted({word for own in counts.values() for word in own.index}))
     logs = pd.DataFrame({role: np.log((own.reindex(vocabulary).fillna(0) + 1) / (own.sum() + len(vocabulary)))
                          for role, own in counts.items()})  # fmt: skip
     rest = talk.drop(index=first[even].index)
-    guessed = _likeliest(rest["public"], logs)
+    guessed = _likeliest_role(rest["public"], logs)
     strange = rest.assign(value=(guessed != rest["role"]).astype("float64"))[guessed != ""]
     for role, lines in strange.groupby("role"):
         if role in counts:
-            yield from _risen(run, "role drift", str(role), _by_match(lines, lines["value"]))
+            yield from _check_rise(run, "role drift", str(role), _by_match(lines, lines["value"]))
 
 
-def _words(lines: pd.DataFrame) -> pd.Series[Any]:
+def _count_words(lines: pd.DataFrame) -> pd.Series[Any]:
     return lines["public"].str.lower().str.split().explode().value_counts().astype("float64")
 
 
-def _likeliest(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
-    """The role whose words each of these are; "" where none of them is known, which is nobody's."""
+def _likeliest_role(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
+    """Return the role whose words each line resembles most, "" if none of its words is known."""
     words = said.str.lower().str.split().explode()
     known = words[words.isin(logs.index)]
     evidence = logs.reindex(known).set_axis(known.index).groupby(level=0).sum()
     return evidence.idxmax(axis=1).reindex(said.index, fill_value="")
 
 
-def _one_sided(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
-    """Alarms over one-sided wins among learners alone: beating a fixed opponent always is what was wanted."""
+def _check_one_sidedness(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
+    """Yield alarms for one-sided wins among learners only: always beating a fixed opponent is the goal."""
     among = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
     best = among.groupby("match")["payoff"].transform("max")
     wins = among.assign(won=(among["payoff"] == best).astype("float64"))
     wins["value"] = np.where(wins.groupby("match")["won"].transform("sum") == 1, wins["won"], 0.5 * wins["won"])
     for seat, own in wins.groupby("seat"):
         if among["seat"].nunique() > 1:
-            yield from _risen(run, "one-sidedness", str(seat), own[["match", "third", "value"]], NEARLY_ALL)
+            yield from _check_rise(run, "one-sidedness", str(seat), own[["match", "third", "value"]], NEARLY_ALL)

@@ -1,6 +1,6 @@
-"""The columns of every table: name, Arrow type, what it means. Tables without a name of their own here grow with a run.
+"""Columns of every table: name, Arrow type and meaning. `GROWN` lists the tables that get more columns from a run.
 
-Rows are keyed alike everywhere: a match is (run, match), a turn (run, match, turn), a seat (run, match, seat).
+Keys are the same in all tables: (run, match), (run, match, turn) or (run, match, seat).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def _field(name: str, kind: Any, doc: str) -> Any:
 
 
 def _logged(names: str, fields: Any) -> list[Any]:
-    """Columns as the match log has them, with what it says of them."""
+    """Return columns of the match log with their documentation."""
     known = {field.name: field for field in fields}
     return [known[name].with_nullable(True) for name in names.split()]
 
 
 def _items(name: str) -> Any:
-    """The fields of a list in the match log."""
+    """Return the fields of a list column of the match log."""
     return MATCHES.field(name).type.value_field.type
 
 
@@ -109,11 +109,11 @@ GROWN: Mapping[str, tuple[str, str]] = {
     "matches": ("report.…", "the game's own figures: `report.deal`; null where the match has none"),
     "turns": ("reward.…", "named rewards, unweighted: `reward.deal`; 0 where none arrived"),
 }
-"""Columns that a table has besides, by what a run holds."""
+"""Columns that depend on the run, by table: their form and meaning."""
 
 
 def doc(field: Any) -> str:
-    """The meaning of a column.
+    """Return the documentation of a column.
 
     >>> doc(TABLES["turns"].field("advantage"))
     'what credit made of it; null before credit'

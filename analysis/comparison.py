@@ -1,8 +1,8 @@
-"""Runs against each other: what their last iterations came to, with intervals over seeds, paired where they can be.
+"""Comparison of runs by their last iterations, with intervals over seeds or matches, paired if possible.
 
-Runs that differ in nothing but their seed are one arm. Where an arm has several, runs are the sample, and arms with the
-same seeds are compared seed by seed; an arm of one run has no interval then. Where every arm is one run, the sample is
-its matches, which says nothing of other seeds; runs that dealt the same deals are then compared deal by deal.
+Runs that differ only in their seed form an arm. If any arm has several runs, the sample is runs, and arms with the same
+seeds are compared seed by seed; an arm of one run then has no interval. If every arm has one run, the sample is
+matches, which says nothing about other seeds; runs with the same deals are compared deal by deal.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from analysis.frames import Frames, load, numeric
-from analysis.robust import iqm_ci
 from arena.errors import StoreError
 from arena.plain import printable
-from arena.statistics import Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
+from arena.statistics import Bounds, Interval, Values, difference_ci, mean_ci, paired_ci, range_of
 
 Unit = Literal["seeds", "matches"]
 Pairing = Literal["by seed", "by deal", ""]
 TOGETHER = "all games"
 OF_NO_ARM = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
-"""Settings in which the runs of an arm may differ."""
+"""Settings that may differ between the runs of an arm."""
 VALID = "valid per match"
-"""A match's share of acts that were valid; `valid_rate` counts all acts of an iteration alike."""
+"""A match's share of valid actions. `valid_rate` instead weighs all actions of an iteration alike."""
 _KEYS = ["run", "match", "iteration", "game", "seed"]
 _APART = "-_.@/"
-"""What parts an arm's name from the number of its seed."""
+"""Separators between an arm's name and the number of its seed."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ in nothing but their seed."""
+    """Runs that differ only in their seed."""
 
     label: str
     runs: tuple[str, ...]
@@ -45,30 +45,30 @@ class Arm:
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of a game, for each arm."""
+    """A figure of one game, with its values for each arm."""
 
     game: str
     figure: str
     bounds: Bounds
     means: tuple[Interval, ...]
     differences: tuple[Interval, ...]
-    """Of the arms after the first, less the first."""
+    """Differences to the first arm, one for each other arm."""
     paired: Pairing
-    """How the differences were taken."""
+    """How values were paired for the differences."""
     iqm: tuple[Interval, ...] = ()
-    """Interquartile means over runs, where every arm has four or more."""
+    """Interquartile means over runs, if every arm has at least four."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Findings of `compare`."""
+    """Result of `compare`."""
 
     arms: tuple[Arm, ...]
     unit: Unit
-    """The unit that intervals are over."""
+    """Sampling unit of the intervals."""
     rows: tuple[Row, ...]
     differs: Mapping[str, tuple[str, ...]]
-    """Settings that are not the same in all arms: what each has."""
+    """Settings that differ between arms, with each arm's value."""
     values: pd.DataFrame
     """A row per finished match: run, match, iteration, game, seed, and its figures."""
     last: int
@@ -77,7 +77,10 @@ class Comparison:
 def compare(
     runs: Frames | Sequence[str | Path], last: int = 5, figures: Collection[str] = (), resamples: int = 2000
 ) -> Comparison:
-    """The last iterations of runs, figure by figure; StoreError for fewer than two arms or a figure that none has.
+    """Compare the last iterations of runs, figure by figure.
+
+    `last` is the number of iterations per run, `figures` limits the figures, `resamples` is the size of the bootstrap.
+    Raises StoreError for fewer than two arms or an unknown figure.
 
     >>> compare([first, second], last=1, figures=["payoff opener"]).rows[0].differences[0].estimate
     0.0
@@ -85,7 +88,7 @@ def compare(
     log = runs if isinstance(runs, Frames) else load(runs)
     arms = arms_of(log)
     if len(arms) < 2:
-        raise StoreError("there is nothing to compare: give runs that differ in more than their seed")
+        raise StoreError("nothing to compare: give runs that differ in more than their seed")
     values = figures_of(log)
     known = [column for column in values.columns if column not in _KEYS]
     for figure in figures:
@@ -102,13 +105,13 @@ def compare(
     games = [*by_game, (TOGETHER, ends)] if len(by_game) > 1 and unit == "seeds" else by_game
     seeds = log.runs.get("config.seed", log.runs["run"])
     known_seeds = {run: run if pd.isna(seed) else seed for run, seed in zip(log.runs["run"], seeds, strict=True)}
-    sampled = _Sampled(arms, unit, known_seeds)
+    sampled = _Sample(arms, unit, known_seeds)
     rows = [row for game, own in games for figure in wanted if (row := sampled.row(game, figure, own, resamples))]
-    return Comparison(tuple(arms), unit, tuple(rows), _differing(log, arms), values, last)
+    return Comparison(tuple(arms), unit, tuple(rows), _differing_settings(log, arms), values, last)
 
 
 def arms_of(log: Frames) -> list[Arm]:
-    """The runs by what they were told to do, whatever their seed; labelled by what their names have in common.
+    """Group runs by their settings apart from the seed, and label the groups by their common name.
 
     >>> arms_of(log)
     [Arm(label='latest', runs=('latest',))]
@@ -119,13 +122,13 @@ def arms_of(log: Frames) -> list[Arm]:
         key = tuple(str(row[name]) for name in settings) or (row["run"],)
         grouped.setdefault(key, []).append(row["run"])
     groups = [tuple(own) for own in grouped.values()]
-    stems = [_stem(runs) for runs in groups]
+    stems = [_common_prefix(runs) for runs in groups]
     unclear = len({*stems}) < len(stems) or not all(stems)
     return [Arm(runs[0] if unclear else stem, runs) for stem, runs in zip(stems, groups, strict=True)]
 
 
-def _stem(runs: tuple[str, ...]) -> str:
-    """The common beginning of the names, less the first digits of the seeds' numbers and what parts it from them."""
+def _common_prefix(runs: tuple[str, ...]) -> str:
+    """Return the run names' common prefix without trailing seed digits and separators."""
     if len(runs) == 1:
         return runs[0]
     alike = commonprefix(runs)  # noqa: RUF071  of characters: these are names, not paths
@@ -135,10 +138,10 @@ def _stem(runs: tuple[str, ...]) -> str:
 
 
 def figures_of(log: Frames) -> pd.DataFrame:
-    """A row per finished match of a complete deal: `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the
-    numbers of its report.
+    """Return a row per finished match of a complete deal, with its figures as columns.
 
-    A number that the report calls as one of the other columns is called keeps its whole name: `report.game`.
+    Figures are `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the numbers of the match's report. A
+    number of the report with the name of another column keeps its prefix: `report.game`.
 
     >>> figures_of(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid per match': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
@@ -159,22 +162,24 @@ def figures_of(log: Frames) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class _Sampled:
-    """The unit that intervals are over."""
+class _Sample:
+    """Arms with the sampling unit of their intervals."""
 
     arms: Sequence[Arm]
     unit: Unit
     seeds: Mapping[str, Any]
-    """By run."""
+    """Seed of each run."""
 
     def row(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
-        """A figure of one game, or of all; None where an arm lacks it, or it is everywhere the same."""
+        """Compare a figure of one game, or of all games. Returns None if an arm lacks it or all matches have the same
+        value.
+        """
         known = ends.dropna(subset=[figure])
         own = [known[known["run"].isin(arm.runs)] for arm in self.arms]
         if any(len({*part["game"]}) < len({*ends["game"]}) for part in own) or known[figure].nunique() < 2:
             return None
         bounds = range_of(f"report.{figure}", known[figure].tolist())
-        by = [self._by(part, figure) for part in own]
+        by = [self._values_by_unit(part, figure) for part in own]
         samples = [list(one.values()) for one in by]
         alike = len(by[0]) > 1 and all(one.keys() == by[0].keys() for one in by)
         differences = tuple(
@@ -184,14 +189,14 @@ class _Sampled:
             for one in by[1:]
         )
         several = self.unit == "seeds" and all(len(sample) >= 4 for sample in samples)
-        iqm = tuple(iqm_ci(_by_game(part, figure), resamples=resamples) for part in own) if several else ()
+        iqm = tuple(iqm_ci(_means_by_game(part, figure), resamples=resamples) for part in own) if several else ()
         how: Pairing = "" if not alike else "by seed" if self.unit == "seeds" else "by deal"
         return Row(game, figure, bounds, tuple(mean_ci(one, bounds) for one in samples), differences, how, iqm)
 
-    def _by(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
-        """An arm's values: of its runs by their seed, each game counting alike; or of its matches by their deal.
+    def _values_by_unit(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
+        """Return an arm's values: one per seed, with games weighed alike, or one per deal.
 
-        Runs of which two have the same seed go by their names: nothing of another arm is their pair.
+        If two runs have the same seed, values are keyed by run, so that nothing is paired with another arm.
         """
         if self.unit == "matches":
             return matches.groupby(["iteration", "seed"])[figure].mean().to_dict()
@@ -200,15 +205,52 @@ class _Sampled:
         return by_seed if len(by_seed) == len(means) else {run: float(mean) for run, mean in means.items()}
 
 
-def _by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
-    """The runs' means, game by game."""
+def _means_by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
+    """Return the runs' means by game."""
     means = matches.groupby(["game", "run"])[figure].mean()
     return {str(game): own.tolist() for game, own in means.groupby("game")}
 
 
-def _differing(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
-    """Settings in which arms differ, with what each has."""
+def _differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
+    """Return the settings that differ between arms, with each arm's value."""
     table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
     settings = [name for name in table.columns if name.startswith("config.") and name not in OF_NO_ARM]
     told = {name[7:]: tuple("–" if pd.isna(v) else str(v) for v in table[name]) for name in settings}
     return {name: values for name, values in told.items() if len({*values}) > 1}
+
+
+def interquartile_mean(scores: Sequence[float]) -> float:
+    """Return the mean of the middle half of the values. A quarter, rounded down, is cut at either end.
+
+    Raises ValueError if there is no value or one is not finite.
+
+    >>> interquartile_mean([0, 1, 2, 99])
+    1.5
+    """
+    ordered = np.sort(np.asarray(scores, dtype=np.float64))
+    if len(ordered) == 0 or not np.isfinite(ordered).all():
+        raise ValueError("an interquartile mean needs finite numbers, at least one")
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
+    """Return the interquartile mean over all runs and games, with a stratified bootstrap interval that resamples each
+    game's runs.
+
+    `scores` maps each game to one value per run; the scales of games must be comparable. As any bootstrap, the interval
+    is too narrow for few runs: use `mean_ci` for 3 to 5 seeds. Source: Agarwal et al. 2021, "Deep Reinforcement
+    Learning at the Edge of the Statistical Precipice" (NeurIPS). Their library, rliable, is not compatible with current
+    numpy and pandas.
+
+    >>> iqm_ci({"kuhn_poker": [0.4, 0.5, 0.6, 0.5], "negotiation": [0.7, 0.8, 0.7, 0.9]}).estimate
+    0.625
+    """
+    rng, strata = np.random.default_rng(seed), [np.asarray(own, dtype=np.float64) for own in scores.values()]
+    estimate = interquartile_mean([value for own in strata for value in own])
+    drawn = np.concatenate([rng.choice(own, (resamples, len(own))) for own in strata], axis=1)
+    drawn.sort(axis=1)
+    cut = drawn.shape[1] // 4
+    means = drawn[:, cut : drawn.shape[1] - cut].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high))

@@ -1,16 +1,21 @@
-"""Find where in runs something was said: by meaning, plain words, a regular expression, or a filter in SQL.
+"""Search for texts in runs: by meaning, by words, by a regular expression, or with a filter in SQL.
 
-By meaning: sentence vectors, the nearest first (cosine). By words: BM25 (Robertson and Zaragoza 2009), in which rare
-words count more. By expression: RE2's, whose time is linear in the text whatever the expression, in the log's order.
-Equal texts are one finding, at the first place where they were said, with how often they were.
+Meaning: sentence vectors, ranked by cosine. Words: BM25 (Robertson and Zaragoza 2009), in which rare words count more.
+Regular expressions: RE2, in linear time, in the order of the log. Equal texts are one result, at their first
+occurrence, with a count.
+
+A turn's text is its action and public message; a thought is its private text; a match is one line per turn. MiniLM
+reads 256 word pieces at a time, so a long text is split into chunks of whole lines. Its vector is the mean of the
+chunks' vectors, weighted by length.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,13 +24,23 @@ import pyarrow.compute as pc
 
 from analysis.columns import TABLES
 from analysis.frames import Frames, load
-from analysis.query import answer
-from analysis.texts import KEYS, Embedding, Unit, index, texts, vectors
+from analysis.query import run_query
 from arena.errors import ConfigError, StoreError
 from arena.plain import clean_text, printable
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 By = Literal["meaning", "words", "regex"]
 BYS: tuple[By, ...] = ("meaning", "words", "regex")
+Unit = Literal["turns", "thoughts", "matches"]
+UNITS: tuple[Unit, ...] = ("turns", "thoughts", "matches")
+Embedding = Literal["minilm", "hashed"]
+"""By meaning, or by words alone: simulators/embedding.py."""
+KEYS = {"turns": ["run", "match", "turn"], "thoughts": ["run", "match", "turn"], "matches": ["run", "match"]}
+"""Key columns of each unit."""
+CHUNK = 700
+"""Characters per embedded chunk: about 200 word pieces."""
 
 
 def find(
@@ -37,12 +52,12 @@ def find(
     n: int = 10,
     embedding: Embedding = "minilm",
 ) -> pd.DataFrame:
-    """The `n` texts that answer the query best: score, times (how often it was said), run, match, …, text, before.
+    """Return the `n` best texts for the query: score, times (occurrences), run, match, …, text, before.
 
-    `before` is the turn that a turn or thought answered, "" where it was the first; a score is NaN where nothing was
-    ranked: by an expression, or a condition alone. `where` is one SQL condition on the columns of `turns`, or of
-    `matches` when these are looked for; with it the query may be empty, and what fulfils it comes in the log's order.
-    ConfigError, one line, for a query or a condition that cannot be read, and where what `by` needs is not installed.
+    `before` is the preceding turn, "" for the first turn. The score is NaN for a regular expression or without a query.
+    `where` is one SQL condition on the columns of `turns`, or of `matches` if `of="matches"`; with it the query may be
+    empty, and results come in the order of the log. Raises ConfigError for an invalid query or condition, and if an
+    optional dependency is missing.
 
     >>> found = find(log, "is it accepted, or accept", by="words", n=2)
     >>> found[["times", "match", "turn", "text"]].values.tolist()
@@ -51,111 +66,182 @@ def find(
     ['0002-0000']
     """
     if by not in BYS:
-        raise ConfigError(f"nothing is found by '{by}' (one of: {', '.join(BYS)})")
+        raise ConfigError(f"unknown search by '{by}' (one of: {', '.join(BYS)})")
     if n < 1:
-        raise ConfigError(f"{n} findings: ask for at least one")
+        raise ConfigError(f"n is {n}: ask for at least one result")
     if not query.strip() and not where.strip():
-        raise ConfigError("there is nothing to look for: give words, or a condition in SQL")
+        raise ConfigError("nothing to search for: give a query, or a condition in SQL")
     log, query = runs if isinstance(runs, Frames) else load(runs), clean_text(query)  # as the log's own texts are
-    said = _distinct(_filtered(texts(log, of), log, of, where))
-    scores = _scores(said["text"].tolist(), query, by, embedding) if len(said) else np.zeros(0)
-    said.insert(0, "score", scores)
-    least = -np.inf if by == "meaning" else 0.0
-    best = said[said["score"] > least].sort_values("score", ascending=False, kind="stable")
+    texts = _distinct(_filter(collect_texts(log, of), log, of, where))
+    texts.insert(0, "score", _scores(texts["text"].tolist(), query, by, embedding) if len(texts) else np.zeros(0))
+    minimum = -np.inf if by == "meaning" else 0.0
+    best = texts[texts["score"] > minimum].sort_values("score", ascending=False, kind="stable")
     if by == "regex" or not query.strip():
         best = best.assign(score=np.nan)
     return _with_context(best.head(n).reset_index(drop=True), log, of)
 
 
-def _with_context(found: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
-    """The findings with the turn before each, and its seat; whole matches are their own context."""
-    if of == "matches":
-        return found
-    said = texts(log)
-    said = said[said["match"].isin(found["match"])]
-    spoken = said["seat"] + ": " + said["text"]
-    by_place = dict(zip(zip(said["run"], said["match"], said["turn"], strict=True), spoken, strict=True))
-    places = zip(found["run"], found["match"], found["turn"], strict=True)
-    return found.assign(before=[by_place.get((run, match, turn - 1), "") for run, match, turn in places])
-
-
 def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm") -> pd.DataFrame:
-    """The matches most like one of them by meaning of all that was said: score (cosine), times, run, match, …, text.
+    """Return the `n` matches most similar to one match by cosine: score, times, run, match, …, text.
 
-    Matches word for word like it are left out. StoreError, with the nearest name, for an unknown match.
+    Matches with the identical text are left out. Raises StoreError, with the nearest name, for an unknown match.
 
     >>> nearest(log, "0000-0003", embedding="hashed")[["times", "match"]].values.tolist()
     [[9, '0000-0000']]
     """
-    every = texts(log, "matches")
+    every = collect_texts(log, "matches")
     own = every.loc[every["match"] == match, "text"].tolist()
     if not own:
         near = get_close_matches(match[:64], every["match"].tolist(), n=1)
         hint = f" — did you mean '{printable(near[0])}'?" if near else ""
-        raise StoreError(f"there is no match '{printable(match[:64])}' in which anything was said{hint}")
-    said = _distinct(every[every["text"] != own[0]].reset_index(drop=True))
-    if said.empty:
-        return said.assign(score=0.0)
-    read = index(vectors(said["text"].tolist(), embedding))
-    score, place = read.search(vectors(own[:1], embedding), min(n, len(said)))
-    found = said.iloc[place[0][place[0] >= 0]].reset_index(drop=True)
-    found.insert(0, "score", score[0][place[0] >= 0].round(4))
-    return pd.DataFrame(found)
+        raise StoreError(f"there is no match '{printable(match[:64])}' with any text{hint}")
+    texts = _distinct(every[every["text"] != own[0]].reset_index(drop=True))
+    if texts.empty:
+        return texts.assign(score=0.0)
+    texts.insert(0, "score", (embed(texts["text"].tolist(), embedding) @ embed(own[:1], embedding)[0]).round(4))
+    return texts.sort_values("score", ascending=False, kind="stable").head(n).reset_index(drop=True)
 
 
-def _filtered(said: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
-    """Those of which the condition is true."""
+def collect_texts(log: Frames, of: Unit = "turns") -> pd.DataFrame:
+    """Return a row per non-empty text, in the order of the log: its key columns, iteration, and `text`.
+
+    Turns and thoughts also have seat, role and policy. Raises ConfigError for an unknown unit.
+
+    >>> collect_texts(log).loc[0, ["match", "seat", "text"]].tolist()
+    ['0000-0000', 'opener', 'OFFER 1 0 2 | $fair$ [/b]']
+    >>> print(collect_texts(log, "matches").loc[0, "text"])
+    opener: OFFER 1 0 2 | $fair$ [/b]
+    responder: ACCEPT | $fair$ [/b]
+    """
+    if of not in UNITS:
+        raise ConfigError(f"unknown texts '{of}' (one of: {', '.join(UNITS)})")
+    columns = ["private"] if of == "thoughts" else ["action", "public"]
+    turns = log.frame("turns", ["run", "match", "iteration", "turn", "seat", "role", "policy", *columns])
+    if of == "thoughts":
+        turns["text"] = turns["private"]
+    else:
+        joined = [
+            " | ".join(dict.fromkeys(part for part in both if part))
+            for both in zip(turns["action"], turns["public"], strict=True)
+        ]
+        turns["text"] = pd.Series(joined, dtype=turns["seat"].dtype, index=turns.index)
+    rows = turns.drop(columns=columns)
+    if of == "matches":
+        rows["text"] = rows["seat"] + ": " + rows["text"]
+        rows = rows.groupby(["run", "match", "iteration"], sort=False)["text"].agg("\n".join).reset_index()
+    return rows[rows["text"].str.strip() != ""].reset_index(drop=True)
+
+
+def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.float32]:
+    """Return unit vectors [n, d] of texts. Raises ConfigError if the embedding's packages are not installed.
+
+    >>> both = embed(["I walk away.", "I walk away!"], "hashed")
+    >>> both.shape, float(both[0] @ both[1]).__round__(3)
+    ((2, 256), 1.0)
+    """
+    from simulators.embedding import EMBEDDINGS, embed_catalogue
+
+    if embedding not in EMBEDDINGS:
+        raise ConfigError(f"unknown embedding '{embedding}' (one of: {', '.join(EMBEDDINGS)})")
+    chunks = [list(_chunks(text)) for text in texts]
+    flat = list(dict.fromkeys(chunk for own in chunks for chunk in own))
+    if not flat:
+        return np.zeros((0, 1), np.float32)
+    try:
+        vectors = embed_catalogue(flat, embedding)
+    except ValueError:
+        raise ConfigError("meaning needs sentence-transformers: pip install 'arena-selfplay[analysis,maps]'") from None
+    place = {chunk: number for number, chunk in enumerate(flat)}
+    sums = np.stack([sum(len(chunk) * vectors[place[chunk]] for chunk in own) for own in chunks])
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    return np.ascontiguousarray(sums / np.where(lengths > 0, lengths, 1), np.float32)
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Split the text into chunks of whole lines, and longer lines by characters. Yields at least one chunk."""
+    chunk = ""
+    for line in text.splitlines() or [text]:
+        if chunk and len(chunk) + len(line) >= CHUNK:
+            yield chunk
+            chunk = ""
+        chunk = f"{chunk}\n{line}" if chunk else line
+        while len(chunk) > CHUNK:
+            yield chunk[:CHUNK]
+            chunk = chunk[CHUNK:]
+    if chunk or not text.strip():
+        yield chunk or " "
+
+
+def _with_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
+    """Add the preceding turn and its seat as `before`; whole matches have no such column."""
+    if of == "matches":
+        return results
+    turns = collect_texts(log)
+    turns = turns[turns["match"].isin(results["match"])]
+    lines = turns["seat"] + ": " + turns["text"]
+    by_place = dict(zip(zip(turns["run"], turns["match"], turns["turn"], strict=True), lines, strict=True))
+    places = zip(results["run"], results["match"], results["turn"], strict=True)
+    return results.assign(before=[by_place.get((run, match, turn - 1), "") for run, match, turn in places])
+
+
+def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
+    """Return the texts that satisfy the SQL condition. Raises ConfigError if it is more than a condition."""
     if not where.strip():
-        return said
+        return texts
     keys = KEYS[of]
     table = "matches" if of == "matches" else "turns"
-    chosen = answer(log, f"select distinct {', '.join(keys)} from {table} where ({where}\n)")
-    if chosen.schema.types != [TABLES[table].field(key).type for key in keys]:  # parentheses that end ours, and a union
+    chosen = run_query(log, f"select distinct {', '.join(keys)} from {table} where ({where}\n)")
+    # A condition that closes our parenthesis and adds a union could return other columns.
+    if chosen.schema.types != [TABLES[table].field(key).type for key in keys]:
         raise ConfigError(f"'{printable(where)[:64]}' is more than a condition: write one, such as: iteration = 3")
-    return said.merge(chosen.to_pandas(types_mapper=pd.ArrowDtype).astype(said.dtypes[keys].to_dict()), on=keys)
+    return texts.merge(chosen.to_pandas(types_mapper=pd.ArrowDtype).astype(texts.dtypes[keys].to_dict()), on=keys)
 
 
-def _distinct(said: pd.DataFrame) -> pd.DataFrame:
-    """A row per text, its first place, and how often it was said."""
-    times = said.groupby("text", sort=False)["text"].transform("size")
-    said.insert(0, "times", times.astype("int64"))
-    return said.drop_duplicates("text", ignore_index=True)
+def _distinct(texts: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per distinct text, at its first occurrence, with the number of occurrences as `times`."""
+    times = texts.groupby("text", sort=False)["text"].transform("size")
+    texts.insert(0, "times", times.astype("int64"))
+    return texts.drop_duplicates("text", ignore_index=True)
 
 
-def _scores(said: list[str], query: str, by: By, embedding: Embedding) -> Any:
-    """Score how well each text answers the query [n]; 0 is not at all, but by meaning, where all do more or less."""
+def _scores(texts: list[str], query: str, by: By, embedding: Embedding) -> Any:
+    """Return a score per text [n]. Words and expressions score 0 for no match; cosines have no such threshold."""
     if not query.strip():
-        return np.ones(len(said))
+        return np.ones(len(texts))
     if by == "words":
-        return _by_words(said, query)
+        return _score_by_words(texts, query)
     if by == "regex":
-        return _by_expression(said, query)
-    return vectors(said, embedding) @ vectors([query], embedding)[0]
+        return match_regex(pa.array(texts, pa.string()), query).to_numpy(zero_copy_only=False).astype(np.float64)
+    return embed(texts, embedding) @ embed([query], embedding)[0]
 
 
-def _by_words(said: list[str], query: str) -> Any:
+def _score_by_words(texts: list[str], query: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its progress bars miss widgets in notebooks, and none is shown
+            warnings.simplefilter("ignore")  # bm25s warns about missing progress bar widgets, which we do not show
             import bm25s
     except ImportError:
         raise ConfigError("plain words need bm25s: pip install 'arena-selfplay[analysis]'") from None
-    asked, *read = bm25s.tokenize(
-        [query, *said], token_pattern=r"(?u)\b\w+\b", stopwords="en", return_ids=False, show_progress=False
+    asked, *tokenized = bm25s.tokenize(
+        [query, *texts], token_pattern=r"(?u)\b\w+\b", stopwords="en", return_ids=False, show_progress=False
     )
-    known = {word for words in read for word in words}
+    known = {word for words in tokenized for word in words}
     wanted = [word for word in asked if word in known]
     if not wanted:
-        return np.zeros(len(said))
-    ranked = bm25s.BM25()
-    ranked.index(read, show_progress=False)
-    return np.asarray(ranked.get_scores(wanted), np.float64)
+        return np.zeros(len(texts))
+    ranking = bm25s.BM25()
+    ranking.index(tokenized, show_progress=False)
+    return np.asarray(ranking.get_scores(wanted), np.float64)
 
 
-def _by_expression(said: list[str], query: str) -> Any:
+def match_regex(texts: Any, query: str) -> Any:
+    """Return a boolean Arrow array: which texts the RE2 expression matches. Raises ConfigError for an invalid one.
+
+    >>> match_regex(pa.array(["yes", "no"]), "^y").to_pylist()
+    [True, False]
+    """
     try:
-        found = pc.match_substring_regex(pa.array(said, pa.string()), query)
+        return pc.match_substring_regex(texts, query)
     except pa.ArrowInvalid as error:
         reason = printable(str(error)).removeprefix("Invalid regular expression: ")
         raise ConfigError(f"'{printable(query)[:64]}' is no regular expression (RE2): {reason}") from None
-    return found.to_numpy(zero_copy_only=False).astype(np.float64)

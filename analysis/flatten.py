@@ -1,6 +1,6 @@
-"""From the nested match log to flat tables, Arrow in and Arrow out: pure functions of one iteration, by columns.
+"""Flat tables from the nested match log: pure functions of one iteration, Arrow in and Arrow out.
 
-`NEEDS` says for each table which leaves of the log its columns are made of, so that nothing else is read.
+`NEEDS` maps each column of a table to the leaves of the log that it is made of, so that nothing else is read.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "messages": ("turns.index", "turns.seat", "turns.messages.sender", "turns.messages.text"),
     "tokens": tuple(f"streams.{name}" for name in ("seat", "ids", "mask", "logprobs", "turns")),
 }
-"""Leaves without which a table has no rows."""
+"""Leaves that define a table's rows, read whichever columns are wanted."""
 TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios", "gap": "gaps"}
-"""By column of `tokens`, the credit file's list of it."""
+"""List columns of the credit file, by the column of `tokens` that they become."""
 
 
 def leaves(table: str, columns: Collection[str]) -> set[str]:
-    """The leaves of the match log that these columns of a table are made of.
+    """Return the leaves of the match log that these columns of a table are made of.
 
     >>> sorted(leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
@@ -63,55 +63,57 @@ def leaves(table: str, columns: Collection[str]) -> set[str]:
 
 
 def matches(log: Any) -> Any:
-    """A row per match; `report` is still JSON."""
+    """Return a row per match. The column `report` is still JSON."""
     table = pa.table({"match" if name == "id" else name: log[name] for name in log.column_names})
     if "turns" in table.column_names:
-        table = _put(table, "turns", pc.list_value_length(table["turns"]))
+        table = _set_column(table, "turns", pc.list_value_length(table["turns"]))
     if "started" in table.column_names:
-        table = _put(table, "started", _times(table["started"]))
+        table = _set_column(table, "started", _parse_times(table["started"]))
     return table
 
 
 def seats(log: Any) -> Any:
-    """A row per seat of each match."""
-    table = _exploded(log, "seats")
+    """Return a row per seat of each match."""
+    table = _explode(log, "seats")
     if "payoffs" in log.column_names:
-        payoffs = _exploded(log, "payoffs")
-        places = pc.index_in(_key(table), value_set=_key(payoffs))
+        payoffs = _explode(log, "payoffs")
+        places = pc.index_in(_seat_keys(table), value_set=_seat_keys(payoffs))
         table = table.append_column("payoff", payoffs["value"].take(places))
     return table
 
 
 def turns(log: Any, credit: Any) -> Any:
-    """A row per turn; `rewards` are still a list. `credit` is the iteration's, perhaps without rows."""
-    table = _exploded(log, "turns")
+    """Return a row per turn. The column `rewards` is still a list. `credit` is the iteration's credit table, which may
+    be empty.
+    """
+    table = _explode(log, "turns")
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
-    rows = _turn_key(credit["match"], credit["turn"], log["id"])
-    places = pc.index_in(_turn_key(table["match"], table["turn"], log["id"]), value_set=rows)
+    rows = _turn_keys(credit["match"], credit["turn"], log["id"])
+    places = pc.index_in(_turn_keys(table["match"], table["turn"], log["id"]), value_set=rows)
     table = table.append_column("advantage", credit["advantage"].take(places))
     if "rewards" in table.column_names:
-        table = table.append_column("reward", pc.coalesce(credit["reward"].take(places), _sums(table["rewards"])))
+        table = table.append_column("reward", pc.coalesce(credit["reward"].take(places), _sum_values(table["rewards"])))
     return table
 
 
 def messages(log: Any) -> Any:
-    """A row per message that a seat read."""
-    table = _exploded(log, "turns")
+    """Return a row per message that a seat read."""
+    table = _explode(log, "turns")
     lists = table["messages"].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
     table = table.drop_columns(["game", "messages"]).take(rows)
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
-    table = table.append_column("place", _places(lists))
+    table = table.append_column("place", _positions(lists))
     for field in items.type:
         table = table.append_column(field.name, pc.struct_field(items, field.name))
     return table
 
 
 def tokens(log: Any) -> Any:
-    """A row per token of each stream."""
-    table = _exploded(log, "streams")
+    """Return a row per token of each stream. Raises LogError if the lists of a stream differ in length."""
+    table = _explode(log, "streams")
     if "seats" in log.column_names:
-        table = _with_policy(table, log)
+        table = _add_policy(table, log)
     ids = table["ids"].combine_chunks()
     sizes = pc.list_value_length(ids)
     for name in ("mask", "logprobs", "turns"):
@@ -124,26 +126,27 @@ def tokens(log: Any) -> Any:
     kept = table.drop_columns(nested).take(rows)
     sampled, nothing = flat["mask"], pa.scalar(None)
     columns = {
-        "place": _places(ids),
+        "place": _positions(ids),
         "turn": pc.if_else(pc.greater_equal(flat["turns"], 0), flat["turns"], nothing),
         "id": pc.list_flatten(ids),
         "sampled": sampled,
         "logprob": pc.if_else(sampled, flat["logprobs"], nothing),
     }
     if entropy is not None:
-        columns["entropy"] = pc.if_else(sampled, _as_long_as(entropy, sizes), nothing)
+        columns["entropy"] = pc.if_else(sampled, _flatten_to_sizes(entropy, sizes), nothing)
     for name, column in columns.items():
         kept = kept.append_column(name, column)
     return kept
 
 
-def credited(tokens: Any, credit: Any, ids: Any) -> Any:
-    """The tokens of these matches with the columns of `TOKEN_CREDIT`: a turn's lists go over its tokens in order.
+def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
+    """Return the tokens with the columns of `TOKEN_CREDIT`, by spreading each turn's lists over its tokens in order.
 
-    `credit` is the iteration's, perhaps without rows.
+    `credit` is the iteration's credit table, which may be empty; `ids` are the matches' ids. Raises LogError if a list
+    has not one value per token of its turn.
     """
-    keys = _turn_key(tokens["match"], tokens["turn"], ids)
-    rows = pc.index_in(keys, value_set=_turn_key(credit["match"], credit["turn"], ids), skip_nulls=True)
+    keys = _turn_keys(tokens["match"], tokens["turn"], ids)
+    rows = pc.index_in(keys, value_set=_turn_keys(credit["match"], credit["turn"], ids), skip_nulls=True)
     row = pc.fill_null(rows, -1).to_numpy()
     own = np.flatnonzero(row >= 0)
     counts = np.bincount(row[own], minlength=len(credit))
@@ -154,7 +157,7 @@ def credited(tokens: Any, credit: Any, ids: Any) -> Any:
         lists = credit[source].combine_chunks()
         sizes = pc.list_value_length(lists).to_numpy()
         if ((sizes != counts) & (sizes > 0)).any():
-            raise LogError(f"credit's {source} are not one for each token of a turn: restore the log from a copy")
+            raise LogError(f"credit's {source} do not match the tokens of a turn: restore the log from a copy")
         places, there = np.zeros(len(row), np.int64), np.zeros(len(row), bool)
         places[own], there[own] = (np.cumsum(sizes) - sizes)[row[own]] + rank, sizes[row[own]] > 0
         column = pc.list_flatten(lists).take(pa.array(places, mask=~there))
@@ -164,8 +167,8 @@ def credited(tokens: Any, credit: Any, ids: Any) -> Any:
     return tokens
 
 
-def _as_long_as(lists: Any, sizes: Any) -> Any:
-    """Their items one after the other, as many of each list as its size says; nulls where a list is empty."""
+def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
+    """Flatten lists to `sizes` items each, with nulls for an empty list. Raises LogError for any other length."""
     lengths, wanted = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
     if ((lengths != wanted) & (lengths > 0)).any():
         raise LogError("the lists of a token stream differ in length: restore the log from a copy")
@@ -173,15 +176,15 @@ def _as_long_as(lists: Any, sizes: Any) -> Any:
     return pc.list_flatten(lists).take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
-def _with_policy(table: Any, log: Any) -> Any:
-    """The table's rows, which have a seat, with the policy that sat there."""
-    held = _exploded(log, "seats")
-    places = pc.index_in(_key(table), value_set=_key(held))
+def _add_policy(table: Any, log: Any) -> Any:
+    """Add the policy of each row's seat."""
+    held = _explode(log, "seats")
+    places = pc.index_in(_seat_keys(table), value_set=_seat_keys(held))
     return table.append_column("policy", held["policy"].take(places))
 
 
-def named(lists: Any, prefix: str) -> dict[str, Any]:
-    """Lists of named values as a column per name, in the order in which they first appear; 0 where there is none."""
+def spread_names(lists: Any, prefix: str) -> dict[str, Any]:
+    """Return lists of named values as a column per name, in order of first appearance, with 0 for a missing name."""
     pairs, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
     names = pc.struct_field(pairs, "name").combine_chunks().dictionary_encode()
     codes, values = names.indices.to_numpy(), pc.struct_field(pairs, "value").to_numpy()
@@ -193,8 +196,8 @@ def named(lists: Any, prefix: str) -> dict[str, Any]:
     return columns
 
 
-def _exploded(log: Any, name: str) -> Any:
-    """A row per item of a list, its fields as columns after those of the match."""
+def _explode(log: Any, name: str) -> Any:
+    """Return a row per item of the list column `name`, with the item's fields after match, iteration and game."""
     lists = log[name].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
     of_match = {"match": log["id"], "iteration": log["iteration"], "game": log["game"]}
@@ -204,36 +207,36 @@ def _exploded(log: Any, name: str) -> Any:
     return pa.table(columns)
 
 
-def _put(table: Any, name: str, column: Any) -> Any:
+def _set_column(table: Any, name: str, column: Any) -> Any:
     return table.set_column(table.column_names.index(name), name, column)
 
 
-def _times(texts: Any) -> Any:
-    """ISO 8601 as instants; LogError for what is none."""
+def _parse_times(texts: Any) -> Any:
+    """Parse ISO 8601 texts as timestamps. Raises LogError for an invalid one."""
     try:
         return pc.cast(texts, pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid as error:
-        raise LogError(f"a match's start is no time: {' '.join(str(error).split())[:200]}") from None
+        raise LogError(f"a match's start is no valid time: {' '.join(str(error).split())[:200]}") from None
 
 
-def _key(table: Any) -> Any:
-    """(match, seat) as one text; no id holds a control character that a seat's name could begin with."""
+def _seat_keys(table: Any) -> Any:
+    """Return (match, seat) as one text, joined by a control character that no id contains."""
     return pc.binary_join_element_wise(table["match"], table["seat"], "\x00")
 
 
-def _turn_key(match: Any, turn: Any, ids: Any) -> Any:
-    """(match, turn) as one number; null where there is no such match."""
+def _turn_keys(match: Any, turn: Any, ids: Any) -> Any:
+    """Return (match, turn) as one number, null for an unknown match."""
     place = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
     return pc.add(pc.multiply(place, 2**16), pc.cast(turn, pa.int64()))
 
 
-def _sums(lists: Any) -> Any:
+def _sum_values(lists: Any) -> Any:
     values = pc.struct_field(pc.list_flatten(lists), "value").to_numpy()
     return pa.array(np.bincount(pc.list_parent_indices(lists).to_numpy(), values, len(lists)))
 
 
-def _places(lists: Any) -> Any:
-    """The number of each item in its list."""
+def _positions(lists: Any) -> Any:
+    """Return the position of each item in its list."""
     sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     starts = np.cumsum(sizes) - sizes
     return pa.array((np.arange(sizes.sum()) - np.repeat(starts, sizes)).astype(np.int32))

@@ -1,4 +1,4 @@
-"""Runs, finished or live, as tables: Arrow from the log to pandas, each read when it is first asked for."""
+"""Runs, finished or live, as tables in Arrow or pandas, each read on first use."""
 
 from __future__ import annotations
 
@@ -19,64 +19,63 @@ from pydantic_core import from_json
 from analysis import flatten
 from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
-from arena.parts.renamed import translated
 from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import incomplete_deals
 from arena.store.reader import RunReader
 
 Names = Collection[str] | None
-"""Only these; None is all."""
+"""Names to select; None selects all."""
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Some runs as tables of Arrow's types: `runs`, `iterations`, `matches`, `seats`, `turns`, `messages`, `tokens`.
+    """Tables of one or several runs: `runs`, `iterations`, `matches`, `seats`, `turns`, `messages`, `tokens`.
 
-    `analysis.columns.TABLES` says what every column means. Of a live run a table is what the log held when it was read:
-    `load` again for what came since.
+    `analysis.columns.TABLES` documents the columns. A table of a live run holds what the log had when the table was
+    read; call `load` again for newer data.
     """
 
     readers: Mapping[str, RunReader]
-    """By the name of the run."""
+    """Reader of each run, by the run's name."""
     numbers: Mapping[str, Sequence[int]]
-    """By run, the iterations whose matches are read."""
+    """Iterations whose matches are read, by run."""
     chosen: Collection[int] | None = None
-    """Only these; None is all, those without a match log too."""
+    """Iterations to select; None selects all, including those without a match log."""
     games: Names = None
     of_seats: Names = None
     policies: Names = None
 
     def table(self, name: str, columns: Names = None) -> Any:
-        """One of the tables as an Arrow table, of these of its columns, with no more read than they need.
+        """Return a table as an Arrow table with these columns, reading no more of the log than they need.
 
-        StoreError, with the nearest name, for a table or a column that there is not.
+        Raises StoreError, with the nearest name, for an unknown table or column.
 
         >>> log.table("turns", ["role", "advantage"]).num_columns
         2
         """
         if name not in TABLES:
             raise StoreError(
-                f"there is no table '{_abbreviated(name)}'{_near(name, TABLES)} (tables: {', '.join(TABLES)})"
+                f"there is no table '{_abbreviated(name)}'{_suggest(name, TABLES)} (tables: {', '.join(TABLES)})"
             )
-        found = self.among(name, columns)
+        found = self.select_existing(name, columns)
         if columns is None:
             return found
         for column in columns:
             if column not in found.column_names:
-                raise StoreError(f"{name} has no column '{_abbreviated(column)}'{_near(column, found.column_names)}")
+                raise StoreError(f"{name} has no column '{_abbreviated(column)}'{_suggest(column, found.column_names)}")
         return found.select(list(columns))
 
-    def among(self, name: str, columns: Names) -> Any:
-        """One of the tables with at least those of its columns that are among these, which it need not have.
+    def select_existing(self, name: str, columns: Names) -> Any:
+        """Return a table with at least those of these columns that exist; unknown columns are ignored.
 
-        >>> log.among("matches", ["status", "nothing"]).column_names
+        >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
         """
-        return self._small(name) if name in ("runs", "iterations") else self._logged(name, columns)
+        return self._small_table(name) if name in ("runs", "iterations") else self._log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
-        """The same in pandas, with Arrow's types.
+        """Return a table as a pandas frame with Arrow types.
 
         >>> log.frame("turns", ["role", "valid"]).groupby("role")["valid"].mean().index.tolist()
         ['the_opener', 'the_responder']
@@ -86,7 +85,7 @@ class Frames:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row per run: where it is, when it began, its experiment as `config.…`."""
+        """A row per run: path, start time, and its experiment as `config.…`."""
         return self.frame("runs")
 
     @cached_property
@@ -96,12 +95,12 @@ class Frames:
 
     @cached_property
     def matches(self) -> pd.DataFrame:
-        """A row per match, failed ones included, with the game's own figures as `report.…`."""
+        """A row per match, including failed ones, with the game's own figures as `report.…`."""
         return self.frame("matches")
 
     @cached_property
     def complete(self) -> pd.DataFrame:
-        """The rows of `matches` that figures are about: finished, and of deals of which no match was given up."""
+        """The rows of `matches` that figures are computed from: finished, and of deals without a lost match."""
         matches, lost = self.matches, set[tuple[str, int, str, int]]()
         for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
             deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
@@ -114,17 +113,17 @@ class Frames:
 
     @cached_property
     def seats(self) -> pd.DataFrame:
-        """A row per seat of a match: who sat there, and what it was paid."""
+        """A row per seat of a match: role, policy and payoff."""
         return self.frame("seats")
 
     @cached_property
     def turns(self) -> pd.DataFrame:
-        """A row per turn with its rewards, and `advantage` where credit was given."""
+        """A row per turn with its rewards, and `advantage` once credit is computed."""
         return self.frame("turns")
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """A row per message that a seat read before it moved."""
+        """A row per message that a seat read before its turn."""
         return self.frame("messages")
 
     @cached_property
@@ -132,19 +131,19 @@ class Frames:
         """A row per token of a model's stream, read or sampled."""
         return self.frame("tokens")
 
-    def _small(self, name: str) -> Any:
-        """A table that is no part of the match log."""
+    def _small_table(self, name: str) -> Any:
+        """Return a table that is not made from the match log."""
         rows = [row for run, reader in self.readers.items() for row in self._rows(name, run, reader)]
-        return _table(rows, TABLES[name])
+        return _make_table(rows, TABLES[name])
 
     def _rows(self, name: str, run: str, reader: RunReader) -> Iterable[dict[str, Any]]:
         if name == "runs":
-            return [_about(run, reader)]
+            return [_run_row(run, reader)]
         rows = (row for row in reader.metrics() if self.chosen is None or row["iteration"] in self.chosen)
-        return [{"run": run, **dict(_flat(row))} for row in rows]
+        return [{"run": run, **dict(_flatten(row))} for row in rows]
 
-    def _logged(self, name: str, columns: Names) -> Any:
-        """A table of the match log: iteration by iteration made flat and filtered, then put together."""
+    def _log_table(self, name: str, columns: Names) -> Any:
+        """Return a table of the match log: flattened and filtered by iteration, then concatenated."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
@@ -153,12 +152,14 @@ class Frames:
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
             for k in numbers
-            if (part := self._part(name, needed, self.readers[run], k)) is not None
+            if (part := self._iteration_part(name, needed, self.readers[run], k)) is not None
         ]
         whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
         table = pa.table({f.name: whole[f.name].cast(f.type) for f in TABLES[name] if f.name in whole.column_names})
         if grown and nested in whole.column_names:
-            more = _reports(whole["report"]) if nested == "report" else flatten.named(whole["rewards"], "reward.")
+            more = (
+                _reports(whole["report"]) if nested == "report" else flatten.spread_names(whole["rewards"], "reward.")
+            )
             for column, values in more.items():
                 table = table.append_column(column, values)
         return table
@@ -167,25 +168,25 @@ class Frames:
     def _by_turn(self) -> bool:
         return self.of_seats is not None or self.policies is not None
 
-    def _part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
-        """One iteration's rows; None where no game is wanted."""
+    def _iteration_part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
+        """Return one iteration's rows, or None if it has none of the selected games."""
         if self.games is not None:
             known = reader.log.table(k, ["id", "game"])["game"]
-            if not pc.any(_among(known, self.games)).as_py():
+            if not pc.any(_is_in(known, self.games)).as_py():
                 return None
         log = reader.log.table(k, flatten.leaves(name, columns))
         if self.games is not None:
-            log = log.filter(_among(log["game"], self.games))
+            log = log.filter(_is_in(log["game"], self.games))
         if name == "turns":
             table = flatten.turns(log, reader.log.credit_table(k))
         elif name == "tokens" and {*flatten.TOKEN_CREDIT} & {*columns}:
             wanted = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
-            table = flatten.credited(flatten.tokens(log), reader.log.credit_table(k, wanted), log["id"])
+            table = flatten.add_token_credit(flatten.tokens(log), reader.log.credit_table(k, wanted), log["id"])
         else:
             table = getattr(flatten, name)(log)
         if name != "matches":
             for column, chosen in (("seat", self.of_seats), ("policy", self.policies)):
-                table = table if chosen is None else table.filter(_among(table[column], chosen))
+                table = table if chosen is None else table.filter(_is_in(table[column], chosen))
         return table
 
 
@@ -197,19 +198,19 @@ def load(
     seats: Names = None,
     policies: Names = None,
 ) -> Frames:
-    """A run, or several beside each other, as tables; StoreError, one line, for what is no run or damaged.
+    """Load one or several runs as tables. Raises StoreError if a path is no run or the run is damaged.
 
-    They hold only matches of these `iterations` and `games`, and of them only seats, turns, messages and tokens
-    of these `seats` and `policies`: lists or sets of names, and ConfigError for a bare one.
+    `iterations` and `games` select matches; `seats` and `policies` select rows of the tables below matches. Raises
+    ConfigError if a selection is a single text instead of a collection.
 
     >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
     ['opener']
     """
     for option, names in {"games": games, "seats": seats, "policies": policies}.items():
-        if isinstance(names, str):  # whose characters would be taken for the names
-            raise ConfigError(f"{option} are several names: write {option}=[{_abbreviated(names)!r}]")
+        if isinstance(names, str):  # its characters would be taken as names
+            raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviated(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-    readers = dict(zip(_names(paths), map(RunReader, paths), strict=True))
+    readers = dict(zip(_run_names(paths), map(RunReader, paths), strict=True))
     numbers = {
         run: [k for k in reader.iterations() if iterations is None or k in iterations]
         for run, reader in readers.items()
@@ -217,10 +218,10 @@ def load(
     return Frames(readers, numbers, None if iterations is None else {*iterations}, games, seats, policies)
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Names of the runs: those of their folders, or their paths where folders are called alike."""
+def _run_names(paths: Sequence[Path]) -> list[str]:
+    """Return the runs' names: their folders' names, or their paths if folders share a name."""
     if not paths:
-        raise StoreError("there is no run to load: name one, such as runs/latest")
+        raise StoreError("no run to load: name one, such as runs/latest")
     whole = [path.resolve() for path in paths]
     if twin := next((path for path, same in zip(paths, whole, strict=True) if whole.count(same) > 1), None):
         raise StoreError(f"{twin} is given twice: take one out")
@@ -228,36 +229,36 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names if len({*names}) == len(names) else [str(path) for path in whole]
 
 
-def _about(run: str, reader: RunReader) -> dict[str, Any]:
-    """The row of a run; what an older Arena did not note is missing."""
+def _run_row(run: str, reader: RunReader) -> dict[str, Any]:
+    """Return the row of a run, without entries that its environment file lacks."""
     about = reader.environment()
     commands: list[dict[str, Any]] = about.get("commands") or [{}]
     known = {
         "run": run,
         "path": str(reader.path),
-        "started": _instant(commands[0].get("time")),
+        "started": _parse_time(commands[0].get("time")),
         "arena": (about.get("versions") or {}).get("arena-selfplay"),
     }
-    return known | dict(_flat(translated(about.get("experiment") or {}), "config."))
+    return known | dict(_flatten(about.get("experiment") or {}, "config."))
 
 
-def _instant(text: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
-    """Rows with names of their own, those of the schema first."""
+def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
+    """Return an Arrow table of rows, with the schema's columns first."""
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
     own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
@@ -265,9 +266,10 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
 
 
 def _reports(texts: Any) -> dict[str, Any]:
-    """The games' own figures, a column each in the order in which they first appear; LogError for what is no report.
+    """Return the games' own figures as a column each, in order of first appearance. Raises LogError for an invalid
+    report.
 
-    Text by text, as no text may change how the next one is read.
+    Reports are parsed one by one, so that no text can change how the next one is read.
     """
     rows = [_report(text) for text in texts.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -285,7 +287,8 @@ def _report(text: str) -> dict[str, Any]:
 
 
 def typed(values: Sequence[Any]) -> Any:
-    """Values as an Arrow array: truth values where all are, numbers where all are either, else text; with gaps.
+    """Return values as an Arrow array: booleans if all are, numbers if all are numbers or booleans, else text; None as
+    null.
 
     >>> str(typed([True, None]).type), str(typed([1, 2.5, True]).type), typed(["a", [1]]).to_pylist()
     ('bool', 'double', ['a', '[1]'])
@@ -302,7 +305,7 @@ def typed(values: Sequence[Any]) -> Any:
 
 
 def numeric(column: pd.Series[Any]) -> bool:
-    """Return True if a column holds numbers or truth values.
+    """Return True if a column holds numbers or booleans.
 
     >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
     [True, True, False]
@@ -310,11 +313,11 @@ def numeric(column: pd.Series[Any]) -> bool:
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
-def _among(column: Any, chosen: Collection[str]) -> Any:
+def _is_in(column: Any, chosen: Collection[str]) -> Any:
     return pc.is_in(column, value_set=pa.array(sorted(chosen), pa.string()))
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name[:64], list(known), n=1)
     return f" — did you mean '{printable(near[0])}'?" if near else ""
 

@@ -1,8 +1,7 @@
-"""Common parts of pictures: sheets of few panels, arms in colours of their own, uncertainty as bars, texts that fit.
+"""Common parts of matplotlib figures: sheets of panels, a colour per arm, error bars, labels that fit.
 
-A curve is its seeds (thin), their mean (thick) and, right of its end, a dot with the interval of that end: a band at
-every iteration would be as wide as few seeds make it, and jump wherever they happen to agree. Of fewer than `FEW`
-points there is no curve to see: they are dots with bars, and no line suggests what lay between them.
+A curve shows its seeds (thin), their mean (thick) and, beside its end, a dot with the end's interval. A band at every
+iteration would be wide and jumpy with few seeds. Fewer than `FEW` points are drawn as dots with bars, without a line.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 8
-"""Panels on a sheet."""
+"""Maximum number of panels on a sheet."""
 FEW = 5
 WIDTH, HEIGHT = 3.4, 2.7
-"""Of a panel, in inches."""
+"""Size of a panel in inches."""
 OTHERS = ("tab:blue", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan", "tab:olive", "black", "gold")
 KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:grey", "solver_only": "tab:grey"}
-"""Controls look the same in every picture: an arm with this in its name has this colour."""
+"""Fixed colours of controls, by a part of the arm's name, so that they look the same in every figure."""
 
 
-def colours(arms: Iterable[str]) -> dict[str, str]:
-    """A colour for each arm, by the order in which a study names them: keep it for all its panels."""
-    free = itertools.cycle(OTHERS)  # of more than nine some look alike
+def assign_colours(arms: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each arm, in order. Use the result for all panels of a figure."""
+    free = itertools.cycle(OTHERS)  # colours repeat after nine arms
     chosen: dict[str, str] = {}
     for arm in arms:
         known = next((colour for word, colour in KNOWN.items() if word in arm), None)
@@ -43,10 +42,13 @@ def colours(arms: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def sheet(
+def make_sheet(
     titles: Sequence[str], heading: str = "", along: str = "iteration", height: float = HEIGHT
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel per title, that no window or global state knows of; at most `MOST` on purpose."""
+    """Return a figure with one panel per title, independent of windows and global state, and its axes.
+
+    `along` labels the x axes; `height` is that of a panel in inches.
+    """
     from matplotlib.figure import Figure
 
     count = max(len(titles), 1)
@@ -58,37 +60,39 @@ def sheet(
     engine.set(w_pad=0.1, h_pad=0.08)
     axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(titles))]
     for axis, title in zip(axes, titles, strict=True):
-        axis.set_title(wrapped(title, int(11 * width / columns)), fontsize=10)
+        axis.set_title(wrap_label(title, int(11 * width / columns)), fontsize=10)
         axis.grid(alpha=0.3)
         axis.set_xlabel(along, fontsize=9)
         axis.tick_params(labelsize=8)
     if heading:
-        figure.suptitle(wrapped(heading, int(11 * width)), fontsize=10)
+        figure.suptitle(wrap_label(heading, int(11 * width)), fontsize=10)
     return figure, axes
 
 
-def wrapped(name: str, width: int) -> str:
-    """The name as matplotlib shows it literally, on two lines at most: no TeX, no label hidden by an underscore."""
+def wrap_label(name: str, width: int) -> str:
+    """Return the name for matplotlib, on at most two lines, with TeX and leading underscores (hidden labels)
+    disabled.
+    """
     lines = textwrap.wrap(printable(name).lstrip("_"), width, max_lines=2, placeholder=" …") or [""]
     return "\n".join(lines).replace("$", r"\$")
 
 
-def fit(axis: Axes, bounds: Bounds) -> None:
-    """A share's axis shows all of its range, a count's begins at 0."""
+def set_y_range(axis: Axes, bounds: Bounds) -> None:
+    """Set the y range: all of [0, 1] for a share, from 0 for a count."""
     if bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
     elif bounds[0] == 0:
         axis.set_ylim(0, 1.05 * axis.get_ylim()[1])
 
 
-def legend(figure: Figure, label_width: int = 30) -> None:
-    """One for all panels, below them; nothing where there is nothing to tell apart."""
+def add_legend(figure: Figure, label_width: int = 30) -> None:
+    """Add one legend for all panels below them, if there is anything to distinguish."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        shown = _apart([wrapped(label, label_width) for label in handles])
+        shown = _distinct([wrap_label(label, label_width) for label in handles])
         room = figure.get_figwidth() * 12 / (max(len(line) for text in shown for line in text.split("\n")) + 6)
         columns = max(1, min(len(handles), int(room)))
         figure.legend(
@@ -96,45 +100,49 @@ def legend(figure: Figure, label_width: int = 30) -> None:
         )
 
 
-def _apart(texts: Sequence[str]) -> list[str]:
-    """Their first lines; where these are alike both lines, and where these are their places, too."""
+def _distinct(texts: Sequence[str]) -> list[str]:
+    """Return distinct labels: the first line of each text, both lines if first lines repeat, numbered if both
+    repeat.
+    """
     first = [text.partition("\n")[0] for text in texts]
     told = [text if first.count(line) > 1 else line for text, line in zip(texts, first, strict=True)]
     return [f"{text} ({place})" if told.count(text) > 1 else text for place, text in enumerate(told, 1)]
 
 
-def labelled(label: str) -> str:
-    """A label that matplotlib shows: it hides those that begin with an underscore."""
+def visible_label(label: str) -> str:
+    """Return the label with a leading space if it begins with an underscore, because matplotlib hides those."""
     return f" {label}" if label.startswith("_") else label
 
 
-def points(
+def draw_points(
     axis: Axes, x: Sequence[float], intervals: Sequence[Interval], label: str, colour: str, place: int = 0
 ) -> None:
-    """Dots with bars, arms beside each other by their place; a line joins them where there are enough for a curve."""
+    """Draw dots with error bars, shifted by `place` so that arms do not overlap, and joined by a line from `FEW` points
+    on.
+    """
     middle, low, high = (np.array(column) for column in zip(*intervals, strict=True))
     beside = 0.012 * place * (max(x) - min(x) or 1)
     ends = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
     axis.errorbar(
-        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour, label=labelled(label),
-        capsize=2, markersize=3.5, linewidth=1.2,
+        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour,
+        label=visible_label(label), capsize=2, markersize=3.5, linewidth=1.2,
     )  # fmt: skip
 
 
-def curve(
+def draw_curve(
     axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
     place: int = 0,
 ) -> None:  # fmt: skip
-    """An arm's curve: of each seed (a row each), of their mean, and its end with the interval."""
+    """Draw an arm's curve: each seed (a row of `seeds`), their mean, and the end with its interval."""
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
-    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=labelled(label))
-    points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
+    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=visible_label(label))
+    draw_points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
 
 
-def written(figure: Figure, path: Path | io.BytesIO) -> None:
-    """As PNG in 256 colours, a fifth of the size, whatever the file is called."""
+def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
+    """Save the figure as PNG in 256 colours, a fifth of the size, whatever the file's suffix."""
     from PIL import Image
 
     kept = io.BytesIO()

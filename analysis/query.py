@@ -1,6 +1,6 @@
-"""SQL over the tables of runs, by DuckDB: it reads what a query names, and can do nothing but answer it.
+"""SQL over the tables of runs with DuckDB, sealed off from files, network and process.
 
-The tables are those of `frames`, under the same names; a column with a dot stands in double quotes: "report.deal".
+The tables are those of `frames`. A column with a dot in its name needs double quotes: "report.deal".
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ _SEALED = {
     "temp_directory": "",
     "memory_limit": "50%",
 }
-"""No file, no network, no extension, no variable of this process is within a query's reach; half of the memory is."""
+"""DuckDB settings: no files, network, extensions or variables of this process, and at most half of the memory."""
 SECONDS = 600.0
-"""Time that a query may take."""
+"""Time limit of a query."""
 
 
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
 
 def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.DataFrame:
-    """Answer a SELECT over the tables of one or several runs, in pandas with Arrow's types.
+    """Answer one SELECT over the tables of one or several runs as a pandas frame with Arrow types.
 
-    ConfigError, one line with the nearest name, for what is no query; StoreError as `load`.
+    Raises ConfigError, with the nearest name, for an invalid query, and StoreError as `load` does.
 
     >>> sql("runs/latest", "select role, avg(advantage) as mean from turns group by role order by role").values.tolist()
     [['the_opener', 0.125], ['the_responder', 0.125]]
     """
     log = runs if isinstance(runs, Frames) else load(runs)
-    frame: pd.DataFrame = answer(log, query).to_pandas(types_mapper=pd.ArrowDtype)
+    frame: pd.DataFrame = run_query(log, query).to_pandas(types_mapper=pd.ArrowDtype)
     return frame
 
 
-def answer(log: Frames, query: str, seconds: float = SECONDS) -> Any:
-    """The same as an Arrow table; ConfigError, too, for a query that takes longer, or half of the memory.
+def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
+    """Answer one SELECT as an Arrow table.
 
-    >>> answer(log, "select count(*) as matches from matches").to_pylist()
+    Raises ConfigError for an invalid query, and if it exceeds the time limit or half of the memory.
+
+    >>> run_query(log, "select count(*) as matches from matches").to_pylist()
     [{'matches': 12}]
     """
     try:
@@ -62,81 +64,81 @@ def answer(log: Frames, query: str, seconds: float = SECONDS) -> Any:
     except ImportError:
         raise ConfigError("SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
     with duckdb.connect(":memory:", config=_SEALED) as database:
-        tree = _parsed(database, query)
-        for name, columns in _named(tree).items():
-            database.register(name, log.among(name, columns))
+        tree = _parse(database, query)
+        for name, columns in _columns_read(tree).items():
+            database.register(name, log.select_existing(name, columns))
         database.execute("set lock_configuration = true").fetchall()
         try:
-            return _plain(_run(database, query, seconds))
+            return _to_plain_types(_run(database, query, seconds))
         except duckdb.OutOfMemoryException:
             raise ConfigError("the query needs more than half of this machine's memory: ask for less") from None
         except duckdb.Error as error:
-            raise ConfigError(_explained(str(error), log, tree)) from None
+            raise ConfigError(_explain(str(error), log, tree)) from None
 
 
 def _run(database: Any, query: str, seconds: float) -> Any:
-    """Run a query in a thread, as Python hears no signal while DuckDB works; ConfigError when its time is up."""
+    """Run a query in a thread, because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(lambda: database.sql(query).to_arrow_table())
         try:
             return found.result(seconds)
         except TimeoutError:
             raise ConfigError(
-                f"the query was stopped after {seconds:g} s: ask for less (does it recur for ever?)"
+                f"the query was stopped after {seconds:g} s: ask for less (is its recursion infinite?)"
             ) from None
         finally:
-            while not found.done():  # an interrupt that comes before DuckDB has begun says nothing to it
+            while not found.done():  # DuckDB ignores an interrupt that comes before it has started
                 database.interrupt()
                 wait([found], 0.05)
 
 
-def _plain(table: Any) -> Any:
-    """SQL's decimals as the numbers that they are everywhere else, and instants in UTC."""
-    return pa.Table.from_arrays([_column(column) for column in table.columns], table.column_names)
+def _to_plain_types(table: Any) -> Any:
+    """Convert SQL decimals to integers or floats, and timestamps with a time zone to UTC."""
+    return pa.Table.from_arrays([_convert_column(column) for column in table.columns], table.column_names)
 
 
-def _column(column: Any) -> Any:
-    """Whole numbers stay whole, as a sum of integers is, unless one does not fit into 64 bits."""
+def _convert_column(column: Any) -> Any:
+    """Convert a column: integers stay integers, such as a sum of integers, unless a value exceeds 64 bits."""
     try:
-        return column.cast(_kind(column.type, pa.int64()))
+        return column.cast(_plain_type(column.type, pa.int64()))
     except pa.ArrowInvalid:
-        return column.cast(_kind(column.type, pa.float64()), safe=False)
+        return column.cast(_plain_type(column.type, pa.float64()), safe=False)
 
 
-def _kind(kind: Any, whole: Any) -> Any:
+def _plain_type(kind: Any, whole: Any) -> Any:
     if pa.types.is_decimal(kind):
         return pa.float64() if kind.scale else whole
     if pa.types.is_list(kind):
-        return pa.list_(_kind(kind.value_type, whole))
+        return pa.list_(_plain_type(kind.value_type, whole))
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
-def _parsed(database: Any, query: str) -> Any:
-    """The query's syntax tree; ConfigError for anything but one SELECT."""
+def _parse(database: Any, query: str) -> Any:
+    """Return the query's syntax tree. Raises ConfigError for anything but one SELECT."""
     import duckdb
 
     try:
         found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
     except RecursionError:
         raise ConfigError("this query is nested too deeply: write it with fewer parentheses or brackets") from None
-    except duckdb.Error as error:  # of text that is no UTF-8
+    except duckdb.Error as error:  # text that is not UTF-8
         raise ConfigError(printable(str(error))) from None
     if found["error"]:
         why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
         raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
     if len(found["statements"]) != 1:
-        raise ConfigError(f"these are {len(found['statements'])} queries: write one SELECT")
+        raise ConfigError(f"{len(found['statements'])} queries: write one SELECT")
     return found["statements"][0]
 
 
-def _named(tree: Any) -> dict[str, set[str] | None]:
-    """Names among which the columns of each table that a query reads are; None where it may want all of them.
+def _columns_read(tree: Any) -> dict[str, set[str] | None]:
+    """Return the columns that a query reads, by table; None for a table that it may read entirely.
 
-    Every name in the query is taken for a column's: to read one too many does no harm. Where columns are meant by their
-    place, or a function is to find the table, none may be missing.
+    Every identifier in the query counts as a possible column name: reading too many columns is harmless. All columns
+    are read if the query names columns by position or reads a table through a function.
     """
-    nodes = list(_nodes(tree))
-    words = {word.casefold() for node in nodes for value in node.values() for word in _words(value)}
+    nodes = list(_walk(tree))
+    words = {word.casefold() for node in nodes for value in node.values() for word in _texts_in(value)}
     called = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     rows = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
     kinds = {node.get("type") for node in nodes} | {node.get("ref_type") for node in nodes}
@@ -144,15 +146,15 @@ def _named(tree: Any) -> dict[str, set[str] | None]:
     every = placed or called & rows or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
     read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     known = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
-    return {name: None if every else _cased(name, words) for name in known}
+    return {name: None if every else _spelled_as_columns(name, words) for name in known}
 
 
-def _cased(table: str, words: set[str]) -> set[str]:
-    """Columns as they are written, of words that are not: SQL takes `Role` for `role`."""
+def _spelled_as_columns(table: str, words: set[str]) -> set[str]:
+    """Return the query's identifiers that are columns of the table, in the table's spelling, and all dotted names."""
     return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def _walk(tree: Any) -> Iterator[dict[str, Any]]:
     left = [tree]
     while left:
         value = left.pop()
@@ -161,26 +163,27 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
         left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _words(value: Any) -> list[str]:
+def _texts_in(value: Any) -> list[str]:
     return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str)]
 
 
-def _explained(error: str, log: Frames, tree: Any) -> str:
-    """DuckDB's complaint in one line, with the nearest of all names rather than of those that were read."""
+def _explain(error: str, log: Frames, tree: Any) -> str:
+    """Return DuckDB's error in one line, with the nearest existing table or column name."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
         known = {
             name
-            for table in _named(tree)
-            for name in log.among(table, ["report.", "reward.", *TABLES[table].names]).column_names
+            for table in _columns_read(tree)
+            for name in log.select_existing(table, ["report.", "reward.", *TABLES[table].names]).column_names
         }
-        return f"there is no column '{printable(column[1])}'{_near(column[1], known)} in {', '.join(_named(tree))}"
+        tables = ", ".join(_columns_read(tree))
+        return f"there is no column '{printable(column[1])}'{_suggest(column[1], known)} in {tables}"
     if table := re.search(r"Table with name (.*?) does not exist", error):
-        return f"there is no table '{printable(table[1])}'{_near(table[1], TABLES)} (tables: {', '.join(TABLES)})"
+        return f"there is no table '{printable(table[1])}'{_suggest(table[1], TABLES)} (tables: {', '.join(TABLES)})"
     if (dotted := _DOTTED.search(error)) and (prefix := dotted[1] or dotted[2]):
         return f'a column with a dot stands in double quotes: "{printable(prefix)}.…"'
     return printable(error.partition("\n\nLINE")[0])
 
 
-def _near(name: str, known: Any) -> str:
+def _suggest(name: str, known: Any) -> str:
     near = get_close_matches(name[:64], list(known), n=1)
     return f" — did you mean '{printable(near[0])}'?" if near else ""

@@ -1,6 +1,6 @@
-"""A run as one page of HTML that needs nothing else: the viewer's own, with the answers in it that it would ask for.
+"""A run as one self-contained HTML page: the viewer's page with the server's answers embedded.
 
-All texts are a model's or a stranger's and can only be read (`analysis.view.bundle`).
+Texts in it come from models and strangers; `analysis.view.bundle` makes sure that they can only be read.
 """
 
 from __future__ import annotations
@@ -10,28 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from analysis.frames import Frames, load
-from analysis.page.matches import Dealt, telling
-from analysis.page.strategies import strategies
-from analysis.page.summary import Theory, summary
-from analysis.texts import Embedding
-from analysis.view import listing, notes, runs, whole
-from analysis.view.bundle import one_file
+from analysis.view import listing, notes, runs
+from analysis.view.bundle import build_page
 from analysis.view.curves import Curves
 from analysis.view.index import Index
+from analysis.view.league import alarm_rows, league_graph
 from analysis.view.match import match
+from analysis.view.services import DealFacts
+from analysis.view.summary import Theory, summary
 from arena.errors import ConfigError
 
-TEXT, TURNS = 2000, 100
-"""Characters of a text that are shown, and turns of a match: nobody reads a page of more, and no browser opens it."""
+MAX_CHARACTERS, MAX_TURNS = 2000, 100
+"""Characters of a text and turns of a match on the page. Browsers fail to open much larger pages."""
 
 
-def report(
-    run: Frames | str | Path, embedding: Embedding = "hashed", theory: Theory | None = None, dealt: Dealt | None = None
-) -> str:
-    """The page of one run, finished or live; StoreError as `load`.
+def report(run: Frames | str | Path, theory: Theory | None = None, deal_facts: DealFacts | None = None) -> str:
+    """Return the HTML page of one run, finished or live. Raises StoreError as `load` does.
 
-    The map of strategies is by `embedding`, and left out where faiss is not installed. `theory` is what games state of
-    themselves, by name; `dealt` tells a match's deal: the page shows both where they are given.
+    `theory` holds the theory values of games by name, `deal_facts` returns a match's deal; both are optional.
 
     >>> page = report("runs/latest")
     >>> page.startswith("<!doctype html>"), "<script src" in page
@@ -39,37 +35,53 @@ def report(
     """
     log = run if isinstance(run, Frames) else load(run)
     if len(log.readers) != 1:
-        raise ConfigError("a report is of one run: name one, or compare them (arena compare)")
+        raise ConfigError("a report covers one run: name one, or compare them (arena compare)")
     (name,) = log.readers
-    answers = _answers(name, log, embedding, theory or {}, dealt)
-    return one_file(name, answers["summary"]["sentence"], {"run": name, "answers": answers})
+    answers = _answers(name, log, theory or {}, deal_facts)
+    return build_page(name, answers["summary"]["sentence"], {"run": name, "answers": answers})
 
 
-def _answers(name: str, log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt | None) -> dict[str, Any]:
-    """Answers by what the page asks of its run."""
+def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None) -> dict[str, Any]:
+    """Return the server's answers by the path that the page requests, relative to the run."""
     index = Index(log.readers[name])
     while index.refresh():
         pass
-    chosen = telling(log)
-    listed = listing.listed(index, {}, chosen)
+    chosen = _matches_to_read(log)
+    listed = listing.list_matches(index, {}, chosen)
     rows = {row["match"]: row | {"place": chosen[row["match"]]} for row in listed["rows"]}
     return {
         "": runs.about(name, index) | {"live": False},
         "summary": summary(log, theory),
         "curves": _curves(index, theory),
-        "alarms": whole.rung(index.reader.path),
-        "league": whole.league(index.reader.path),
-        "strategies": None if log.matches.empty else strategies(log, embedding),
+        "alarms": alarm_rows(index.reader.path),
+        "league": league_graph(index.reader.path),
         "matches": listed | {"rows": [rows[id] for id in chosen], "facets": {"game": [], "status": [], "policy": []}},
         "notes": notes.notes(index),
-        **{f"matches/{id}": match(index, id, dealt, TEXT, TURNS) | {"family": [], "notes": []} for id in chosen},
+        **{
+            f"matches/{id}": match(index, id, deal_facts, MAX_CHARACTERS, MAX_TURNS) | {"family": [], "notes": []}
+            for id in chosen
+        },
     }
 
 
 def _curves(index: Index, theory: Theory) -> Mapping[str, Any]:
-    """All curves with all their intervals."""
+    """Return all curves with all their intervals."""
     curves = Curves(index, lambda game: theory.get(game, {}))
     curves.charts()
-    while (told := curves.charts())["unread"]:
+    while (charts := curves.charts())["unread"]:
         pass
-    return told
+    return charts
+
+
+def _matches_to_read(log: Frames) -> dict[str, str]:
+    """Return ids of the worst, middle and best paid match of the first and the last iteration, with these labels."""
+    paid = log.seats.dropna(subset=["payoff"])
+    own = paid[paid["trained"]] if bool(paid["trained"].any()) else paid
+    means = own.groupby(["iteration", "match"])["payoff"].mean()
+    if own.groupby("match")["payoff"].mean().nunique() < 2:  # zero-sum: rank by the first seat
+        means = own.groupby(["iteration", "match"])["payoff"].first()
+    table, chosen = means.reset_index(), dict[str, str]()
+    for k in dict.fromkeys([table["iteration"].min(), table["iteration"].max()]) if len(table) else ():
+        ranked = table[table["iteration"] == k].sort_values("payoff", kind="stable")["match"].tolist()
+        chosen |= {ranked[0]: "worst paid", ranked[len(ranked) // 2]: "middle", ranked[-1]: "best paid"}
+    return chosen

@@ -1,4 +1,4 @@
-"""The orchestrator and the learner; `arena.run` and `arena.resume` train from Python.
+"""Orchestrator and learner; `arena.run` and `arena.resume` train from Python.
 
 >>> result = arena.run("negotiation-nano", overrides={"learn.lr": 1e-4}, seed=1, progress=print)
 >>> result.metrics[["iteration", "mean_payoff"]]
@@ -19,11 +19,11 @@ __all__ = ["Progress", "Result", "resume", "run"]
 _HOMES = {"Progress": "progress", "Result": "result", "resume": "training", "run": "training"}
 
 prepare()
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is logged is for who asks, never for the terminal
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # no log output unless the user configures a handler
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: what only reads runs never waits for torch."""
+    """Import a public name at first use, so that reading runs does not load torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'arena' has no attribute '{name}'")
     return getattr(import_module(f"arena.api.{_HOMES[name]}"), name)

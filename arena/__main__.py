@@ -1,4 +1,4 @@
-"""Entry point of the `arena` command: first checks whether anything can run rightly in this Python."""
+"""Entry point of the `arena` command, which first checks the Python environment."""
 
 import io
 import sys
@@ -7,7 +7,7 @@ from arena.doctor import shadowed
 
 
 def main() -> None:
-    """Run the command line; one clear sentence and exit code 2 where nothing could run rightly."""
+    """Run the command line. Exits with code 2 and one line if this Python environment cannot run Arena."""
     _escape_unencodable()
     if complaint := shadowed() or _not_utf8() or _without_docstrings():
         print(f"arena: {complaint}", file=sys.stderr)
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _not_utf8() -> str:
-    """Why names of files cannot be read here; "" where they can."""
+    """Return an error if file names are not read as UTF-8, else ""."""
     used = sys.getfilesystemencoding()
     if used.lower() in ("utf-8", "utf8"):
         return ""
@@ -31,14 +31,14 @@ def _not_utf8() -> str:
 
 
 def _without_docstrings() -> str:
-    """Return why nothing can run without docstrings; "" where Python keeps them."""
+    """Return an error if Python strips docstrings, else ""."""
     if sys.flags.optimize < 2:
         return ""
     return "python -OO and PYTHONOPTIMIZE=2 strip docstrings, which Arena and transformers read: use -O at most"
 
 
 def _escape_unencodable() -> None:
-    """Escape characters and bytes that the streams' encoding lacks, as under PYTHONIOENCODING=ascii."""
+    """Make standard streams escape characters that their encoding lacks, such as under PYTHONIOENCODING=ascii."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,7 +1,4 @@
-"""Build the parts of a run from its experiment and its folder.
-
-Constructors take finished parts, so the order below is the only possible one.
-"""
+"""Build the parts of a run from its experiment and its folder."""
 
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,7 +16,7 @@ from agents.players.servers import Endpoints
 from agents.precision import Precision
 from agents.role import Role
 from arena.config.experiment import Experiment
-from arena.config.kept import identity
+from arena.config.saved_config import identity
 from arena.config.seating import set_tables
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
@@ -33,15 +30,14 @@ from arena.league.pool import Pool
 from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
-from arena.learn.make import local_trainer
 from arena.learn.settings import PolicySpec
-from arena.play.ahead import Ahead
+from arena.learn.trainer import local_trainer
 from arena.play.control import Control
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits
-from arena.play.source import Play, Source, play_state
+from arena.play.source import Ahead, Play, Source, play_state
 from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
@@ -59,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Makers:
-    """Constructors of engines and trainers, in this process or elsewhere."""
+    """Factories of engines and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
@@ -67,7 +63,7 @@ class Makers:
 
 @asynccontextmanager
 async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
-    """Makers of the experiment's engines and trainers: in this process, or with `scale` on a cluster that is there."""
+    """Context with the experiment's factories: local ones, or with `scale` those of a cluster."""
     if experiment.scale is None:
         yield Makers()
         return
@@ -76,7 +72,7 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
     from arena.scale.worker import START
 
     async with placed(experiment.scale, note) as cluster:
-        from arena.scale.ranks import Ranks  # these load Ray, which reads its settings then
+        from arena.scale.ranks import Ranks  # after `placed`, because importing Ray reads settings that it makes
         from arena.scale.trainer import ScaledTrainer
 
         stepping_there = await _slow_steps(cluster)
@@ -92,7 +88,7 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
 
 
 async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
-    """A context whose matches have their slow calls computed as the cluster's tasks, where it has any."""
+    """Return a context in which slow steps of matches run as tasks of the cluster, if `scale.tasks` is set."""
     from arena.scale.tasks import RayCalls
 
     if not cluster.spec.tasks:
@@ -104,17 +100,17 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a run, used by its lab."""
+    """Parts of a run, used by its lab."""
 
     done: int
-    """Iterations that are committed."""
+    """Number of committed iterations."""
     restored: bool
-    """Whether the run's parts, or the warm start alone, came from a checkpoint."""
+    """True if the run was restored from a checkpoint, of the warm start or of an iteration."""
     imitated: Imitated | None
-    """How far a warm start was that is gone on with."""
+    """Progress of an interrupted warm start, if any."""
     tables: Sequence[Table]
     roles: Mapping[str, Role]
-    """By name: a role's name is the same role at every table."""
+    """Roles by name; a name is the same role at every table."""
     engine: Engine
     policies: Policies
     pool: Pool
@@ -127,7 +123,7 @@ class Parts:
     demonstrations: Demonstrations
     play: Play
     source: Source
-    """Where the run's matches come from: that play, another run's log, or play ahead of what is learned."""
+    """Source of the run's matches: `play`, play ahead of learning, or another run's log."""
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -142,9 +138,9 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """Build all parts from the newest valid checkpoint, dropping newer data; without one, from the start.
+    """Build all parts from the newest valid checkpoint, or from the start without one; delete newer data.
 
-    The engine must be open. Notifies the watcher why a newer checkpoint is not used, and of slow steps.
+    The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid.
     """
     checkpoint = _resumed(run, experiment, watcher)
     done = checkpoint.iteration if checkpoint else 0
@@ -161,7 +157,7 @@ async def build(
 
     pool = _pool(run, experiment, league.get("pool"))
     if checkpoint and experiment.league and not pool.versions:
-        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no version to meet: restore it from a copy")
+        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
     pool.check(policies.trainers)
     win_rates = WinRates(league.get("win_rates"))
     ratings = Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1)
@@ -186,7 +182,7 @@ async def build(
 
 
 def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
-    """The newest valid checkpoint, None where there is none; newer ones go, and what a killed run did not prune."""
+    """Return the newest valid checkpoint, or None; delete newer data and checkpoints due for pruning."""
     checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
     run.prune(experiment.checkpoint.keep)
@@ -196,14 +192,14 @@ def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkp
 def _source(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
 ) -> tuple[Checkpoint | None, Imitated | None]:
-    """The folder that the policies come from: the checkpoint, or what is kept, whole, of an imitation before it."""
+    """Return the checkpoint of the policies and the progress of an interrupted imitation, which may be its source."""
     if checkpoint:
         warm_start.discard(run.path)
         return checkpoint, None
     try:
         return warm_start.unfinished(run.path, identity(run.path)) or (None, None)
     except StoreError as error:
-        watcher.note(f"{error}: the imitation begins again")
+        watcher.note(f"{error}: the imitation restarts")
         return None, None
 
 
@@ -224,7 +220,7 @@ def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer)
 
 
 def _used(experiment: Experiment) -> dict[str, PolicySpec]:
-    """Settings of the policies that may take a seat."""
+    """Return the settings of the policies that may play in this run, by name."""
     named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
     named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
     return {name: experiment.policies[name] for name in sorted(named & set(experiment.policies))}
@@ -255,7 +251,7 @@ async def _critic(
 
 
 def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
-    """Source of the run's matches: another run's log, or play, ahead of what is learned where that is asked."""
+    """Return the source of the run's matches: another run's log, play, or play ahead of learning."""
     if experiment.source is None:
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play

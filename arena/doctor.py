@@ -1,4 +1,4 @@
-"""Checks whether this machine can run Arena; they need the standard library alone until they are asked."""
+"""Checks of this machine and installation. Importing this module loads only light modules."""
 
 import importlib.util
 import os
@@ -35,7 +35,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: how it stands, and what to do if badly."""
+    """Result of one check: subject, verdict, what was found, and how to fix it."""
 
     what: str
     ok: bool
@@ -44,7 +44,7 @@ class Finding:
 
 
 def shadowed() -> str:
-    """A sentence naming a foreign package that hides one of ours, or nothing."""
+    """Return an error if another package hides one of Arena's top-level packages, else ""."""
     here = Path(__file__).resolve().parent.parent
     for room in ROOMS:
         spec = importlib.util.find_spec(room)
@@ -59,12 +59,12 @@ def shadowed() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what Arena is built on; `missing` where there is none."""
+    """Return the installed versions of Arena and its main dependencies, or `missing`."""
     return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
 def environment() -> dict[str, Any]:
-    """Return what a run notes of the machine it began on."""
+    """Return the machine, command and versions that a run records in environment.json."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -79,7 +79,7 @@ def environment() -> dict[str, Any]:
 
 
 def examine() -> list[Finding]:
-    """All checks, in the order a user would care."""
+    """Run all checks of this machine, the most important first."""
     clash = shadowed()
     return [
         Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
@@ -96,31 +96,30 @@ def examine() -> list[Finding]:
 
 
 async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
-    """Start or join the cluster of a scale, and look at all that a run needs there."""
+    """Start or join a cluster, and check its nodes and capacity."""
     from agents.engines.spec import EngineSpec
-    from arena.scale.check import check_scale
-    from arena.scale.cluster import processes
+    from arena.scale.cluster import check_scale, processes
     from arena.scale.probe import installed, probe
 
-    where = spec.address or "started here, and ended"
+    place = spec.address or "started here, and ended"
     try:
         check_scale(spec, EngineSpec())
         nodes, trouble = await probe(spec)
     except ConfigError as error:
-        told, _, fix = str(error).rpartition(": ")
-        return [Finding("cluster", False, told, fix)]
-    own, found = installed(), [Finding("cluster", True, f"{where}; Ray {version_of('ray')}")]
+        fault, _, fix = str(error).rpartition(": ")
+        return [Finding("cluster", False, fault, fix)]
+    own, findings = installed(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
     for node in nodes:
         wrong = node.trouble or "; ".join(node.differs(own))
         same = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
         fix = "install the same there, and set PYTHONPATH where Arena is a checkout"
-        found.append(Finding(f"node {node.address}", not wrong, f"{node.resources}; {wrong or same}", fix))
-    told, _, fix = trouble.rpartition(": ")
-    return [*found, Finding("room", not trouble, told or f"there is, for {processes(spec)}", fix)]
+        findings.append(Finding(f"node {node.address}", not wrong, f"{node.resources}; {wrong or same}", fix))
+    shortage, _, fix = trouble.rpartition(": ")
+    return [*findings, Finding("room", not trouble, shortage or f"there is, for {processes(spec)}", fix)]
 
 
 def _packages() -> list[Finding]:
-    """Find what every run needs, what learning needs, and each further extra: a finding for each."""
+    """Check the core requirements, those of learning, and each further extra."""
     parts: dict[str, list[Required]] = {}
     for one in required():
         if one.extra not in OTHERS:
@@ -129,29 +128,31 @@ def _packages() -> list[Finding]:
 
 
 def _extra(name: str, needed: Sequence[Required]) -> Finding:
-    """An extra's packages: fine where they are new enough, or, but for learning, where they are not wanted."""
+    """Check the packages of an extra. Missing ones are accepted, except for core and learning."""
     what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
     missing = [one for one in needed if one.installed == "missing"]
     wrong = [one for one in needed if not one.fits and one not in missing]
     if wrong or (missing and name in (CORE, "train")):
-        told = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
-        return Finding(what, False, ", ".join(told), fix)
+        faults = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
+        return Finding(what, False, ", ".join(faults), fix)
     if missing:
         return Finding(what, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
     return Finding(what, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
 
 
 def _devices() -> list[Finding]:
-    """Memory and every accelerator, with what of each is free."""
-    found = []
+    """Report memory and accelerators with their total and free bytes."""
+    findings = []
     for device in devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
-        shown = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
+        sizes_and_note = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
         small = device.kind == "cpu" and 0 < device.total <= 4e9
         what = device.name if device.kind == "cpu" else f"device {device.name}"
-        found.append(Finding(what, not small, shown, "the default recipe takes 4 GB; use --recipe negotiation-nano"))
-    return [Finding("device", True, _device()), *found]
+        findings.append(
+            Finding(what, not small, sizes_and_note, "the default recipe takes 4 GB; use --recipe negotiation-nano")
+        )
+    return [Finding("device", True, _device()), *findings]
 
 
 def _disk() -> Finding:
@@ -160,13 +161,13 @@ def _disk() -> Finding:
 
 
 def _pages() -> Finding:
-    """Find the pages that messages name."""
+    """Check that the documentation named in messages is installed."""
     folder = pages()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 
 def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
-    """Findings as plain rows."""
+    """Return the findings as rows of plain values."""
     return [asdict(finding) for finding in findings]
 
 
@@ -187,7 +188,7 @@ def _processor() -> str:
 
 
 def _threads() -> str:
-    """Return in words how many threads `threads: auto` would take just now, and how they wait for each other."""
+    """Return, as text, the number of threads that `threads: auto` would choose now, with its timings."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     from arena.learn.machine import threads_of, try_threads
@@ -195,11 +196,11 @@ def _threads() -> str:
 
     seconds = try_threads()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
-    return f"{threads_of(seconds)} (the same work by {tried}); waiting: {waiting()}"
+    return f"{threads_of(seconds)} (time of the same work: {tried}); waiting: {waiting()}"
 
 
 def _precision() -> str:
-    """The precision that `precision: auto` would take."""
+    """Return, as text, the precision that `precision: auto` would choose now, with its timings."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch
@@ -207,16 +208,16 @@ def _precision() -> str:
     from arena.learn.machine import fastest_precision, precision_of, try_precisions
 
     if torch.cuda.is_available():
-        return f"{fastest_precision()} (as the GPU says)"
+        return f"{fastest_precision()} (reported by the GPU)"
     seconds = try_precisions()
     tried = ", ".join(
         f"{str(dtype).removeprefix('torch.')} in {1000 * spent:.0f} ms" for dtype, spent in seconds.items()
     )
-    return f"{precision_of(seconds)} (the same work in {tried})"
+    return f"{precision_of(seconds)} (time of the same work: {tried})"
 
 
 def instruction_set() -> str:
-    """The processor's instructions by which torch chooses its kernels."""
+    """Return the instruction set that selects torch's CPU kernels."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch
@@ -225,10 +226,10 @@ def instruction_set() -> str:
 
 
 def _same_bits() -> str:
-    """Return in words what has to be the same for a run to be the same again."""
+    """Return, as text, the conditions under which a run is bit-identical."""
     torch = versions()["torch"]
     return (
-        "a seed gives them with the same `threads`, `precision`, "
+        "a seed gives the same bits with the same `threads`, `precision`, "
         f"instruction set ({instruction_set()}) and versions (torch {torch})"
     )
 

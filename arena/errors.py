@@ -1,4 +1,4 @@
-"""Errors that end a command with one line; in a light module, so that catching them loads nothing else."""
+"""Errors that end a command with one line. This module is light, so that catching them loads nothing else."""
 
 import os
 from typing import Any
@@ -8,7 +8,7 @@ _OFF = ("", "0", "false", "no", "off")
 
 
 def debugging() -> bool:
-    """Return True if the user wants to see tracebacks: ARENA_DEBUG=1, or any other value that does not say no."""
+    """Return True if tracebacks should be shown: ARENA_DEBUG is set and not 0, false, no or off."""
     return os.environ.get(DEBUG, "").strip().lower() not in _OFF
 
 
@@ -16,50 +16,50 @@ class _OneLine(Exception):
     """An error whose message is one line."""
 
     def __init__(self, message: str) -> None:
-        """A line's end becomes a blank."""
+        """Replace line breaks in the message by spaces."""
         super().__init__(" ".join(message.splitlines()))
 
 
 class ConfigError(_OneLine):
-    """An experiment that cannot be run; the message is one line that says what, where and how to fix it."""
+    """Invalid settings or arguments. The message says what is wrong, where, and how to fix it."""
 
 
 class PlayError(_OneLine):
-    """Matches kept failing; the message says why in one line."""
+    """Too many failed matches. The message says why."""
 
 
 class BugError(_OneLine):
-    """Arena's own code failed in a match: playing it again would hide that. The message says what and where."""
+    """Failure of Arena's own code in a match, which is not retried. The message says what failed and where."""
 
     def __init__(self, message: str, record: Any = None) -> None:
-        """`record` is the match's `MatchRecord`."""
+        """Create the error; `record` is the `MatchRecord` of the failed match."""
         super().__init__(message)
         self.record = record
 
 
 class RanksLost(_OneLine):
-    """A rank of the trainers died or hung; the message says which, in what, and why."""
+    """Death or hang of a trainer rank. The message says which rank, in which step, and why."""
 
 
 class Interrupted(Exception):
-    """Somebody stopped the run; the message says how to go on."""
+    """Interruption of a run by the user. The message says how to resume."""
 
 
 class StoreError(_OneLine):
-    """Something is wrong with a run folder; the message is one line that says what to do."""
+    """Damaged or invalid run folder. The message says what to do."""
 
 
 class GateError(Exception):
-    """Sampler and trainer disagree on the same tokens; the message has the numbers."""
+    """Different log-probabilities of sampler and trainer for the same tokens. The message has the numbers."""
 
 
 class DivergedError(Exception):
-    """An update went to numbers that are not finite; the message says whose, where, and what to try."""
+    """Non-finite numbers in an update. The message says whose, where, and what to try."""
 
 
 class WorkerLost(_OneLine):
-    """A process or a machine that computed for this one is gone; the message says which."""
+    """Loss of a worker process or machine. The message says which."""
 
 
 class OutOfMemory(_OneLine):
-    """The accelerator's memory was not enough; the message says what makes a run need less."""
+    """Too little memory on the accelerator. The message says which settings reduce the need."""

@@ -1,7 +1,7 @@
 """The loop of one run: play, credit, learn, publish, rate, admit, evaluate, commit.
 
-Every random generator is made from the run's seed and its place of use, so there is no generator state to save: a
-resumed run repeats the interrupted iteration exactly.
+Random generators are derived from the run's seed and their place of use, so a resumed run repeats the interrupted
+iteration exactly without saved generator state.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from agents.computing import compute
 from agents.scoring import StreamScores
 from arena.build import Makers, Parts, build, reference_weights
 from arena.config.experiment import Experiment
-from arena.config.kept import identity
-from arena.credit.credited import Credited
-from arena.credit.figures import TokenFigures, sampled_streams, token_figures
+from arena.config.saved_config import identity
+from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
-from arena.credit.samples import samples_of
+from arena.credit.samples import TokenFigures, sampled_streams, samples_of, token_figures
 from arena.errors import DivergedError, StoreError
 from arena.league.pool import version_name
 from arena.learn.gate import tolerance
@@ -43,10 +42,10 @@ from arena.store.state import STATE
 from arena.store.warm_start import Imitated
 from arena.trackers.threads import Trackers
 
-KEPT_EVERY = 300.0
-"""Seconds from one checkpoint of an imitation to the next."""
-KEPT_AT = 100
-"""Places of an imitation, in equal distance, at which it may be kept."""
+CHECKPOINT_SECONDS = 300.0
+"""Minimum seconds between two checkpoints of an imitation."""
+CHECKPOINT_PLACES = 100
+"""Number of equally spaced steps of an imitation at which a checkpoint may be saved."""
 
 
 class Examiner(Protocol):
@@ -69,7 +68,7 @@ class Lab:
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
         self.commit_seconds = 0.0
-        """Seconds of the last commit; it is over too late to stand in its own line of metrics."""
+        """Duration of the last commit, which appears in the next iteration's metrics."""
 
     @classmethod
     async def open(
@@ -99,7 +98,7 @@ class Lab:
             await trainer.close()
         await self.engine.close()
 
-    # -- the story ---------------------------------------------------------------------------------------
+    # -- the steps of an iteration -----------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run all iterations that are not committed yet."""
@@ -113,7 +112,7 @@ class Lab:
                 trackers.update()
 
     async def iterate(self, k: int) -> dict[str, Any]:
-        """Run one iteration, from the first deal to the commit; return its row of metrics."""
+        """Run one iteration from play to commit; return its row of metrics."""
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
         records, failures, left_out = await self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
@@ -125,7 +124,7 @@ class Lab:
         await self.admit(k)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
-        if self.experiment.overlaps:  # matches are played all the while
+        if self.experiment.overlaps:  # matches are played during the whole iteration
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
@@ -137,23 +136,23 @@ class Lab:
         return row
 
     async def play(self, k: int) -> Played:
-        """Get the iteration's matches from the run's source: played now, or from another run's log."""
+        """Return the iteration's matches from the run's source, which plays them or reads another run's log."""
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """Assign reward and advantage to every turn of a trained policy; write them beside the match log."""
+        """Assign rewards and advantages to every turn of trained policies; write them to the credit file."""
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
-        self._keep_credit(k, credited)
+        self._write_credit(k, credited)
         return Credit(credited, recalled, recalls)
 
-    def _keep_credit(self, k: int, credited: Sequence[Credited], tokens: TokenFigures | None = None) -> None:
+    def _write_credit(self, k: int, credited: Sequence[Credited], tokens: TokenFigures | None = None) -> None:
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
-        kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
-        self.run_folder.log.write_credit(k, kept, tokens or {})
+        turns = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
+        self.run_folder.log.write_credit(k, turns, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
-        """Fit the critic, if there is one, to the turns' returns, after credit has used its predictions."""
+        """Fit the critic, if any, to the turns' returns, after credit used its predictions; return its metrics."""
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
             return await self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
@@ -167,12 +166,12 @@ class Lab:
         recalled: Sequence[Credited] = (),
         records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
-        """Update each trainable policy from its own turns and demonstrations, then from replayed ones."""
+        """Update each trained policy from its turns and demonstrations, then from replay; return metrics by policy."""
         self.watcher.phase(k, "learn")
         credited, learned, tokens = list(credited), {}, TokenFigures()
         for name in self.trainers:
             own = [c for c in credited if c.trajectory.policy == name and c.trajectory.source != "recalled"]
-            gated = await self._judge(k, name, own) if self.experiment.overlaps else {}
+            gated = await self._check_stale_replies(k, name, own) if self.experiment.overlaps else {}
             if not self.experiment.overlaps:
                 await self.engine.release(name)
             before = await self._scores(name, own)
@@ -182,22 +181,22 @@ class Lab:
             learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()} | gated
             tokens |= token_figures(own, before, await self._scores(name, own)) if before else {}
         if tokens:
-            self._keep_credit(k, credited, tokens)
+            self._write_credit(k, credited, tokens)
         return learned
 
-    async def _judge(self, k: int, name: str, own: Sequence[Credited]) -> dict[str, float]:
-        """Figures of how old the replies are; where hardly any are by the present weights the gate gets some that are.
+    async def _check_stale_replies(self, k: int, name: str, own: Sequence[Credited]) -> dict[str, float]:
+        """Return metrics of the replies' staleness, and run the gate on new replies if few are by the current weights.
 
-        `gated` is how many tokens the gate compares.
+        `gated` is the number of tokens that the gate compares.
         """
         policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
-        found = lags(own, policy.version, self.experiment.play.lag)
-        gated = found.pop("fresh")
+        metrics = lags(own, policy.version, self.experiment.play.lag)
+        gated = metrics.pop("fresh")
         if gated < ENOUGH:
             highest = tolerance(rule, self.policies.precision.bf16_products)
             seed = (self.experiment.seed, k, number("gate"))
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
-        return found | {"gated": gated}
+        return metrics | {"gated": gated}
 
     async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
         """Score the sampled tokens under the current policy if `learn.keep_tokens` is set; otherwise return []."""
@@ -209,7 +208,7 @@ class Lab:
     async def _update(
         self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
     ) -> dict[str, float]:
-        """Update a policy from its own samples and demonstrations; does nothing without any."""
+        """Update a policy from its own samples and demonstrations; return metrics, {} without any samples."""
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
         samples = samples_of(own, self.parts.temperatures, version=version)
@@ -267,7 +266,7 @@ class Lab:
         self.watcher.iteration(row)
 
     async def imitate(self) -> None:
-        """Warm start: policies with `imitate` learn from scripted play; then save a checkpoint."""
+        """Warm start: train policies with `imitate` on scripted play, then save checkpoint 0."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         begun = self.parts.imitated
         if begun and begun.policy not in specs:
@@ -277,7 +276,7 @@ class Lab:
             ended = self._counted(spec.matches)
             shown = self.parts.demonstrations
             samples = await shown.by_scripted(name, 0, spec.scripted, spec.matches, spec.against, ended)
-            self.watcher.phase(0, f"imitate ({name}): learning from them")
+            self.watcher.phase(0, f"imitate ({name}): learning")
             plan = self.trainers[name].plan_imitation(samples, spec, self._rng(0, "imitate", name))
             await self._learn_imitation(name, plan, begun if begun and begun.policy == name else None)
             await self.policies.serve(name)
@@ -288,28 +287,30 @@ class Lab:
             await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
     async def _learn_imitation(self, name: str, plan: Plan, begun: Imitated | None) -> None:
-        """Carry out the plan from the last reached step; checkpoint a long one from time to time."""
+        """Carry out the plan from the last checkpointed step; save checkpoints of a long one."""
         total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if begun:
             done = begun.steps
             if not done < total == begun.total:
                 raise self._another_imitation(begun)
-            self.watcher.note(f"policy '{name}' goes on with its imitation after step {done} of {total}")
+            self.watcher.note(f"policy '{name}' resumes its imitation after step {done} of {total}")
         stepped = self._counted(total, done)
-        for part in plan.parts(max(1, total // KEPT_AT), done):
+        for part in plan.parts(max(1, total // CHECKPOINT_PLACES), done):
             skipped += int((await self.trainers[name].update(part, stepped))["skipped"])
             done += len(part.steps)
-            if part.goes_on and perf_counter() - kept >= KEPT_EVERY:
-                await self._keep_imitation(name, done, total)
+            if part.goes_on and perf_counter() - kept >= CHECKPOINT_SECONDS:
+                await self._checkpoint_imitation(name, done, total)
                 kept = perf_counter()
         if skipped:
-            self.watcher.note(f"policy '{name}', imitation: {skipped} steps left out, their gradient is not finite")
+            self.watcher.note(
+                f"policy '{name}', imitation: {skipped} steps skipped, because their gradient is not finite"
+            )
 
     def _another_imitation(self, begun: Imitated) -> StoreError:
-        folder, of = self.run_folder.path / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
-        return StoreError(f"{folder} is of another imitation ({of}): remove it to begin again")
+        folder, steps = self.run_folder.path / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
+        return StoreError(f"{folder} belongs to another imitation ({steps}): remove it to restart the imitation")
 
-    async def _keep_imitation(self, name: str, done: int, total: int) -> None:
+    async def _checkpoint_imitation(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
         about = {"experiment": identity(self.run_folder.path), "policy": name, "steps": done, "total": total}
         about |= {"policies": {each: one.state for each, one in policies.items()}}
@@ -320,12 +321,10 @@ class Lab:
         await compute(warm_start.keep, self.run_folder.path, about, fill)
 
     def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
-        """A callback that reports one more of so many done to the watcher, if it follows progress."""
+        """Return a callback that reports one more of `total` items as done to a watcher that follows progress."""
         count = itertools.count(done + 1)
         watcher = self.watcher
         return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
-
-    # -- what the story needs ----------------------------------------------------------------------------
 
     async def _checkpoint(self, k: int) -> None:
         kept = await self.policies.snapshot()

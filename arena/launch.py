@@ -1,4 +1,4 @@
-"""Start and resume runs: from an experiment to a finished run folder."""
+"""Start and resume runs, from an experiment to a finished run folder."""
 
 import logging
 import os
@@ -16,14 +16,14 @@ from agents.chat_template import CLOCK
 from agents.errors import EnginesLost
 from agents.model_config import first_line
 from arena.build import scaled
-from arena.config import own_files, trust
+from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import to_yaml
+from arena.config.saved_config import Change, as_plain, changes, experiment_of, recorded
 from arena.config.sources import Layer
 from arena.doctor import environment, versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
-from arena.evaluate.examination import examination, settled
+from arena.evaluate.examination import examination, with_fixed_panel
 from arena.lab import Lab
 from arena.play.feed import Feed
 from arena.play.watchers import Logged, Watcher
@@ -37,21 +37,24 @@ from games.adapters import loading
 
 _LOG = logging.getLogger(__name__)
 RESTARTS = 5
-"""How often the processes of a run are started again where a rank died or hung, without an iteration in between."""
+"""Maximum restarts of a run's processes after a rank died or hung, without a commit in between."""
 
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
-    """Check everything that can be checked, make the run folder, and run; returns the folder."""
+    """Check the experiment, make its run folder, and run it to the end; return the folder.
+
+    Without `out` the folder is a new one below runs/.
+    """
     check_alone()
     loading.forget()
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
-    about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
+    about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, _with_command(about, prepared.experiment, []), copies)
-    own_files.remember(prepared.experiment)
-    trust.remember_servers(servers_asked(prepared.experiment).values())
+    own_files.trust_files(prepared.experiment)
+    own_files.trust_servers(servers_asked(prepared.experiment).values())
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
@@ -60,22 +63,21 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     return folder
 
 
-async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
-    """Resume a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed.
+async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
+    """Resume a run from its newest valid checkpoint, with optional overrides; return its folder.
 
-    Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
+    Without overrides the result is bit-identical to an uninterrupted run. Without `trusted`, code and servers of the
+    folder are refused unless a run on this machine was started with them.
     """
     check_alone()
     run = RunFolder.open(folder)
     folder = run.path
     loading.forget()
-    kept = experiment_of(folder, trust=trusted)
-    experiment = settled(experiment_of(folder, layers, trusted)) if layers else kept
-    trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
+    saved = experiment_of(folder, trust=trusted)
+    experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else saved
+    own_files.admit_servers(folder, servers_asked(experiment), saved.servers(), trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
-    if own_files.FILES not in run.reader.environment():  # of an older Arena
-        _same_roles(run, prepared.roles)
     for line in (*prepared.notes, *own_files.edited(folder)):
         watcher.note(line)
     experiment = prepared.experiment
@@ -85,18 +87,18 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
 
 
 def check_alone() -> None:
-    """ConfigError where a launcher started this process as one of several: each would make a whole run of its own."""
+    """Raise ConfigError if a launcher started several processes, each of which would be a separate run."""
     variable, number = ranks()
     if number > 1:
         raise ConfigError(
-            f"{variable}={number}: a run is one process, and a launcher (torchrun, srun) started {number}, each "
-            f"of which would be a whole run: start it once without the launcher, which starts its own ranks with "
-            f"--scale trainers={number} (docs/scale.md); runs of their own unset {variable}"
+            f"{variable}={number}: a launcher (torchrun, srun) started {number} processes, and each would be a "
+            f"separate run: start one process without the launcher, with --scale trainers={number} for {number} ranks "
+            f"(docs/scale.md); for separate runs unset {variable}"
         )
 
 
 def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
-    """Record that the run was resumed, by which command, and return the changed settings."""
+    """Record the resuming command in the run folder; return the changed settings."""
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
@@ -105,7 +107,7 @@ def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
 
 
 def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Sequence[Change]) -> dict[str, Any]:
-    """An environment with one more command, and the experiment that holds from now on."""
+    """Return the environment with this command added, and with the current experiment."""
     command = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -117,20 +119,13 @@ def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Seq
 
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
     if experiment.iterations < (done := checkpoints.committed(run.path)):
-        raise ConfigError(f"iterations: {experiment.iterations}, and {done} of {run.path} are committed: ask for more")
-
-
-def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
-    begun = run.reader.environment().get("roles", {})
-    for role, now in roles.items():
-        if begun.get(role, now) != now:
-            raise ConfigError(f"role {role} was changed since {run.path} began: restore it, or start a new run")
+        raise ConfigError(f"iterations: {experiment.iterations}, but {run.path} has {done} committed: ask for more")
 
 
 async def _run(
     run: RunFolder, experiment: Experiment, watcher: Watcher, opened: Callable[[], Sequence[Change]] = lambda: ()
 ) -> None:
-    """Run the iterations that are not committed yet, after `opened`; the caller holds the folder's lock."""
+    """Run the remaining iterations. `opened` is called once the lab is open; the caller holds the folder's lock."""
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
     with run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
@@ -145,18 +140,18 @@ async def _run(
                 again, reached, opened = again + 1 if done == reached else 1, done, lambda: ()
                 if again > RESTARTS:
                     raise
-                logged.note(f"{error}: all start again after iteration {done} ({again} of {RESTARTS} times)")
+                logged.note(f"{error}: restarting after iteration {done} ({again} of {RESTARTS} restarts)")
         _LOG.info("the run is complete")
 
 
 async def _complete(
     run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]]
 ) -> None:
-    """Go on from the newest checkpoint to the end, with processes of its own where the experiment has a scale."""
+    """Run from the newest checkpoint to the end, with the cluster's processes if the experiment has `scale`."""
     async with scaled(experiment, watcher.note) as makers:
         lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
         try:
-            _LOG.info("going on from iteration %d of %d", lab.done, experiment.iterations)
+            _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
             for change in opened():
                 watcher.note(f"from here on {change}")
             await lab.run()
@@ -167,7 +162,7 @@ async def _complete(
 
 @contextmanager
 def _explained(run: RunFolder) -> Iterator[None]:
-    """Turn what ends a run early into an error that says how to go on; it is logged, too."""
+    """Convert exceptions that end a run into errors that say how to resume, and log them."""
     again = f"arena resume {run.path}"
     try:
         with _logged_end():
@@ -176,20 +171,20 @@ def _explained(run: RunFolder) -> Iterator[None]:
         if error.record and not run.failures.holds(error.record.id):
             run.failures.add(error.record)
         raise BugError(
-            f"{error}; {run.path / FAILURES} has its traceback (arena show {run.path} --failures), "
-            f"and ARENA_DEBUG=1 {again} comes there again"
+            f"{error}; {run.path / FAILURES} has the traceback (arena show {run.path} --failures), "
+            f"and ARENA_DEBUG=1 {again} reproduces it"
         ) from None
     except (DivergedError, RanksLost, EnginesLost) as error:
-        raise type(error)(f"{error}; {again} goes on from the last commit") from None
+        raise type(error)(f"{error}; {again} continues from the last commit") from None
     except OutOfMemoryError as error:
         raise OutOfMemory(
-            f"the GPU's memory is full ({first_line(error)}): nothing that was committed is lost; {again} with "
-            "--set learn.gradient_checkpointing=true, learn.offload_reference=true, or a smaller learn.token_budget or "
-            "engine.cache_mb needs less; so does a new run of adapters, or with precision: bf16-true and "
+            f"the GPU's memory is full ({first_line(error)}); committed iterations are safe. To need less: {again} "
+            "with --set learn.gradient_checkpointing=true, learn.offload_reference=true, or a smaller "
+            "learn.token_budget or engine.cache_mb; or start a new run with adapters, or with precision: bf16-true and "
             "learn.offload_optimizer"
         ) from None
     except (KeyboardInterrupt, CancelledError):
-        raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None
+        raise Interrupted(f"interrupted; committed iterations are safe, and {again} continues") from None
 
 
 @contextmanager
@@ -202,14 +197,14 @@ def _logged_end() -> Iterator[None]:
 
 
 def fresh_folder(name: str) -> Path:
-    """A folder under runs/ that does not exist yet, named by the time of day."""
+    """Return a path below runs/ that does not exist yet, named by the run and the current time."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path("runs") / f"{name}-{stamp}"
     return next(p for n in range(1, 1000) if not (p := base if n == 1 else Path(f"{base}-{n}")).exists())
 
 
 def _point_latest(folder: Path) -> None:
-    """`runs/latest` follows the newest run, where the file system has links."""
+    """Make the link `latest` beside the run folder point to it, if the file system supports links."""
     link = folder.parent / "latest"
     with suppress(OSError):
         if link.is_symlink() or not link.exists():

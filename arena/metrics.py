@@ -8,7 +8,7 @@ policy are counted together, as `shared@past`, so that the names are the same in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings

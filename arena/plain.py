@@ -1,4 +1,4 @@
-"""Plain values: what can be written to JSON, Parquet and a terminal safely."""
+"""Conversion of values and text to forms that are safe for JSON, Parquet and a terminal."""
 
 import math
 import os
@@ -16,61 +16,68 @@ _BEARER = re.compile(r"\bsk-[\w-]{8,}|(?<=Bearer )\S+", re.IGNORECASE)
 
 
 def clean_text(text: str) -> str:
-    """The same text with lone surrogates, which no UTF-8 file can hold, replaced by U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def printable(text: str) -> str:
-    """The text on one line, without what could steer a terminal or reorder what is read.
+    """Return the text on one line without characters that could control a terminal or reorder text.
 
-    White space of any kind becomes a blank; control, format (bidi) and private-use characters are removed.
+    White space becomes single spaces; control, format (bidi) and private-use characters are removed.
     """
     joined = " ".join(clean_text(text).split())
     return "".join(char for char in joined if unicodedata.category(char) not in ("Cc", "Cf", "Co"))
 
 
-def printable_lines(text: str, most: int = 1000) -> list[str]:
-    """The text's lines, each harmless like `printable`, of at most so many characters, its indent kept."""
+def printable_lines(text: str, max_characters: int = 1000) -> list[str]:
+    """Return the text's lines, each made `printable` and cut to `max_characters`, with its indent."""
     lines = []
     for line in clean_text(text).splitlines():
         shown = printable(line)
         indent = " " * min(len(line) - len(line.lstrip(" ")), 20)
-        lines.append(indent + (shown if len(shown) <= most else f"{shown[: most - 1]}…"))
+        lines.append(indent + (shown if len(shown) <= max_characters else f"{shown[: max_characters - 1]}…"))
     return lines
 
 
 def without_secrets(text: str, variables: Iterable[str] = ()) -> str:
-    """The text without the values of environment variables that hold keys, by their names or named here."""
-    held = {value for name, value in os.environ.items() if _SECRET.search(name) or name in variables}
-    for value in sorted((value for value in held if len(value) >= 8), key=len, reverse=True):
+    """Replace secrets in the text by "…": API keys, and values of environment variables with secret names.
+
+    `variables` names further environment variables with secrets.
+    """
+    secrets = {value for name, value in os.environ.items() if _SECRET.search(name) or name in variables}
+    for value in sorted((value for value in secrets if len(value) >= 8), key=len, reverse=True):
         text = text.replace(value, "…")
     return _BEARER.sub("…", text)
 
 
-def bounded(text: str, most: int) -> str:
-    """At most so many characters of the text: its beginning and, three times as much, its end."""
-    if len(text) <= most:
+def truncate_middle(text: str, max_characters: int) -> str:
+    """Shorten the text to `max_characters` by cutting its middle; a quarter of the rest is head, three quarters tail.
+
+    A line in place of the cut says how many characters are missing.
+    """
+    if len(text) <= max_characters:
         return text
-    head = most // 4
-    return f"{text[:head]}\n… {len(text) - most} characters left out …\n{text[len(text) - (most - head) :]}"
+    head = max_characters // 4
+    cut = len(text) - max_characters
+    return f"{text[:head]}\n… {cut} characters left out …\n{text[head + cut :]}"
 
 
-def finite(value: Real | float, where: str) -> float:
-    """The value as a float; ValueError naming `where` when it is NaN or infinite."""
+def finite(value: Real | float, field_name: str) -> float:
+    """Return the value as a float. Raises ValueError, naming `field_name`, if it is NaN or infinite."""
     try:
         number = float(value)
     except OverflowError:  # an integer beyond all floats
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{where} is {number}: only finite numbers can be kept")
+        raise ValueError(f"{field_name} is {number}: only finite numbers can be stored")
     return number
 
 
-def plain(value: Any, where: str, gaps: bool = False) -> Any:
-    """A copy made of dict, list, str, int, float, bool and None only; ValueError naming `where` otherwise.
+def plain(value: Any, field_name: str, gaps: bool = False) -> Any:
+    """Copy a value into dict, list, str, int, float, bool and None only.
 
-    Tuples become lists, numpy scalars become Python's, text is cleaned. NaN and infinities are refused or,
-    with `gaps`, become None.
+    Tuples become lists, numpy scalars Python numbers, and text is cleaned. With `gaps`, NaN and infinities become None.
+    Raises ValueError, naming `field_name`, for other types, and without `gaps` for NaN and infinities.
     """
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
@@ -79,15 +86,15 @@ def plain(value: Any, where: str, gaps: bool = False) -> Any:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
-        return None if gaps and not math.isfinite(value) else finite(value, where)
+        return None if gaps and not math.isfinite(value) else finite(value, field_name)
     if isinstance(value, Mapping):
-        return {_key(k, where): plain(v, f"{where}.{k}", gaps) for k, v in value.items()}
+        return {_key(k, field_name): plain(v, f"{field_name}.{k}", gaps) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v, f"{where}[{i}]", gaps) for i, v in enumerate(value)]
-    raise ValueError(f"{where} is a {type(value).__name__}: only numbers, text, lists and tables can be kept")
+        return [plain(v, f"{field_name}[{i}]", gaps) for i, v in enumerate(value)]
+    raise ValueError(f"{field_name} is a {type(value).__name__}: only numbers, text, lists and tables can be stored")
 
 
-def _key(key: Any, where: str) -> str:
+def _key(key: Any, field_name: str) -> str:
     if not isinstance(key, str):
-        raise ValueError(f"{where} has the key {key!r}: keys are text")
+        raise ValueError(f"{field_name} has the key {key!r}: keys must be text")
     return clean_text(key)

@@ -24,9 +24,9 @@ from agents.weights import base_folder, resolve
 from arena.errors import StoreError
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
-from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
+from arena.learn.trainer import local_trainer
 from arena.parts.chance import generator
 from arena.records import Trajectory
 from arena.store.checkpoints import Checkpoint
@@ -37,13 +37,13 @@ class Snapshot(NamedTuple):
 
     weights: Weights
     moments: Mapping[str, torch.Tensor]
-    """The optimiser's."""
+    """Moments of the optimiser, by parameter."""
     state: dict[str, Any]
-    """Version, steps, and what regularisers remember: JSON."""
+    """JSON state: version, steps, and the regularisers' memory."""
 
 
 class Policies(Mapping[str, Policy]):
-    """The policies of a run's seats and league, and the currently loaded past versions, by name."""
+    """Mapping of names to the policies of a run's seats and league, and to loaded past versions."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class Policies(Mapping[str, Policy]):
         self.engine, self.rule, self._make_trainer = engine, rule, make_trainer
         self.precision, self._seed = precision, seed
         self.uses_reference = rule.uses_reference or scores_reference
-        """Whether policies are compared with their reference: the weights before learning from reward."""
+        """True if reference weights are needed: the weights before learning from reward."""
         self.trainers: dict[str, Trainer] = {}
         self._own: dict[str, Policy] = {}
         self._past: dict[str, Policy] = {}
-        """By name, the latest used last."""
+        """Loaded past versions by name, the most recently used last."""
         self._references: dict[str, Path] = {}
         self._serving_reference: set[str] = set()
-        """Policies whose reference is served."""
+        """Policies whose reference weights are served."""
         self._bases, self._specs = Bases(precision), specs
         self._vocabularies: dict[str, int] = {}
-        """Numbers of token ids that the models know."""
+        """Vocabulary size of each policy's model."""
 
     async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
         """Load and serve the policies from `checkpoint` with their saved states `kept`, or their initial weights."""
@@ -96,7 +96,7 @@ class Policies(Mapping[str, Policy]):
     async def publish(self) -> None:
         """Serve the current weights, trained policies under their next version.
 
-        Frozen ones are served again too, so that an engine's caches are the same in a run and in its resumption.
+        Frozen policies are served again too, so that an engine's caches are the same after a resume.
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
@@ -106,7 +106,7 @@ class Policies(Mapping[str, Policy]):
         """Serve these policies with their current weights and versions; an engine rebuilds their caches."""
         for name in names:
             if name not in self:
-                continue  # a past version that matches played meanwhile have made room for
+                continue  # a past version that was unloaded meanwhile
             weights = await self.weights(name)
             if self._learn_in_play and isinstance(weights, ModuleWeights):
                 weights = replace(weights, copied=True)
@@ -129,7 +129,7 @@ class Policies(Mapping[str, Policy]):
         """Score streams under a policy's reference weights, which are loaded at first use."""
         if name not in self._serving_reference:
             if self.rule.offload_reference:
-                trim_memory()  # loading takes twice the room for a moment
+                trim_memory()  # loading briefly needs twice the memory
             await self.engine.publish(reference_name(name), 0, FolderWeights(self._references[name]))
             self._serving_reference.add(name)
         return await self.engine.score(reference_name(name), streams, temperatures)
@@ -201,8 +201,8 @@ class Policies(Mapping[str, Policy]):
         self._own[name] = policy
         self._vocabularies[name] = vocabulary_in(base_folder(source))
 
-    async def _bring(self, name: str, pool: Pool) -> None:
-        """Load and serve a past version, such as `shared@12`, if it is not there; it is the latest used."""
+    async def load_past(self, name: str, pool: Pool) -> None:
+        """Load and serve a past version, such as `shared@12`, unless it is loaded; mark it as most recently used."""
         parsed = version_of(name)
         assert parsed is not None, name
         policy, version = parsed
@@ -211,19 +211,19 @@ class Policies(Mapping[str, Policy]):
             await self.serve(name)
         self._past[name] = self._past.pop(name)
 
-    async def _make_room(self, room: int, busy: Collection[str]) -> None:
-        """Unload the past versions used longest ago, none of them busy, until `room` are left."""
+    async def unload_past(self, limit: int, busy: Collection[str]) -> None:
+        """Unload the least recently used past versions that are not busy, until at most `limit` are loaded."""
         idle = [name for name in self._past if name not in busy]
-        for name in idle[: max(0, len(self._past) - room)]:
+        for name in idle[: max(0, len(self._past) - limit)]:
             del self._past[name]
             await self.engine.retire(name)
 
 
 class PastVersions:
-    """Past versions in the matches of one event loop, at most `pool.spec.in_memory` at once.
+    """Limit on loaded past versions: at most `pool.spec.in_memory` in the running matches of one event loop.
 
-    A match waits until there is room for its past versions; a match that needs more than that many runs alone. The
-    order depends only on the matches, not on loaded versions.
+    A match waits until its past versions fit; a match that needs more versions than the limit runs alone. The order of
+    matches does not depend on the loaded versions.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
@@ -254,9 +254,9 @@ class PastVersions:
             while self._seated and len(self._seated.keys() | set(names)) > room:
                 self._left.clear()
                 await self._left.wait()
-            async with self._loading:  # one match after the other: what is idle must not be counted on twice
+            async with self._loading:  # one match at a time: two must not both count on the same idle version
                 if self._seated and len(self._seated.keys() | set(names)) > room:
-                    continue  # another match took the room meanwhile
+                    continue  # another match took the slot meanwhile
                 self._seated.update(names)
                 try:
                     await self._load(names)
@@ -267,9 +267,9 @@ class PastVersions:
 
     async def _load(self, names: Sequence[str]) -> None:
         absent = [name for name in names if name not in self.policies]
-        await self.policies._make_room(self.pool.spec.in_memory - len(absent), self._seated)
+        await self.policies.unload_past(self.pool.spec.in_memory - len(absent), self._seated)
         for name in names:
-            await self.policies._bring(name, self.pool)
+            await self.policies.load_past(name, self.pool)
 
 
 def reference_name(policy: str) -> str:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 Status = Literal["finished", "failed"]
 MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "demonstration"]
-"""Origin of a match: played from its deal; branched off another; the same with a turn put into it (a fork); taken over
-from another run's log; recalled by replay (a trajectory's alone: the log has its match as it was played); or played to
-be imitated (no run logs those)."""
+"""Origin of a match: played from its deal; branched off another; branched with a replaced turn (a fork); read from
+another run's log; recalled by replay (only of trajectories, the log keeps the original); or a demonstration (not
+logged)."""
 
 
 class RecordError(StoreError, ValueError):
-    """A record that cannot be written or read; the message is one line."""
+    """Record that cannot be written or read."""
 
 
 class Turn(NamedTuple):
@@ -55,9 +55,9 @@ class Turn(NamedTuple):
     tokens: int
     seconds: float
     situation: str = ""
-    """In which it was taken, as the game names it; no seat is shown that."""
+    """The game's name of the situation. No seat sees it."""
     source: TurnSource = "policy"
-    """Writer of the turn."""
+    """Origin of the turn's reply."""
     reward: float = 0.0
     advantage: float = 0.0
 
@@ -67,7 +67,7 @@ class Trajectory:
     """One seat's turns and streams in one match: the unit of credit and learning."""
 
     match: str
-    """The match's printed id."""
+    """Printed id of the match."""
     game: str
     seat: str
     role: str
@@ -77,15 +77,15 @@ class Trajectory:
     turns: tuple[Turn, ...]
     streams: tuple[Stream, ...]
     seed: int = 0
-    """The deal; matches of one group share it."""
+    """Seed of the deal, shared by the matches of a group."""
     source: MatchSource = "played"
-    """Origin: of other weights than the present ones where it is `replayed` or `recalled`."""
+    """Origin. `replayed` and `recalled` trajectories are of other weights than the current ones."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
-    """Report of the game on the ended match; no seat ever sees it."""
+    """The game's report on the finished match. No seat sees it."""
     parent: str = ""
-    """The printed id of the match that this one is a branch of; "" where it is none."""
+    """Printed id of the parent match of a branch, "" without one."""
     parent_turn: int = -1
-    """The first turn of the match that is not its parent's; -1 where it has none."""
+    """Index of the first turn that differs from the parent match; -1 without a parent."""
 
     def contexts(self) -> dict[int, list[int]]:
         """Return the stream's ids before a turn's first sampled token, by the turn's index."""
@@ -125,7 +125,7 @@ class Seating:
     trained: bool
     kind: Literal["model", "brain", "endpoint", "human"]
     instruction: str = ""
-    """Text that ended the role's system prompt in this match; "" where there was none (`arena.play.instructions`)."""
+    """Text appended to the role's system prompt in this match, "" if none (`arena.play.instructions`)."""
 
     def row(self) -> dict[str, Any]:
         """Return plain values, without an empty instruction."""
@@ -140,8 +140,8 @@ class Seating:
 
 
 Kind = Literal["limit", "endpoint", "game", "bug"]
-"""Whose trouble it was: turns, tokens, seconds or memory were used up; what serves tokens or computes, or a person, was
-not there; the game's or a player's own file, or another library's game; Arena's own code."""
+"""Cause of a failure. limit: turns, tokens, seconds or memory used up; endpoint: a server, worker or person
+unavailable; game: a game's or player's file, or another library's game; bug: Arena's own code."""
 
 
 @dataclass(frozen=True)
@@ -152,22 +152,25 @@ class Failure:
     draws: tuple[int, ...] = ()
     """Draws of the match's plan."""
     error: str = ""
-    """The exception's type, "" where there was none."""
+    """Type of the exception, "" without one."""
     where: str = ""
-    """File and line in the code that is to be looked at, "" where that says nothing."""
+    """File and line of the faulty code, "" if unknown."""
     trace: str = ""
-    """The traceback, of bounded length and without keys; a model's text in it is as it was."""
+    """Traceback, truncated and without secrets. A model's text in it is unchanged."""
     seat: str = ""
-    """Whose move it was, "" before the first and after the last."""
+    """Seat to move, "" before the first and after the last turn."""
     act: str | None = None
-    """Act that the game had been given and did not take, None where it was not given anything."""
+    """Act that the game was processing, None if none."""
     given_up: bool = False
-    """Whether the match is not played again after this attempt."""
+    """True if the match is not retried after this attempt."""
 
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A complete match. `reason` says why it failed, or was cut off; `started` is ISO 8601, 0 <= `seed` < 2^64."""
+    """Record of a complete match.
+
+    `reason` says why it failed or was truncated; `started` is ISO 8601; 0 <= `seed` < 2^64.
+    """
 
     identity: MatchId
     game: str
@@ -183,25 +186,25 @@ class MatchRecord:
     started: str
     seconds: float
     rules: int = 0
-    """The version of the game's rules; 0 where it is not known, in logs of schema version 1."""
+    """Version of the game's rules; 0 if unknown."""
     group: int = -1
-    """Number, in its iteration, of the group of matches that share its seed; -1 where it is in none."""
+    """Number in the iteration of the group of matches with the same seed; -1 without a group."""
     stage: str = ""
-    """Purpose of the match, such as `train`; "" where it is not known."""
+    """Purpose of the match, such as `train`; "" if unknown."""
     source: MatchSource = "played"
     pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """By hash, the images in its messages, of a match that was just played; the log keeps them beside its files."""
+    """Images of the messages by hash, only right after play. The log stores them in separate files."""
     failure: Failure | None = field(default=None, compare=False)
-    """Failure of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
+    """Failure of the match, only right after play. It is stored in failures.jsonl, not in the log."""
 
     @property
     def id(self) -> str:
-        """The printed identity."""
+        """Printed identity."""
         return str(self.identity)
 
     @property
     def iteration(self) -> int:
-        """The iteration that played the match."""
+        """Iteration that played the match."""
         return self.identity.iteration
 
     @property
@@ -223,12 +226,12 @@ class MatchRecord:
             streams = row.pop("streams")
             return {**plain(row, "match"), "streams": {clean_text(seat): rows for seat, rows in streams.items()}}
         except (ValueError, TypeError) as error:
-            raise RecordError(f"match {self.id} cannot be kept: {error}") from None
+            raise RecordError(f"match {self.id} cannot be stored: {error}") from None
 
     def to_line(self) -> str:
         """Return the JSON text of `to_json`, by a fast path if no value needs to be cleaned or refused."""
         line = "NaN"
-        if all(isinstance(value, _WRITTEN) for value in (*self.payoffs.values(), *self.report.values())):
+        if all(isinstance(value, _REPORT_TYPES) for value in (*self.payoffs.values(), *self.report.values())):
             with suppress(ValueError, TypeError):
                 line = to_json(self._row(), ensure_ascii=True).decode()
         return _ENCODE(self.to_json()) if "NaN" in line or "Infinity" in line else line
@@ -236,13 +239,12 @@ class MatchRecord:
     def _row(self) -> dict[str, Any]:
         """Return the unchecked row. Raises ValueError for values outside the schema."""
         if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed {self.seed} is not one of 64 bits")
-        strangers = set(self.streams) - set(self.seats)
-        if strangers:
-            raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
+            raise ValueError(f"seed {self.seed} is not within 64 bits")
+        if unknown := set(self.streams) - set(self.seats):
+            raise ValueError(f"streams of {sorted(unknown)}, which are not seats")
         row = identity_row(self.identity)
         row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
-        row |= {name: value for name in _USUAL if (value := getattr(self, name)) != _USUAL[name]}
+        row |= {name: value for name in _DEFAULTS if (value := getattr(self, name)) != _DEFAULTS[name]}
         row["seats"] = {seat: seating.row() for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
         row["turns"] = [turn_row(turn) for turn in self.turns]
@@ -269,18 +271,18 @@ class MatchRecord:
 
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-_WRITTEN = (str, float, int)
-"""Types of a game's report, bool included; `to_json` of pydantic would write more, and nobody could read it."""
-_KEPT = Turn._fields[: Turn._fields.index("source")]
+_REPORT_TYPES = (str, float, int)
+"""Types of values in a game's report, including bool. pydantic's `to_json` accepts more, which could not be read."""
+_TURN_COLUMNS = Turn._fields[: Turn._fields.index("source")]
 _SCALARS = ("game", "seed", "status", "reason", "started", "rules")
-_USUAL = {"group": -1, "stage": "", "source": "played"}
-"""Usual values of a record's fields; a row is without them where they are as usual."""
+_DEFAULTS = {"group": -1, "stage": "", "source": "played"}
+"""Fields of a record that its row omits if they have these values."""
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
-    """Return one trajectory per seat that took a turn or has a stream, in seat order; none for a failed match.
+    """Return one trajectory per seat with a turn or a stream, in seat order; [] for a failed match.
 
-    Patched acts and their rewards are in none, so that nobody learns from them.
+    Patched acts and their rewards are excluded, so that they are not learned from.
     """
     if record.status != "finished":
         return []
@@ -307,26 +309,26 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 
 
 def is_patch(turn: Turn) -> bool:
-    """Return True for a patched act, which replaced a policy's."""
+    """Return True for an expert's act that replaced a policy's act."""
     return turn.source == "patch" and turn.finish == "script"
 
 
 def is_excused(turn: Turn) -> bool:
-    """Return True for a reply that was cut before its act was legal, and whose penalty its role waived."""
+    """Return True for a truncated reply without a legal act whose penalty the role waived."""
     return turn.finish == "length" and not turn.valid and ILLEGAL not in turn.rewards
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
-    """Trajectories to learn from: of trained seats that took a turn."""
+    """Return the trajectories of trained seats that took a turn."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
 def _unreadable(row: Mapping[str, Any], why: object) -> RecordError:
-    return RecordError(f"match {str(row.get('id', ''))[:80]!r} cannot be read back: {why}: restore the log from a copy")
+    return RecordError(f"match {str(row.get('id', ''))[:80]!r} cannot be read: {why}: restore the log from a copy")
 
 
 def turn_row(turn: Turn) -> dict[str, Any]:
-    row: dict[str, Any] = dict(zip(_KEPT, turn, strict=False))
+    row: dict[str, Any] = dict(zip(_TURN_COLUMNS, turn, strict=False))
     row["messages"] = [message_row(message) for message in turn.messages]
     if turn.source != "policy":
         row["source"] = turn.source
@@ -352,12 +354,12 @@ def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
 
 
 def images(turns: Iterable[Turn]) -> list[str]:
-    """The hashes of the images that seats were shown before these turns, sorted."""
-    return sorted({image.hash for turn in turns for said in turn.messages for image in said.images})
+    """Return the sorted hashes of the images in the turns' messages."""
+    return sorted({image.hash for turn in turns for each in turn.messages for image in each.images})
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
-    """The stream in which a turn's reply was sampled, and from where to where; an empty reply is nowhere."""
+    """Return the stream with a turn's reply and the reply's token range; without tokens an empty stream and 0, 0."""
     for stream in streams:
         if turn in stream.turns:
             begin = stream.turns.index(turn)

@@ -1,21 +1,20 @@
-"""Small-sample statistics without scipy: means, differences and rates, each with its confidence interval.
+"""Small-sample statistics: means, differences and rates, each with its confidence interval.
 
-An interval never leaves the range that its quantity has: callers that know bounds pass them, and of named figures
-`range_of` knows.
+An interval never leaves the range of its quantity. Callers pass the bounds; `range_of` knows those of named figures.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 Values = Sequence[float] | np.ndarray
-"""Numbers in one dimension."""
+"""One-dimensional numbers."""
 Bounds = tuple[float, float]
-"""Least and greatest value that a quantity can have."""
+"""Minimum and maximum of a quantity."""
 ANY: Bounds = (-math.inf, math.inf)
 SHARE: Bounds = (0.0, 1.0)
 COUNT: Bounds = (0.0, math.inf)
@@ -33,7 +32,7 @@ COUNTS = frozenset({
 
 
 class Interval(NamedTuple):
-    """An estimate and the ends of its confidence interval; the ends are NaN where the data cannot say."""
+    """Estimate with the ends of its confidence interval; the ends are NaN if the data are too few."""
 
     estimate: float
     low: float
@@ -41,51 +40,51 @@ class Interval(NamedTuple):
 
 
 def range_of(name: str, values: Iterable[float | bool | str] = ()) -> Bounds:
-    """The range of a figure, such as `report.deal` or `deal rate`, of which these are values.
+    """Return the range of a figure, such as `report.deal` or `deal rate`, by its name and some of its values.
 
-    Shares are truth values, all that is called rate or share, and `SHARES`. Own games name their figures as they
-    like: one with a value out of its name's range has none.
+    Booleans, names with `rate` or `share`, and `SHARES` have the range [0, 1], and `COUNTS` have [0, ∞). Other figures
+    are unbounded, as are figures with a value outside their name's range, because users' games choose names freely.
     """
     known = [value for value in values if not isinstance(value, str) and value == value]
-    words, last = set(re.split(r"[\W_]+", name)), re.split(r"[.:] ?", name)[-1]
+    parts, last = set(re.split(r"[\W_]+", name)), re.split(r"[.:] ?", name)[-1]
     if known and all(isinstance(value, bool) for value in known):
         return SHARE
-    if {"payoff", "reward", "ratings"} & words:  # what follows is a seat's, role's or player's own name
+    if {"payoff", "reward", "ratings"} & parts:  # the rest of the name is a seat, role or player
         return ANY
-    share = bool({"rate", "share", "ended"} & words) or last in SHARES
+    share = bool({"rate", "share", "ended"} & parts) or last in SHARES
     bounds = SHARE if share else COUNT if last in COUNTS or last.startswith("told_") else ANY
     return bounds if all(bounds[0] <= value <= bounds[1] for value in known) else ANY
 
 
 def mean_ci(values: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
-    """Mean of independent values with an interval that stays within `bounds`, where no value can lie outside of them.
+    """Return the mean of independent values with a confidence interval that stays within `bounds`.
 
-    Without bounds it is Student's. Within bounds it is the score interval of a quasi-likelihood: the means m from
-    which the one seen is at most t standard errors away, the error being what the values' spread makes it at that
-    mean, e √(V(m) / V(mean)) with V(m) = (m - low)(high - m), or the one factor of the bound there is (McCullagh and
-    Nelder 1989, ch. 9). For shares that is Wilson's with the effective sample size and Student's quantile (Korn and
-    Graubard 1998; Franco et al. 2019). Between two bounds nothing spreads more than a coin that falls on either, so
-    it is never wider than Wilson's for as many coins, and just that for values of 0 and 1. Values that all
-    lie at a bound tell no more than as many coins; elsewhere, and without two bounds, such as are all alike have no
-    width.
+    Without bounds it is Student's interval. Within bounds it is the score interval of a quasi-likelihood: all means m
+    whose distance from the sample mean is at most t standard errors, where the error e of the sample is scaled to
+    e √(V(m) / V(mean)) with V(m) = (m - low)(high - m), or the one factor of a single bound (McCullagh and Nelder 1989,
+    ch. 9). For shares this is Wilson's interval with the effective sample size and Student's quantile (Korn and
+    Graubard 1998; Franco et al. 2019). A coin that falls on either bound has the largest possible spread, so the
+    interval is never wider than Wilson's for as many coins, and equal to it for values of 0 and 1. Identical values at
+    a bound count as so many coins. Other identical values give an interval of no width.
 
-    Why not others: of the means of 3 and 5 seeds in tests/arena/test_statistics.py, 0.95 promised, Student's interval
-    covers 0.53 to 0.95 (cut off at the range or not), a bootstrap of the seeds 0.44 to 0.84, this 0.88 to 0.99. None
-    can know of failures too rare to be among the values.
-    All NaN for no values, NaN ends for one; ValueError for values that are not finite or out of bounds, and for a
-    level outside (0, 1).
+    Coverage at level 0.95, for means of 3 and 5 seeds (tests/arena/test_statistics.py): 0.88 to 0.99. Student's
+    interval covers 0.53 to 0.95 (clipped to the range or not), a bootstrap over seeds 0.44 to 0.84. No interval can
+    account for failures too rare to occur among the values.
+
+    All NaN for no values; NaN ends for one value. Raises ValueError for values that are not finite or out of bounds,
+    and for a level outside (0, 1).
     """
     mean, error, n = _moments(values, bounds)
     return _interval(mean, error, n, n - 1, bounds, level)
 
 
 def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
-    """Mean of `b` minus mean of `a`, two independent samples within `bounds`; the interval stays in its range, too.
+    """Return the mean of `b` minus the mean of `a`, two independent samples within `bounds`, with its interval.
 
-    From the two means' own intervals by Newcombe's hybrid score method (1998, his method 10; Zou and Donner 2008),
-    with the degrees of freedom of Welch and Satterthwaite; extended to Welch's interval, as far as the range goes,
-    where that goes further: eight seeds at 0.99 have an interval of their own that knows nothing of the rare failure
-    which one of the other eight shows. Without bounds it is Welch's. NaN ends when a sample has fewer than two values.
+    Without bounds it is Welch's interval. Within bounds it combines the two means' intervals by Newcombe's hybrid
+    score method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. It is
+    extended to Welch's interval, within the range, if that reaches further: a sample of eight values at 0.99 cannot
+    know of the rare failure that the other sample shows. NaN ends if a sample has fewer than two values.
     """
     (mean_a, error_a, n_a), (mean_b, error_b, n_b) = _moments(a, bounds), _moments(b, bounds)
     freedom, error = float(min(n_a, n_b) - 1), math.hypot(error_a, error_b)
@@ -104,13 +103,16 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
 
 
 def paired_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
-    """Mean of `b` minus `a`, pair by pair: `mean_ci` of the differences, which lie within ± the width of `bounds`."""
+    """Return the mean of the paired differences `b` - `a`, which lie within ± the width of `bounds` (`mean_ci`)."""
     width = bounds[1] - bounds[0]
     return mean_ci([y - x for x, y in zip(a, b, strict=True)], (-width, width), level)
 
 
 def rate_ci(successes: int, trials: int, level: float = 0.95) -> Interval:
-    """Share of successes in independent trials with Wilson's score interval (1927); all NaN for no trials."""
+    """Return the share of successes in independent trials with Wilson's score interval (1927); all NaN for no trials.
+
+    Raises ValueError for more successes than trials.
+    """
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} successes in {trials} trials is not a rate")
     z = normal_quantile(_upper(level))
@@ -120,10 +122,10 @@ def rate_ci(successes: int, trials: int, level: float = 0.95) -> Interval:
 
 
 def pass_hat_k(successes: int, trials: int, k: int) -> float:
-    """pass^k of a task: the chance that k of its trials, drawn without putting back, all succeeded.
+    """Return pass^k of a task: the chance that k of its trials, drawn without replacement, all succeeded.
 
-    C(successes, k) / C(trials, k), which is unbiased for the chance that k new trials all do (tau-bench, Yao et al.
-    2024). ValueError for more successes than trials or k outside 1..trials.
+    C(successes, k) / C(trials, k) is unbiased for the chance that k new trials all succeed (tau-bench, Yao et al.
+    2024). Raises ValueError for more successes than trials or k outside 1..trials.
     """
     if not (0 <= successes <= trials and 1 <= k <= trials):
         raise ValueError(f"no pass^{k} of {successes} successes in {trials} trials")
@@ -132,22 +134,27 @@ def pass_hat_k(successes: int, trials: int, k: int) -> float:
 
 @lru_cache(4096)
 def t_quantile(p: float, freedom: float) -> float:
-    """The value that a Student-t variable of `freedom` > 0 degrees stays below with probability p in (0, 1).
+    """Return the quantile of Student's t distribution at probability `p` in (0, 1), with `freedom` > 0 degrees.
 
-    Bisection on the distribution function, itself an incomplete beta function (DLMF 8.17.22).
+    Raises ValueError outside these ranges.
     """
     if not (0.0 < p < 1.0 and freedom > 0.0):
         raise ValueError(f"no Student-t quantile for p={p}, {freedom} degrees of freedom")
-    if p < 0.5:
-        return -t_quantile(1.0 - p, freedom)
-    low, high = 0.0, 1.0
-    while _t_cdf(high, freedom) < p:
-        low, high = high, 2.0 * high
-    return _bisect(lambda t: _t_cdf(t, freedom), p, low, high)
+    from scipy.special import stdtrit  # imported here: commands that need no interval start faster
+
+    return float(stdtrit(freedom, p))
+
+
+@lru_cache(4096)
+def normal_quantile(p: float) -> float:
+    """Return the quantile of the standard normal distribution at probability `p`."""
+    from scipy.special import ndtri
+
+    return float(ndtri(p))
 
 
 def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
-    """Mean, standard error of the mean and number of values."""
+    """Return mean, standard error of the mean, and number of values."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
         raise ValueError("statistics need one list of finite numbers")
@@ -159,13 +166,13 @@ def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
             f"values from {array.min():g} to {array.max():g} are not within {bounds[0]:g} and {bounds[1]:g}"
         )
     if n > 1 and array.min() == array.max():
-        return float(array[0]), 0.0, n  # to the last bit
+        return float(array[0]), 0.0, n  # exact, without rounding errors of the mean
     error = float(array.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
     return min(max(float(array.mean()), bounds[0]), bounds[1]), error, n
 
 
 def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds, level: float) -> Interval:
-    """Return the interval of the mean of n values."""
+    """Return the interval of a mean with this standard error and these degrees of freedom."""
     upper = _upper(level)
     if math.isnan(error):
         return Interval(mean, math.nan, math.nan)
@@ -181,12 +188,12 @@ def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds,
 
 
 def _dispersion(share: float, error: float, n: int) -> float:
-    """Variance of n values in [0, 1] over p(1 - p), the most it can be; where both are 0 it may be that."""
+    """Return the variance of n values in [0, 1] relative to p(1 - p), its maximum; 1 if both are 0."""
     return n * error**2 / (share * (1 - share)) if 0 < share < 1 else 1.0
 
 
 def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, float]:
-    """All m with |mean - m| <= distance · √(V(m) / V(mean)), V being how far from the one bound there is."""
+    """Return the ends of all m with |mean - m| <= distance · √(V(m) / V(mean)), V(m) the distance from the bound."""
     low, high = bounds
     if math.isinf(low):
         above, below = _one_sided(-mean, distance, (-high, math.inf))
@@ -199,7 +206,7 @@ def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, flo
 
 
 def _wilson(rate: float, reach: float) -> tuple[float, float]:
-    """All m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
+    """Return the ends of all m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
     centre = (rate + reach / 2) / (1 + reach)
     half = math.sqrt(reach * rate * (1 - rate) + reach**2 / 4) / (1 + reach)
     return 0.0 if rate == 0 else max(0.0, centre - half), 1.0 if rate == 1 else min(1.0, centre + half)
@@ -209,49 +216,3 @@ def _upper(level: float) -> float:
     if not 0.0 < level < 1.0:
         raise ValueError(f"a confidence level lies between 0 and 1, not at {level}")
     return 0.5 * (1.0 + level)
-
-
-@lru_cache(4096)
-def normal_quantile(p: float) -> float:
-    """The value that a standard normal variable stays below with probability p."""
-    return _bisect(lambda z: 0.5 * math.erfc(-z / math.sqrt(2.0)), p, -40.0, 40.0)
-
-
-def _bisect(rising: Callable[[float], float], target: float, low: float, high: float) -> float:
-    """Return where a rising function reaches the target, to the last bit that halving can tell apart."""
-    while low < (middle := 0.5 * (low + high)) < high:
-        low, high = (middle, high) if rising(middle) < target else (low, middle)
-    return middle
-
-
-def _t_cdf(t: float, freedom: float) -> float:
-    """P(T <= t) for t >= 0."""
-    tail = _beta_share(freedom / (freedom + t * t), 0.5 * freedom, 0.5)
-    return 1.0 - 0.5 * tail
-
-
-def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function I_x(a, b)."""
-    if x <= 0.0 or x >= 1.0:
-        return 0.0 if x <= 0.0 else 1.0
-    if x > (a + 1.0) / (a + b + 2.0):
-        return 1.0 - _beta_share(1.0 - x, b, a)
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    return math.exp(log_front) / (a * _beta_fraction(x, a, b))
-
-
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of DLMF 8.17.22, 1 + d1/(1 + d2/(1 + …)), evaluated by Lentz's method."""
-    fraction, c, d = 1.0, 1.0, 0.0
-    for k in range(1, 500):
-        m = k // 2
-        if k % 2:
-            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        else:
-            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1.0 / (1.0 + term * d or 1e-300)
-        c = 1.0 + term / c or 1e-300
-        fraction *= c * d
-        if abs(c * d - 1.0) < 1e-15:
-            break
-    return fraction

@@ -28,8 +28,7 @@ from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
 from arena.config.experiment import LearnSpec
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec

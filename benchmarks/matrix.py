@@ -10,8 +10,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from arena.cli.show_evaluate import titled
+from arena.evaluate.crosstable_plot import draw_matrix
 from arena.evaluate.matrix import Cell
-from arena.evaluate.matrix_plot import drawn
 from arena.play.settings import GameSpec
 
 RESULTS = Path(__file__).parent / "results"
@@ -29,7 +29,7 @@ def draw(path: Path) -> Figure:
         }
         cells.append(cell)
     game = titled(GameSpec(name=kept["game"], options=kept["options"]))
-    return drawn(cells, f"{game}: {kept['tasks']} tasks × {kept['trials']} trials, 95 % intervals over tasks")
+    return draw_matrix(cells, f"{game}: {kept['tasks']} tasks × {kept['trials']} trials, 95 % intervals over tasks")
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.doctor import environment
 from arena.evaluate.best_play import best_against_mixture
 from arena.evaluate.evaluation import deal_seeds
-from arena.evaluate.panel_figures import compared_cells, compared_means
+from arena.evaluate.panel_figures import compare_cells, compare_means
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
 from arena.store.evaluations import Deals, Evaluation, of_latest, read_evaluations
@@ -36,13 +36,13 @@ def run_of(folder: Path, least: float) -> dict[str, Any] | None:
     if len(judged) < 2:
         return None
     arm, seed = folder.name.rsplit("-", 1)
-    means = compared_means(judged[-1], judged[0])
+    means = compare_means(judged[-1], judged[0])
     gain = means["payoff"].difference
     assert gain is not None
     return {
         "arm": arm, "seed": int(seed), "key": judged[-1].key, "success": gain.estimate >= least and gain.low > 0,
         **{name: compared.to_json() for name, compared in means.items()},
-        "cells": {f"{c.member}, {c.seat}": of.to_json() for c, of in compared_cells(judged[-1], judged[0])},
+        "cells": {f"{c.member}, {c.seat}": of.to_json() for c, of in compare_cells(judged[-1], judged[0])},
     }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ os.environ |= {
 import ray  # noqa: E402
 
 from arena.doctor import environment  # noqa: E402
-from arena.learn.make import local_trainer  # noqa: E402
+from arena.learn.trainer import local_trainer  # noqa: E402
 from arena.scale.ranks import Ranks  # noqa: E402
 from arena.scale.trainer import ScaledTrainer  # noqa: E402
 from tests.factories.scaled import CASES, ITERATIONS, learned  # noqa: E402

@@ -28,7 +28,7 @@ from typing import Any
 from scale_model import Simulation, Turn, World, figures
 from scipy.optimize import minimize
 
-from analysis.panels import colours, legend, sheet, written
+from analysis.panels import add_legend, assign_colours, make_sheet, save_png
 from arena.doctor import environment
 from arena.process import cores
 from arena.store.reader import RunReader
@@ -200,15 +200,15 @@ def simulate() -> dict[str, dict[str, dict[str, float]]]:
 
 def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
     """Panels of figures over the number of engines."""
-    figure, axes = sheet(list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", along="engines")
+    figure, axes = make_sheet(list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", along="engines")
     for axis, name in zip(axes, PANELS, strict=True):
-        for arm, colour in colours(arms).items():
+        for arm, colour in assign_colours(arms).items():
             values = [arms[arm][str(size)][name] / (1000 if name == "tokens_a_second" else 1) for size in SIZES]
             axis.plot(SIZES, values, color=colour, label=arm, marker=".")
         axis.set_xscale("log", base=2)
         axis.set_xticks(SIZES, [str(size) for size in SIZES])
         axis.set_ylim(0, 1.02 if name.endswith(("idle", "busy")) else None)
-    legend(figure, 44)
+    add_legend(figure, 44)
     return figure
 
 
@@ -228,7 +228,7 @@ def main() -> None:
         return
     kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
     if options.redraw:
-        written(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
+        save_png(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
         return
     about = environment() | {"command": ["benchmarks/simulated_scale.py"]}
     if not (options.again or options.engines):
@@ -242,7 +242,7 @@ def main() -> None:
         times = {"step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES}
         kept["assumed"] = {"sources": SOURCES, **times, "seed": 0}
         print(json.dumps(kept["check"], indent=1), flush=True)
-        written(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
+        save_png(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
     place.write_text(json.dumps(kept, indent=1) + "\n")
 
 

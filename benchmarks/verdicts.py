@@ -20,8 +20,8 @@ import numpy as np
 
 from arena.config.study import StudySpec
 from arena.doctor import environment
-from arena.evaluate.study.family import family
-from arena.evaluate.study.inference import benjamini_hochberg, sample_sizes
+from arena.evaluate.study.family import correct_family
+from arena.evaluate.study.inference import benjamini_hochberg
 from arena.evaluate.study.results import Results
 from arena.statistics import rate_ci
 
@@ -34,14 +34,13 @@ BASE, ZERO, BY_SEED, BY_RUN = 0.5, 0.2, 0.05, 0.05
 FAMILY = {"null": 10, "effect": 10, "idle": 3, "full": 3}
 """Studies of a family by their truth: nothing, `EFFECT`, a mechanism that never acts, and a ceiling."""
 FAMILIES = 100
-PROCEDURES = {"one look": 1, "two looks": 2, "three looks": 3}
 
 
-def spec(looks: int) -> StudySpec:
+def spec() -> StudySpec:
     """The rule of every study."""
     return StudySpec.model_validate({
         "replicates": "nobody", "claim": "it is better", "published": "none", "family": "made", "figure": "success",
-        "last": LAST, "arm": "own", "arms": {"base": [], "zero": []}, "seeds": SEEDS, "looks": looks,
+        "last": LAST, "arm": "own", "arms": {"base": [], "zero": []}, "seeds": SEEDS,
         "gauges": [{"figure": "gauge"}], "room": {"best": 1.0, "within": 0.02},
         "verdict": {"better_than": ["base", "zero"]},
     })  # fmt: skip
@@ -62,22 +61,13 @@ def made(truth: str, rng: np.random.Generator) -> Results:
     gauges: dict[str, dict[str, dict[int, float | None]]] = {
         "gauge": {arm: {seed: acted if arm == "own" else 0.0 for seed in range(SEEDS)} for arm in curves}
     }
-    return Results("made", spec(1), SEEDS, curves, gauges=gauges)
-
-
-def looked_at(of: Results, looks: int) -> Results:
-    """The study as it is when its rule ends it: at the first look that decides."""
-    for seeds in sample_sizes(SEEDS, looks):
-        seen = Results(of.name, spec(looks), seeds, _first(of.curves, seeds), gauges=_gauges(of, seeds))
-        if seen.verdict.verdict != "not judged":
-            break
-    return seen
+    return Results("made", spec(), SEEDS, curves, gauges=gauges)
 
 
 def extended(of: Results) -> str:
     """The verdict as it was reached before rules held their sample: five seeds, and ten where these were not enough."""
     for seeds in (5, SEEDS):
-        free = spec(1).model_copy(update={"seeds": None, "gauges": [], "room": None})
+        free = spec().model_copy(update={"seeds": None, "gauges": [], "room": None})
         word = Results(of.name, free, seeds, _first(of.curves, seeds)).verdict.verdict
         if word != "not shown":
             break
@@ -86,10 +76,6 @@ def extended(of: Results) -> str:
 
 def _first(curves: Any, seeds: int) -> dict[str, dict[int, Any]]:
     return {arm: {seed: runs[seed] for seed in range(seeds)} for arm, runs in curves.items()}
-
-
-def _gauges(of: Results, seeds: int) -> dict[str, dict[str, dict[int, Any]]]:
-    return {name: _first(arms, seeds) for name, arms in of.gauges.items()}
 
 
 def simulated(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
@@ -101,22 +87,20 @@ def simulated(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         rows: list[dict[str, Any]] = [{"family": number, "truth": truth} for truth in truths]
         for row, study in zip(rows, studies, strict=True):
             row["five, then ten"] = extended(study)
-        for name, looks in PROCEDURES.items():
-            judged = family([looked_at(study, looks) for study in studies])
-            shared = benjamini_hochberg([one.decision.p for one in judged])
-            for row, one, q in zip(rows, judged, shared, strict=True):
-                alone = one.results.verdict.verdict
-                decided = alone in ("holds", "contradicted")
-                row[f"{name}, alone"], row[f"{name}, Holm"] = alone, one.verdict
-                row[f"{name}, BH"] = "not shown" if decided and q > 0.05 else alone
-                row[f"{name}, seeds"] = one.results.seeds
+        judged = correct_family(studies)
+        shared = benjamini_hochberg([one.decision.p for one in judged])
+        for row, one, q in zip(rows, judged, shared, strict=True):
+            alone = one.results.verdict.verdict
+            decided = alone in ("holds", "contradicted")
+            row["alone"], row["Holm"] = alone, one.verdict
+            row["BH"] = "not shown" if decided and q > 0.05 else alone
         yield from rows
 
 
 def rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Error rates of each procedure on nulls, in a family at all, and among what it finds; and what it finds."""
     found = {}
-    for name in (key for key in rows[0] if key not in ("family", "truth") and not key.endswith("seeds")):
+    for name in (key for key in rows[0] if key not in ("family", "truth")):
         words = {truth: [row[name] for row in rows if row["truth"] == truth] for truth in FAMILY}
         wrong = [row for row in rows if row["truth"] != "effect" and row[name] in ("holds", "contradicted")]
         wrong += [row for row in rows if row["truth"] == "effect" and row[name] == "contradicted"]
@@ -133,9 +117,6 @@ def rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             "idle or full by mistake": Counter(words["null"] + words["effect"])["did not act"]
             + Counter(words["null"] + words["effect"])["world cannot tell"],
         }
-        if f"{name.partition(',')[0]}, seeds" in rows[0]:
-            effects = [row[f"{name.partition(',')[0]}, seeds"] for row in rows if row["truth"] == "effect"]
-            found[name]["seeds"] = float(np.mean(effects))
     return found
 
 

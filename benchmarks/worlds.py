@@ -25,7 +25,7 @@ from open_spiel.python.policy import UniformRandomPolicy
 from arena.config.study import EVALUATED, PANEL, evaluated_figure
 from arena.doctor import environment
 from arena.errors import ConfigError
-from arena.evaluate.evaluation import Played, check, make_game, play
+from arena.evaluate.evaluation import Played, make_game, play, require_playable
 from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -82,7 +82,7 @@ def reached(own: list[World], contender: str, figure: str, matches: int) -> dict
     for world in own:
         seats = make_game(world.game).possible_agents
         lineup = {seat: ScriptedContender(world.others.get(seat, contender)) for seat in seats}
-        check([ScriptedContender(contender)], world.game)
+        require_playable([ScriptedContender(contender)], world.game)
         played, _ = asyncio.run(play([lineup], world.game, matches // len(own), SEED))
         whole = [match for match in played[0] if match]
         values += [value(match, figure, world) for match in whole]

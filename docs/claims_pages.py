@@ -14,7 +14,7 @@ from typing import Any
 
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer
-from arena.evaluate.study.family import Row, family
+from arena.evaluate.study.family import Row, correct_family
 from arena.evaluate.study.results import Results, read
 from arena.evaluate.study.summary import ArmSummary
 from arena.statistics import Interval
@@ -73,7 +73,7 @@ are scripted players in the learners' seats (python benchmarks/worlds.py). Claim
 
 def build_pages() -> Iterator[tuple[Path, str]]:
     """Yield each page's path and text."""
-    rows = family([read(file) for file in FILES])
+    rows = correct_family([read(file) for file in FILES])
     yield from claims_pages(rows)
     worlds = json.loads((RESULTS / "worlds.json").read_text("utf-8"))["worlds"]
     ordered = sorted(rows, key=lambda row: (row.results.spec.family, row.results.name))
@@ -164,7 +164,6 @@ def describe_counts(rows: Sequence[Row]) -> str:
 def describe_exceptions(rows: Sequence[Row]) -> str:
     """Return a line for each weakness, with the studies that have it."""
     exceptions = {
-        "Run before looks were recorded": [row for row in rows if not row.results.looks],
         "Fewer than ten seeds": [row for row in rows if row.results.seeds < 10],
         "Judged on seed 0 as well, on which recipes were tried": [
             row for row in rows if row.results.spec.first_seed == 0
@@ -195,7 +194,7 @@ def has_changed_rule(study: Results) -> bool:
     A rule without stated seeds equals one that states the seeds of the kept runs, if none of them served tuning.
     """
     stated = compose([recipe_layer(study.name)]).study
-    if stated is None or study.changed_after:
+    if stated is None:
         return True
     own, judged = study.spec, range(study.spec.first_seed, study.spec.first_seed + study.seeds)
     if own.seeds is None and not {*stated.tuned_on, *own.tuned_on} & {*judged}:

@@ -71,7 +71,10 @@ GAMES = Games()
 
 
 def maker(name: str) -> Callable[..., TextGame]:
-    """The factory of this game, one of ours or one that is not; ValueError says in one line why there is none."""
+    """Return the class or factory of a game of this package or of another library.
+
+    Raises ValueError with the reason in one line if there is no such game.
+    """
     try:
         if name in GAMES:
             return GAMES[name]
@@ -89,7 +92,7 @@ def maker(name: str) -> Callable[..., TextGame]:
 
 
 def complaint(name: str) -> str | None:
-    """Explain in one line what is wrong with this name of a game; None if there is such a game."""
+    """Return in one line why this name is no game, or None if it is one."""
     try:
         maker(name)
     except ValueError as error:
@@ -115,7 +118,7 @@ def make(name: str, **options: Any) -> TextGame:
 
 
 def deal(dealt: Deal) -> TextGame:
-    """A new game with this deal's options, reset by its seed; ValueError as from `make`."""
+    """Create a game with a deal's options and reset it with the deal's seed. Raises ValueError as `make` does."""
     game = make(dealt.game, **dealt.options)
     game.reset(seed=dealt.seed)
     return game
@@ -123,7 +126,7 @@ def deal(dealt: Deal) -> TextGame:
 
 @functools.cache
 def options_of(game: type) -> tuple[str, ...]:
-    """The options of a game's class by name, its own before those that it shares; none where it takes any."""
+    """Return the options of a game class: its own first, then inherited ones. Empty if it accepts any option."""
     names: dict[str, None] = {}
     for owner in game.__mro__:
         if "__init__" not in vars(owner) or owner is object:

@@ -22,7 +22,7 @@ class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export 
 
 @cache
 def _declares(kind: type, ability: type) -> bool:
-    """Return True if a class has, or types, each name in the body of the protocol."""
+    """Return True if the class defines or annotates every member in the protocol's body."""
     body = vars(ability)
     methods = {name for name, member in body.items() if callable(member) and not name.startswith("_")}
     typed = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())}
@@ -57,7 +57,9 @@ class Situated(Ability, Protocol):
     """A game that names situations: credit compares turns of equal ones (GiGPO)."""
 
     def situation(self, seat: str) -> str:
-        """The situation of a seat that is to move, the same text whenever it comes again, clocks left out."""
+        """Return a text that identifies the situation of the seat to move. Equal situations have equal texts; clocks
+        are left out.
+        """
 
 
 @runtime_checkable
@@ -65,7 +67,7 @@ class Pictures(Ability, Protocol):
     """A game whose messages may hold images."""
 
     def picture(self, hash: str) -> bytes:
-        """The content of an image that a message of this match named; KeyError for any other."""
+        """Return the bytes of an image in a message of this match. Raises KeyError for an unknown hash."""
 
 
 @runtime_checkable
@@ -77,7 +79,7 @@ class SpielRules(Ability, Protocol):
     state: Any
     """The pyspiel.State; None before the first reset."""
     draw: float
-    """What both sides are paid for a draw, which these rules know as 0."""
+    """Reward of both sides for a draw, which OpenSpiel's own returns count as 0."""
 
     def word(self, action: int) -> str:
         """Return the text of an act that is legal now."""
@@ -85,7 +87,7 @@ class SpielRules(Ability, Protocol):
 
 @runtime_checkable
 class Peopled(Ability, Protocol):
-    """A game with a simulated person; it may have no personas with these options."""
+    """A game with a simulated person. `personas` may be empty with some options."""
 
     personas: Sequence[str]
 
@@ -123,19 +125,19 @@ class BestAgainstMixture(Ability, Protocol):
 
 @runtime_checkable
 class Tells(Ability, Protocol):
-    """A game that tells people, in plain words, what players read as facts and acts.
+    """A game that explains itself to people in plain words instead of facts and acts.
 
-    Each seat learns what it may know and no more, until the match has ended.
+    It tells each seat only what that seat may know, until the match has ended.
     """
 
     def introduction(self, seat: str) -> str:
-        """Explain what the match is about and how to type an act, with an example; the same throughout a match."""
+        """Explain the match and how to type an act, with an example. The text is constant during a match."""
 
     def in_words(self, seat: str) -> str:
-        """Describe what lies before this seat, which is to move."""
+        """Describe the current position to this seat, which is to move."""
 
     def act_in_words(self, act: str) -> str:
-        """Describe what another seat does by this act, as the game read it; "" where it has no words for that."""
+        """Describe another seat's act, as the game parsed it. Returns "" if there is no description."""
 
     def epilogue(self, people: Sequence[str]) -> tuple[Sequence[Sequence[str]], str]:
-        """Sum up an ended match for the people at these seats: a table, its heads first, and what it comes to."""
+        """Summarise an ended match for the people at these seats: a table, header first, and a conclusion."""

@@ -44,7 +44,7 @@ class SealedBidAuction(SimultaneousGame):
         self.winner = ""
 
     def rules(self) -> str:
-        """One paragraph: the aim, the act, the price."""
+        """Return the rules as one paragraph: the aim, the act, the price."""
         talk = TALK if self.talk else ""
         return (
             f"Auction of one good among {len(self.seats)} bidders. What it is worth to each is private, from 1 to "
@@ -53,23 +53,23 @@ class SealedBidAuction(SimultaneousGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The number of bidders and the highest value possible."""
+        """Return the number of bidders and the highest value possible."""
         return {"players": len(self.seats), "max_value": self.max_value}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The good's worth to this seat."""
+        """Return the good's worth to this seat."""
         return {"value": self.values[seat]}
 
     def legal(self, seat: str) -> list[str]:
-        """BID 0 to BID max_value."""
+        """Return BID 0 to BID max_value."""
         return [f"BID {n}" for n in range(self.max_value + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """The bid that an act makes."""
+        """Return the bid that an act makes."""
         return read_number("BID", self.max_value, act)
 
     def settle(self, choices: list[int]) -> None:
-        """The winner gets the good and pays."""
+        """Give the good to the highest bidder, who pays the price."""
         ranked = sorted(choices, reverse=True)
         highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
         self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)
@@ -106,7 +106,7 @@ class FirstPriceAuction(SealedBidAuction):
     price_rule = "its bid"
 
     def price(self, ranked: list[int]) -> int:
-        """The highest bid."""
+        """Return the highest bid."""
         return ranked[0]
 
 
@@ -122,5 +122,5 @@ class SecondPriceAuction(SealedBidAuction):
     price_rule = "the second highest bid"
 
     def price(self, ranked: list[int]) -> int:
-        """The second highest bid."""
+        """Return the second highest bid."""
         return ranked[1]

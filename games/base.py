@@ -27,11 +27,11 @@ ACTION_LENGTH = 4000
 TALK_LENGTH = 200
 SAMPLE_LENGTH = 24
 MOST = 10**9
-"""The largest number that an option may be, unless it says otherwise: sums of payoffs stay finite."""
+"""Default upper bound of numeric options, so that sums of payoffs stay finite."""
 MOST_LISTED = 10**5
-"""The largest number that an option may be whose every value up to it is an act of its own."""
+"""Upper bound of options whose every value up to it becomes a legal act."""
 TALK = " Talk may follow after |."
-"""The rules' sentence on talk, literally: roles with another reply format have it replaced by their own."""
+"""Sentence of the rules about talk, verbatim: roles with another reply format replace it with their own."""
 
 
 class IllegalAct(Exception):
@@ -80,7 +80,7 @@ def one_line(text: str, limit: int = TALK_LENGTH) -> str:
 
 
 def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
-    """The option as an int from `least` to `most`; ValueError says what is wrong with it."""
+    """Return the option as an int. Raises ValueError, naming it, unless it is an int from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         limits = f"of at least {least}" if most == MOST else f"from {least} to {most}"
         raise ValueError(f"{name} must be a whole number {limits}, not {_abbreviated(value)}")
@@ -88,7 +88,7 @@ def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
 
 
 def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
-    """The option as a float of at least `least` and below `below`; ValueError says what is wrong with it."""
+    """Return the option as a float. Raises ValueError, naming it, unless `least` <= value < `below`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
         limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
         raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviated(value)}")
@@ -96,20 +96,20 @@ def number(name: str, value: object, least: float = 0.0, below: float = math.inf
 
 
 def flag(name: str, value: object) -> bool:
-    """The option as a bool; ValueError says what is wrong with it."""
+    """Return the option. Raises ValueError, naming it, unless it is a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {_abbreviated(value)}")
     return value
 
 
 def _abbreviated(value: object) -> str:
-    """A value that was refused, short."""
+    """Return a value that was refused, short."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def choice(name: str, value: str, *known: str) -> str:
-    """The option as one of the known words; ValueError says what is wrong with it."""
+    """Return the option. Raises ValueError, naming it, unless it is one of the known words."""
     if value not in known:
         words = " or ".join(f'"{word}"' for word in known)
         raise ValueError(f"{name} must be {words}, not {_abbreviated(value)}")
@@ -127,30 +127,30 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
 
     name: ClassVar[str]
     title: str = ""
-    """What messages call it, where its name is its library's."""
+    """Display name, if `name` is the name of its library."""
     seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
     reward_parts: Mapping[str, str] = {}
-    """What the rules pay for, by the name of the reward's part; `illegal` and `stake` come with every game. Where
-    nothing is said, a slip in a name that an experiment's credit uses is found after the first iteration only."""
+    """Description of each named reward part; `illegal` and `stake` exist in every game. If empty, a wrong part name in
+    an experiment's credit is only detected after the first iteration."""
     perfect_information: bool = False
-    """Whether every seat sees everything there is to know: then a search player may look ahead."""
+    """Whether every seat observes the whole state, so that search players may look ahead."""
     cooperative: bool = False
-    """Whether all seats are always paid the same."""
+    """Whether all seats always receive equal rewards."""
     rivals: bool = True
-    """Whether what one seat is paid can be set against another's; not where each has a task of its own, as a doctor and
-    a patient have: who is paid more there has won nothing."""
+    """Whether payoffs of different seats can be compared. False if each seat has its own task (a doctor and a patient),
+    so that the seat with the larger payoff has not won."""
     stakes: float = 0.0
-    """What a seat can lose in this game at most, as a number >= 0."""
+    """Largest possible loss of a seat in this game, >= 0."""
     rules_version: ClassVar[int] = 1
-    """Raised whenever the same deal and acts come out otherwise than before; kept with every match in the log."""
+    """Increased whenever equal deals and acts give other results than before. The log stores it with every match."""
     players: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {}
-    """Scripted players that come with the game, by name: each takes the match's own game, which may not be reset yet,
-    and a seed, and answers views."""
+    """Scripted players of this game, by name: factories that take the match's game (possibly before its reset) and a
+    seed, and return a function from views to acts."""
     faults: Sequence[str] = ()
-    """What went wrong in another library's rules, over this object's life."""
+    """Errors raised by another library's rules during this object's life."""
     whole_acts: bool = False
-    """Whether a "|" is a part of the act (of code, say), and nobody can talk beside it."""
+    """Whether "|" belongs to the act (in code, for example), which rules out talk."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         raise NotImplementedError
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Fresh JSON-able facts that only this seat sees now."""
+        """Return fresh JSON-able facts that only this seat sees now."""
         raise NotImplementedError
 
     def legal(self, seat: str) -> list[str] | None:

@@ -12,7 +12,9 @@ from games.families.openspiel import OpenSpielGame, load
 
 @functools.cache
 def words(spiel: str) -> tuple[str, ...]:
-    """From and to, by OpenSpiel's number of the act, which is the same in every position; captures have no star."""
+    """Return the text of every action number, without OpenSpiel's star at captures. It is the same in every
+    position.
+    """
     state = load(spiel).new_initial_state()
     return tuple(state.action_to_string(0, action).rstrip("*") for action in range(state.num_distinct_actions()))
 
@@ -37,7 +39,7 @@ class Breakthrough(OpenSpielGame):
         super().__init__(spiel, **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         start = self.rows - 1 if self.rows >= 6 else self.rows
         return (
             f"Breakthrough: first has the pieces b and moves down, to row 1; second has w and moves up, to row "
@@ -47,7 +49,7 @@ class Breakthrough(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """From and to."""
+        """Return the act's text: from and to."""
         return self._words[action]
 
     def public(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class ChessEndgame(TextGame):
         self.agent_selection = SEATS[not self.board.turn]
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"Chess: king and rook ({self.strong}) against king. The rook's side wins by checkmate; stalemate, the "
             f"rook lost or {self.max_turns} moves played is a draw. Write a move, as a1a8 or Ra8."
@@ -67,11 +67,11 @@ class ChessEndgame(TextGame):
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing is hidden."""
+        """Return {}: the seat has no private facts."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """All legal moves, as UCI."""
+        """Return all legal moves, as UCI."""
         return [move.uci() for move in self.board.legal_moves]
 
     def play(self, seat: str, act: str) -> str:
@@ -126,12 +126,12 @@ class ChessEndgame(TextGame):
 
 
 def _bare(text: str) -> str:
-    """A move's letters and digits; there are no pawns, so case tells nothing."""
+    """Return a move's letters and digits in lower case. Without pawns, case carries no information."""
     return "".join(char for char in text.lower() if char not in "x+#=-" and not char.isspace())
 
 
 def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
-    """A random start, the rook's side (white: True) to move."""
+    """Draw a random start position, with the rook's side (white: True) to move."""
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)
@@ -144,5 +144,5 @@ def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
 
 
 def _mates(board: chess.Board) -> bool:
-    """Return True if the side to move can mate at once."""
+    """Return True if the side to move has a mate in one."""
     return any(board.san(move).endswith("#") for move in board.legal_moves)

@@ -32,7 +32,7 @@ class ConnectFour(DrawnGame):
         super().__init__(f"connect_four(rows={rows},columns={columns},x_in_row={connect})", **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"Connect {self.connect}: first plays X, second O. DROP n lets your disc fall down column n "
             f"(1 to {self.columns} from the left). {self.connect} of your discs in a row, a column or a diagonal win."
@@ -40,7 +40,7 @@ class ConnectFour(DrawnGame):
         )
 
     def word(self, action: int) -> str:
-        """DROP and the column."""
+        """Return the act's text: DROP and the column."""
         return WORDS[action]
 
     def public(self) -> dict[str, Any]:

@@ -12,20 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 REFEREE = "referee"
-"""Who speaks where no seat does."""
+"""Sender of messages that come from no seat."""
 ILLEGAL = "illegal"
-"""Name of the reward part by which every game charges an illegal act."""
+"""Name of the reward part for illegal acts, in every game."""
 MOST_PIXELS = 2**16
-"""Of an image's width and of its height."""
+"""Largest width and height of an image."""
 MOST_MATCHES, MOST_TURNS, MOST_BRANCHES = 10**9, 2**15, 64
-"""Iterations and deals of an iteration; turns and attempts of a match; branches within each other: as many as a log has
-room for."""
+"""Limits of the log format: iterations and deals per iteration; turns and attempts of a match; depth of branches."""
 
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
 Text = str
-"""Words, as a part of a message."""
+"""Text part of a message."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +99,12 @@ class View(NamedTuple):
     turn: int
     """Index of the act in the match, from 0."""
     messages: tuple[Message, ...]
-    """What is new to the seat since it last acted, oldest first."""
+    """New messages since the seat last acted, oldest first."""
     rules: str
     public: Mapping[str, Any]
     private: Mapping[str, Any]
     legal: tuple[str, ...] | None
-    """The acts that may be played; None where they cannot be listed."""
+    """Legal acts, or None if they cannot be listed."""
 
     @classmethod
     def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
@@ -124,11 +123,9 @@ class View(NamedTuple):
 
 
 TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "tool"]
-"""Writer of a turn: the policy that sits there; somebody who puts another act in its place, a `patch`; a player whose
-play is imitated. A `summary` of its past is the policy's own, and so is an act that was `replaced` by a patch: no game
-reads these (`UNREAD`). An act that was `voted` is its own, too, but was kept among several samples. Reserved, as
-nothing writes it yet, is `tool`, for what acts in a policy's place. (A call of a tool is its policy's own turn, and the
-result is a message.)"""
+"""Origin of a turn: the seat's `policy`; a `patch` that plays another act in its place; a `demonstration` to imitate.
+Also the policy's own are a `summary` of its past and an act `replaced` by a patch, which no game reads (`UNREAD`), and
+an act `voted` from several samples. `tool` is reserved. (A tool call is its policy's turn, its result a message.)"""
 UNREAD: tuple[TurnSource, ...] = ("summary", "replaced")
 """Sources of turns that no game reads."""
 
@@ -137,23 +134,23 @@ class Act(NamedTuple):
     """A player's answer to a view."""
 
     action: str
-    """What the game reads."""
+    """Text for the game."""
     raw: str
-    """What was written, as it was."""
+    """Text exactly as written."""
     public: str
-    """What the others read of it besides the act."""
+    """Talk for the other seats."""
     private: str
-    """What nobody else reads."""
+    """Text for nobody else, such as reasoning."""
     finish: Literal["stop", "length", "script"]
-    """Why the writing ended: by itself, at the limit of tokens, or as it was not sampled."""
+    """Cause of the reply's end: a stop token, the token limit, or "script" if it was not sampled."""
     tokens: int = 0
     source: TurnSource = "policy"
     excused: bool = False
-    """Whether the penalty is waived if the act is illegal, because the reply was cut at its limit of tokens."""
+    """Whether an illegal act costs no penalty, because the reply was cut at its token limit."""
 
 
 CUT = ("context", "stopped")
-"""Ways in which a match is cut off from outside: its mover's context is full for good; or by a rule of play."""
+"""Reasons of truncation from outside: the mover's context is full, or a rule of play stopped the match."""
 
 
 class Deal(NamedTuple):
@@ -219,15 +216,15 @@ class MatchId:
     """
 
     iteration: int
-    """That played it. Outside a run: which of the lineups did."""
+    """Iteration that played the match. Outside a run, the index of the lineup."""
     deal: int
-    """Number of the match among those dealt in its iteration, from 0."""
+    """Index of the match among the deals of its iteration, from 0."""
     attempt: int = 0
-    """How often it was played again after a failure."""
+    """Number of repetitions after failures."""
     parent: MatchId | None = None
-    """The match it is a branch of; None where it is none."""
+    """Match that this one branches from, or None."""
     turn: int | None = None
-    """The first turn that is its own and not its parent's; None where it has no parent."""
+    """First turn that differs from the parent's, or None without a parent."""
 
     def __post_init__(self) -> None:
         dealt = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES

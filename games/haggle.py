@@ -46,7 +46,7 @@ class Haggle(TextGame):
         self.agent_selection = self.opens
 
     def rules(self) -> str:
-        """One paragraph: the aim, the acts and the limits."""
+        """Return the rules as one paragraph: the aim, the acts and the limits."""
         talk = TALK if self.talk else ""
         return (
             "A seller and a buyer haggle over one good. A deal pays the seller the price less its cost, the buyer its "
@@ -64,7 +64,7 @@ class Haggle(TextGame):
         return {"cost": self.cost} if seat == "seller" else {"value": self.value}
 
     def legal(self, seat: str) -> list[str]:
-        """Every price, ACCEPT when one stands, WALK."""
+        """Return every price, ACCEPT when one stands, WALK."""
         prices = [f"PRICE {n}" for n in range(1, self.max_price + 1)]
         return [*prices, "WALK"] if self.price is None else [*prices, "ACCEPT", "WALK"]
 

@@ -62,7 +62,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """One paragraph: the deck, the acts, what the views mean, the end."""
+        """Return the rules as one paragraph: the deck, the acts, what the views mean, the end."""
         names = ", ".join(list(COLOURS.values())[: self.colours])
         copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
         whom = "" if len(self.seats) == 2 else "player_N "
@@ -111,7 +111,7 @@ class Hanabi(OpenSpielGame):
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """The act; the referee tells everybody which card it was, or which cards it shows."""
+        """Return the act, and announce the played or discarded card, or the cards that the hint shows."""
         mover = self.state.current_player()
         table = self.observation((mover + 1) % len(self.seats))
         verb, *whom, what = word.split()

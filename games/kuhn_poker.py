@@ -30,7 +30,7 @@ class KuhnPoker(OpenSpielGame):
         super().__init__("kuhn_poker", **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             "Kuhn poker: each side gets one of the cards J, Q, K (K is highest) and puts 1 chip into the pot. "
             "PASS or BET 1 chip; after a BET the other side may PASS (fold) or BET (call). "
@@ -38,11 +38,11 @@ class KuhnPoker(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """PASS or BET."""
+        """Return the act's text: PASS or BET."""
         return WORDS[action]
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own card."""
+        """Return the own card."""
         return {"card": CARDS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:

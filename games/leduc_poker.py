@@ -30,7 +30,7 @@ class LeducPoker(OpenSpielGame):
         super().__init__("leduc_poker", **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             "Leduc poker: six cards, two each of J, Q, K. Each side puts 1 chip into the pot and gets a private card. "
             "Then bets; then one public card; then bets again, first always beginning. FOLD gives up the pot, CALL "
@@ -40,7 +40,7 @@ class LeducPoker(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """FOLD, CALL or RAISE."""
+        """Return the act's text: FOLD, CALL or RAISE."""
         return WORDS[action]
 
     def chance_word(self, outcome: int) -> str:
@@ -48,7 +48,7 @@ class LeducPoker(OpenSpielGame):
         return f"The public card is {RANKS[outcome]}." if len(self.state.history()) > 1 else ""
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own card."""
+        """Return the own card."""
         return {"card": RANKS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class LeducPoker(OpenSpielGame):
 
 
 def pot(rounds: list[list[int]]) -> int:
-    """The chips that both sides have put in, by the acts of each round."""
+    """Return the chips in the pot after these acts, by round."""
     chips = 2 * ANTE
     for acts, more in zip(rounds, RAISES, strict=False):
         owed = 0

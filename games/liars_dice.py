@@ -15,7 +15,7 @@ from games.families.openspiel import OpenSpielGame
 
 @functools.cache
 def words(dice: int, sides: int) -> tuple[str, ...]:
-    """All bids on that many dice together from the lowest to the highest, then LIAR."""
+    """Return all bids on that many dice, from lowest to highest, then LIAR."""
     bids = itertools.product(range(1, dice + 1), range(1, sides + 1))
     return (*(f"BID {count} {side}" for count, side in bids), "LIAR")
 
@@ -39,7 +39,7 @@ class LiarsDice(OpenSpielGame):
         super().__init__(f"liars_dice(numdice={dice},dice_sides={sides})", **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"Liar's dice: first and second each roll {'one die' if self.dice == 1 else f'{self.dice} dice'} of "
             f"{self.sides} sides, seen by nobody else. They bid in turn: BID 2 3 says that among all dice at least 2 "
@@ -48,15 +48,15 @@ class LiarsDice(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """A bid, or LIAR."""
+        """Return the act's text: a bid, or LIAR."""
         return self._words[action]
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own dice, sorted."""
+        """Return the own dice, sorted."""
         return {"dice": self._rolled(seat)}
 
     def public(self) -> dict[str, Any]:
-        """All bids so far, the last one standing."""
+        """Return all bids so far, the last one standing."""
         return {"bids": [self._words[act] for act in self.state.history()[2 * self.dice :]]}
 
     def verdict(self) -> tuple[str, str]:

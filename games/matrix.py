@@ -31,7 +31,7 @@ class MatrixGame(SimultaneousGame):
         super().__init__(rounds=rounds, **options)
 
     def rules(self) -> str:
-        """One paragraph: the story and what each pair of acts pays."""
+        """Return the rules as one paragraph: the story and what each pair of acts pays."""
         one, two = acts = self.acts
         points = ", ".join(f"{acts[i]}-{acts[j]} {a:g}-{b:g}" for (i, j), (a, b) in self.payoff.items())
         talk = TALK if self.talk else ""
@@ -41,7 +41,7 @@ class MatrixGame(SimultaneousGame):
         )
 
     def legal(self, seat: str) -> list[str]:
-        """The two acts."""
+        """Return the two acts."""
         return list(self.acts)
 
     def read(self, seat: str, act: str) -> str:
@@ -51,7 +51,7 @@ class MatrixGame(SimultaneousGame):
         return word
 
     def settle(self, choices: list[str]) -> None:
-        """Pays both seats by the matrix."""
+        """Pay both seats by the matrix."""
         payoffs = self.payoff[self._cell(choices)]
         for seat, value in zip(self.seats, payoffs, strict=True):
             self.pay(seat, ROUND, value)

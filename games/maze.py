@@ -69,7 +69,7 @@ class Maze(Solitaire):
         return self.at.position
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         signs = " D a locked door, K a key," if self.locks else ""
         legend = f" On the map # is wall, W you,{signs} G the goal, north is up." if self.view == "full" else ""
         legend += " A locked door takes a key; who walks over a key has it." if self.locks else ""
@@ -89,11 +89,11 @@ class Maze(Solitaire):
         return f"{self.position} {self.at.held} {sorted(self.at.keys)}" if self.locks else str(self.position)
 
     def legal(self, seat: str) -> list[str]:
-        """The four directions, walls or not."""
+        """Return the four directions, walls or not."""
         return list(STEPS)
 
     def play(self, seat: str, act: str) -> str:
-        """One step, if there is a way."""
+        """Take one step, if there is a way."""
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")

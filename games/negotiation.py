@@ -76,7 +76,7 @@ class Negotiation(BargainingGame):
         self.breaks_at = whole_number("breaks_at", options.get("breaks_at", breaks_at), least=0)
 
     def rules(self) -> str:
-        """One paragraph: the aim, the acts and the limits."""
+        """Return the rules as one paragraph: the aim, the acts and the limits."""
         (a, b, c), talk = self.items, TALK if self.talk else ""
         secret = "known to both" if self.known else "private"
         p = self.breakdown
@@ -112,7 +112,7 @@ class Negotiation(BargainingGame):
         return {"values": [*own], "offered": offered, **splits}
 
     def legal(self, seat: str) -> list[str]:
-        """Every offer of the pool, ACCEPT when an offer stands, WALK."""
+        """Return every offer of the pool, ACCEPT when an offer stands, WALK."""
         return [*offers(self.pool), *(("WALK",) if self.offer is None else ("ACCEPT", "WALK"))]
 
     def play(self, seat: str, act: str) -> str:

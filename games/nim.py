@@ -34,14 +34,14 @@ class Nim(OpenSpielGame):
         super().__init__(f"nim(pile_sizes={';'.join(map(str, sizes))},is_misere={str(misere).lower()})", **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             "Nim: in turn, take any number of things from one pile: TAKE 2 B takes two from pile B. "
             f"Who takes the last thing of all {'loses' if self.misere else 'wins'}."
         )
 
     def word(self, action: int) -> str:
-        """TAKE, how many, the pile."""
+        """Return the act's text: TAKE, how many, the pile."""
         less_one, pile = divmod(action, self.piles)
         return f"TAKE {less_one + 1} {string.ascii_uppercase[pile]}"
 

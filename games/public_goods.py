@@ -31,7 +31,7 @@ class PublicGoods(SimultaneousGame):
         super().__init__(rounds=rounds, **options)
 
     def rules(self) -> str:
-        """One paragraph: the aim, the act, what a round pays."""
+        """Return the rules as one paragraph: the aim, the act, what a round pays."""
         talk = TALK if self.talk else ""
         return (
             f"Public goods: in each round each of {len(self.seats)} players has {self.endowment} coins. GIVE n puts n "
@@ -40,19 +40,19 @@ class PublicGoods(SimultaneousGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The rounds so far and what each had to give."""
+        """Return the rounds so far and what each had to give."""
         return {**super().public(), "endowment": self.endowment}
 
     def legal(self, seat: str) -> list[str]:
-        """GIVE 0 to GIVE all."""
+        """Return GIVE 0 to GIVE all."""
         return [f"GIVE {n}" for n in range(self.endowment + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """The coins that an act gives."""
+        """Return the coins that an act gives."""
         return read_number("GIVE", self.endowment, act)
 
     def settle(self, choices: list[int]) -> None:
-        """Everybody keeps the rest and gets an equal share of the multiplied pot."""
+        """Pay each seat its remaining coins and an equal share of the multiplied pot."""
         share = self.multiplier * sum(choices) / len(choices)
         for seat, gift in zip(self.seats, choices, strict=True):
             self.pay(seat, ROUND, self.endowment - gift + share)

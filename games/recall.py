@@ -49,22 +49,22 @@ class Recall(TextGame):
         self._next_line()
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"You are told {self.lines} lines, one by one: answer each with PASS. Some are facts, a thing and a digit. "
             "In the end you are asked for one thing: answer with its digit."
         )
 
     def public(self) -> dict[str, Any]:
-        """The lines that are still to come."""
+        """Return the lines that are still to come."""
         return {"lines_left": self.lines - self.told}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing: what is to be recalled comes once, in a message."""
+        """Return {}: what is to be recalled comes once, in a message."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """PASS, or the digits."""
+        """Return PASS, or the digits."""
         return ["PASS"] if not self.asking else [str(value) for value in range(self.values)]
 
     @property
@@ -73,7 +73,7 @@ class Recall(TextGame):
         return self.told > self.lines
 
     def play(self, seat: str, act: str) -> str:
-        """Hear the next line, or answer."""
+        """Pass on to the next line, or answer a question."""
         word = act.strip().upper()
         if word not in self.legal(seat):
             raise IllegalAct("answer with the digit" if self.asking else "write PASS")

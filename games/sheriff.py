@@ -55,7 +55,7 @@ class Sheriff(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """One paragraph: acts and payoffs."""
+        """Return the rules as one paragraph: acts and payoffs."""
         return (
             f"The smuggler hides 0 to {self.max_items} illegal items by LOAD n; the sheriff does not see n. In each of "
             f"{self.num_rounds} rounds the smuggler offers BRIBE n (0 to {self.max_bribe}) and the sheriff answers "
@@ -66,14 +66,14 @@ class Sheriff(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """LOAD 2, BRIBE 1, INSPECT, PASS."""
+        """Return the act's text: LOAD 2, BRIBE 1, INSPECT, PASS."""
         if action < 2:
             return ANSWERS[action]
         loads = 2 + self.max_items
         return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Bribes and answers are heard, the cargo is not."""
+        """Return bribes and answers, but not the cargo."""
         return "" if word.startswith("LOAD") else word
 
     def public(self) -> dict[str, Any]:

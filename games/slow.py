@@ -12,20 +12,20 @@ Result = TypeVar("Result")
 
 
 class Elsewhere(Protocol):
-    """A place to compute: `work` with these arguments; it returns or raises what that does."""
+    """A function that runs `work` with these arguments, here or elsewhere, and returns or raises its result."""
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any: ...
 
 
 ELSEWHERE: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
-"""Computes slow calls for the games that step in this context; None: they compute where they step."""
+"""Elsewhere of slow calls for games that step in this context. None computes them in place."""
 
 
 def slowly(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
-    """Return what `work` returns, perhaps from another process or machine.
+    """Run `work`, possibly in another process or on another machine, and return its result.
 
-    `work` is a function of a module; it depends on its arguments alone, which can be pickled, as its result can. For
-    games with `blocks`: others would hold up the event loop meanwhile.
+    `work` must be a module-level function that depends on its arguments alone; arguments and result must be picklable.
+    Only games with `blocks` may call this: other games run on the event loop, which the call would hold up.
     """
     elsewhere = ELSEWHERE.get()
     found: Result = elsewhere(work, *given, **named) if elsewhere else work(*given, **named)

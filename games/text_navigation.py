@@ -79,7 +79,7 @@ class TextNavigation(Solitaire):
         return self.max_turns - self.walked
 
     def rules(self) -> str:
-        """One paragraph: the task, the acts and the limit."""
+        """Return the rules as one paragraph: the task, the acts and the limit."""
         advised = " Before each turn the strategist says what the walker is to do." if len(self.seats) > 1 else ""
         return (
             f"You are in a house. Bring the {self.wanted} to the {self.names[self.goal]}: DROP it there. "

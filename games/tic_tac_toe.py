@@ -24,14 +24,14 @@ class TicTacToe(DrawnGame):
         super().__init__("tic_tac_toe", **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             "Tic-tac-toe: first marks X, second O. PLAY n marks the free cell n. Three of your marks in a row, column "
             f"or diagonal win.{self.draw_rule()} The board shows its rows from top to bottom, free cells by number."
         )
 
     def word(self, action: int) -> str:
-        """PLAY and the cell."""
+        """Return the act's text: PLAY and the cell."""
         return WORDS[action]
 
     def public(self) -> dict[str, Any]:

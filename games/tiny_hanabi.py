@@ -18,7 +18,7 @@ WORDS = tuple(f"PLAY {act}" for act in ACTS)
 
 @functools.cache
 def table(payoffs: str) -> str:
-    """OpenSpiel's payoffs by first's card, second's card, first's act and second's act, to be read."""
+    """Format OpenSpiel's payoffs by first's card, second's card, first's act and second's act."""
     values = np.reshape(payoffs.split(";"), (len(CARDS), len(CARDS), len(ACTS), len(ACTS)))
     parts = []
     for own, other in np.ndindex(len(CARDS), len(CARDS)):
@@ -42,7 +42,7 @@ class TinyHanabi(OpenSpielGame):
         super().__init__("tiny_hanabi", talk=talk, **options)
 
     def rules(self) -> str:
-        """One paragraph, with the table of payoffs."""
+        """Return the rules as one paragraph, with the table of payoffs."""
         return (
             "Tiny Hanabi, a team game: first and second each have a private card, 1 or 2. First plays A, B or C; then "
             "second, having heard it; both are paid the same. The payoffs by first's and second's card, by first's act "
@@ -50,19 +50,19 @@ class TinyHanabi(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """PLAY and the letter."""
+        """Return the act's text: PLAY and the letter."""
         return WORDS[action]
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own card."""
+        """Return the own card."""
         return {"card": CARDS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
-        """The acts so far."""
+        """Return the acts so far."""
         return {"acts": [WORDS[act] for act in self.state.history()[2:]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Payoff of both."""
+        """Return payoff of both."""
         return "over", f"The match is over: both get {self.returns()[0]:g}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -32,7 +32,7 @@ class TradeComm(OpenSpielGame):
         super().__init__(f"trade_comm(num_items={num_items})", talk=talk, **options)
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"Two sides get one item each, from A to {LETTERS[self.num_items - 1]}, maybe the same; it is private. "
             "First each does SAY letter, which both hear. Then each does TRADE x FOR y (give x, get y), "
@@ -41,14 +41,14 @@ class TradeComm(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """SAY A, TRADE A FOR B."""
+        """Return the act's text: SAY A, TRADE A FOR B."""
         if action < self.num_items:
             return f"SAY {LETTERS[action]}"
         give, get = divmod(action - self.num_items, self.num_items)
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """The word where something is said; a trade is not heard until the end."""
+        """Return the letter, but not a trade, which stays hidden until the end."""
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class TradeComm(OpenSpielGame):
         return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, utterances, strict=False)}}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The own item."""
+        """Return the own item."""
         return {"item": LETTERS[divmod(self.state.history()[0], self.num_items)[self.seats.index(seat)]]}
 
     def verdict(self) -> tuple[str, str]:

@@ -22,7 +22,7 @@ SYNONYMS = {
 
 
 def zoo() -> Book:
-    """The book of games/data/zoo.csv: 101 animals, 59 of them different by what may be asked."""
+    """Load the book of games/data/zoo.csv: 101 animals, of which questions distinguish 59."""
     rows: list[tuple[str, list[str], list[str]]] = []
     with files("games").joinpath("data/zoo.csv").open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):

@@ -35,11 +35,11 @@ class Ultimatum(TextGame):
         self.pie = whole_number("pie", pie, least=1, most=MOST_LISTED)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Nothing is offered yet."""
+        """Reset the offer."""
         self.offer: int | None = None
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         talk = TALK if self.talk else ""
         return (
             f"Ultimatum: the proposer splits {self.pie} coins. OFFER n gives n to the responder and keeps the rest. "
@@ -47,19 +47,19 @@ class Ultimatum(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The pie and what the responder is offered."""
+        """Return the pie and what the responder is offered."""
         return {"pie": self.pie, "offer": self.offer}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing."""
+        """Return {}: the seat has no private facts."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """Every offer, or the two answers."""
+        """Return every offer, or the two answers."""
         return [f"OFFER {n}" for n in range(self.pie + 1)] if self.offer is None else ["ACCEPT", "REJECT"]
 
     def play(self, seat: str, act: str) -> str:
-        """The offer, or the answer that ends the match."""
+        """Make the offer, or answer it and end the match."""
         if self.offer is None:
             if not (match := OFFER.fullmatch(act)) or int(match[1]) > self.pie:
                 raise IllegalAct(f"write OFFER and a whole number from 0 to {self.pie}")

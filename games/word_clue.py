@@ -65,7 +65,7 @@ class WordClue(TextGame):
         self.guessing: list[str] = []  # who may still guess in this round, the next one first
 
     def rules(self) -> str:
-        """One paragraph: the clue, the guesses, the payoffs."""
+        """Return the rules as one paragraph: the clue, the guesses, the payoffs."""
         who = "guesser then does" if len(self.seats) == 2 else "guessers then in turn do"
         return (
             f"A team game: {self.aims} of the {self.size} English nouns on the board are targets, known to the giver "

@@ -19,14 +19,14 @@ ALL_RIGHT = "G" * LETTERS
 
 @functools.cache
 def common_words() -> tuple[str, ...]:
-    """The words of games/data/wordle.txt, in order."""
+    """Load the words of games/data/wordle.txt, in order."""
     return tuple(files("games").joinpath("data/wordle.txt").read_text(encoding="ascii").split())
 
 
 def feedback(guess: str, word: str) -> str:
-    """One mark a letter: G right, Y in the word but elsewhere, - not (or not so often) in the word.
+    """Return one mark per letter: G right, Y elsewhere in the word, - not (or not so often) in the word.
 
-    A letter of the word accounts for one mark: first for the right ones, then for the others from the left.
+    Each letter of the word explains one mark: right letters first, then the others from the left.
     """
     spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
     marks = []
@@ -72,7 +72,7 @@ class Wordle(Solitaire):
         self.marked: list[tuple[str, str]] = []
 
     def rules(self) -> str:
-        """One paragraph."""
+        """Return the rules as one paragraph."""
         return (
             f"Find the hidden five-letter word. Write GUESS and a word; each letter is marked: G right, Y elsewhere "
             f"in the word, - not in it (or not so often). {self.max_turns} guesses in all."
@@ -83,11 +83,11 @@ class Wordle(Solitaire):
         return {"guesses": [f"{guess} {marks}" for guess, marks in self.marked], "turns_left": self.turns_left}
 
     def legal(self, seat: str) -> list[str]:
-        """A guess of each word that may be hidden."""
+        """Return a guess of each word that may be hidden."""
         return [f"GUESS {word}" for word in self.words]
 
     def play(self, seat: str, act: str) -> str:
-        """Marks a guess."""
+        """Mark a guess and tell the seat its marks."""
         verb, _, guess = " ".join(act.lower().split()).partition(" ")
         if verb != "guess" or not is_word(guess):
             raise IllegalAct("write GUESS and a word of five letters")

@@ -14,17 +14,17 @@ from simulators.extractor import Stance, plain_words
 
 
 def _phrases(listed: str) -> str:
-    """Return a pattern for phrases that are separated by semicolons."""
+    """Return a pattern that matches any of the phrases, which semicolons separate."""
     return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in listed.split(';'))})"
 
 
 def _begins(listed: str) -> re.Pattern[str]:
-    """Compile phrases as the beginning of a part of a reply."""
+    """Compile phrases to a pattern for the start of a part of a reply."""
     return re.compile(f" {_phrases(listed)}(?= )")
 
 
 def _within(listed: str) -> re.Pattern[str]:
-    """Compile phrases as whole words anywhere."""
+    """Compile phrases to a pattern for whole words anywhere."""
     return re.compile(f"(?<= ){_phrases(listed)}(?= )")
 
 
@@ -54,7 +54,7 @@ AGREEING = _within(r"""
     i do not have (?:any |an? )?(?:objections?|problems?|issues?);
     (?:i (?:have|see) |there (?:is|are) )?(?:no|not any) (?:objections?|concerns?|complaints)(?: at all)?
 """)
-"""Agrees though it holds a no."""
+"""Agrees, although it contains a no."""
 IDLE = _within(r"""
     (?:no|without a|without any|beyond) doubt; no (?:rush|hurry); (?:do not|no need to) (?:worry|hurry|rush|wait);
     if you (?:please|would|could|can|do not mind); if possible;
@@ -63,7 +63,7 @@ IDLE = _within(r"""
     let me know (?:when|once) (?:you|it|that); i can not wait; no (?:further|other|more) questions;
     (?:i |we )?(?:do|does|did|will) not (?:want|need|use|like) (?:\w+ ){1,4}any (?:more|longer)
 """)
-"""Refuses nothing and sets no condition, though it holds a no or an if."""
+"""Neither refuses nor sets a condition, although it contains a no or an if."""
 OPENER = _begins(r"""
     well; hm+; mm; uh; um; oh; ah; hello; hi; hey; so; and; then; sorry; please; kindly; in that case; thanks;
     thank you(?: so| very)?; i (?:think|believe|mean|meant|say|said|would say|have to say)(?! so );
@@ -77,7 +77,7 @@ UNSURE = _begins(r"""
     (?:it |that )?depends; i (?:do|can|could) not (?:know|say|tell|decide); i need (?:time|to think); (?:i )?might;
     i am thinking
 """)
-"""These and the next two count at the beginning of a part."""
+"""Doubt. This and the next two patterns count at the start of a part."""
 REFUSAL = _begins(rf"""
     no; nope; nah; naw; never; nevermind; not; none; neither; negative; do not; stop; incorrect; wrong; declined?;
     refused?; rejected; denied; disagree; rather not; {EMPHATIC} not; under no circumstances; by no means;
@@ -108,12 +108,12 @@ ASSENT = _begins(rf"""
     {IT} is (?:the|my) (?:right|correct)
 """)
 ACKNOWLEDGED = _begins("ok;okay;alright;all right")
-"""Agrees whatever follows, unless the reply asks something back."""
+"""Agrees whatever follows, unless the reply asks a question."""
 WHOLE = re.compile(
     rf" (?:(?:very|all|well) )?(?:{GOOD}|please|i do|do|well|cool|super|deal|k|y)"
     rf"(?: (?:{GOOD}|then|thanks|thank|you|so|very|please|sir|maam|do))* $"
 )
-"""Agrees if it is all that a part says."""
+"""Agrees if it is the whole part."""
 OBJECTION = _within(r"""
     but; except; excluding; unless; until; till; however; though; although; otherwise; provided; on condition;
     as long as; first (?:tell|show|let|check|i|you); (?:before|once|after) (?:you|i);
@@ -121,20 +121,20 @@ OBJECTION = _within(r"""
     (?:a|one|some|few|more|another) questions?; changed my mind; (?:scratch|ignore|strike) that; on second thought;
     take (?:that|it) back
 """)
-"""Limits an assent wherever it stands."""
+"""Limits an assent anywhere in the reply."""
 CONDITION = _within(rf"""
     if; whether; wait; hold on; hang on; stop; not sure; unsure; maybe; perhaps; i guess; i suppose; i wonder;
     i (?:\w+ )?(?:do|did|can|could|will|would|must) not (?:\w+ )?{WISHES};
     do not (?:do|go|proceed|charge|touch|cancel|change|send|take|make);
     not (?:the|that|this|yet|now|today|all|both|every|any|until|for|to|with|so|what|{GOOD})
 """)
-"""Limits an assent unless it stands in a question beside it."""
+"""Limits an assent, except inside a question beside it."""
 MARK = re.compile(r"(?<= )([.!?;])(?= )")
 PART = re.compile(r",| but | or | and (?!no )| so (?!much )(?=\w)")
 LEXICON = frozenset(
     word for each in (OPENER, ASSENT, REFUSAL, WHOLE, AGREEING) for word in re.findall(r"[a-z]{2,}", each.pattern)
 )
-"""Words of these phrases: beside a stance they say nothing more."""
+"""Words of these phrases, which add nothing beside a stance."""
 
 
 def read_agreement(text: str) -> Stance | None:
@@ -160,7 +160,7 @@ def read_agreement(text: str) -> Stance | None:
 
 
 def _words(text: str) -> str:
-    """Return the folded text with contractions written out and without words that change nothing."""
+    """Return the folded text with contractions expanded and without filler words."""
     plain = re.sub(r"(\w)\1{2,}", r"\1", plain_words(text))
     plain = CONTRACTED.sub(lambda found: SHORT.get(found[0], f"{found[1]} not"), plain)
     plain = FILLER.sub("", plain)
@@ -168,14 +168,14 @@ def _words(text: str) -> str:
 
 
 def _without_openers(part: str) -> str:
-    """Return a part without the words that lead to an answer, unless there is nothing else."""
+    """Return a part without leading filler such as "well", unless there is nothing else."""
     while (found := OPENER.match(part)) and found.end() < len(part) - 1:
         part = part[found.end() :]
     return part
 
 
 def _stance(part: str) -> Stance | None:
-    """Return the stance that a part begins with."""
+    """Return the stance at the start of a part, or None."""
     if UNSURE.match(part):
         return "unknown"
     if REFUSAL.match(part):

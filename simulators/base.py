@@ -19,7 +19,7 @@ MIXED = "mixed"
 TEST_SHARE = 5
 """One entity in this many belongs to the test split."""
 DRAWS = 10_000
-"""Entities drawn before a split counts as empty."""
+"""Draws after which a split counts as empty."""
 
 
 class SimulatorFault(Exception):
@@ -27,7 +27,7 @@ class SimulatorFault(Exception):
 
 
 Answer = Callable[[View], str]
-"""A scripted player of one seat in one match: from what it is shown to its act."""
+"""Scripted player of one seat in one match: a function from views to acts."""
 
 
 class Simulator(TextGame):
@@ -44,7 +44,7 @@ class Simulator(TextGame):
     rivals = False
     split: Literal["train", "test", "all"]
     personas: ClassVar[tuple[str, ...]] = ()
-    """The first is the default."""
+    """Names of personas; the first is the default."""
 
     def __init__(
         self, *, split: Literal["train", "test", "all"] = "all", persona: str | None = None, **options: Any
@@ -99,6 +99,8 @@ class Simulator(TextGame):
 
 
 def held_out(entity: str) -> bool:
-    """Return whether this entity belongs to the test split: about one in five, by a hash that is equal everywhere."""
+    """Return True if this entity belongs to the test split: about one in five, by a hash that is equal on
+    all machines.
+    """
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

@@ -16,7 +16,7 @@ class Wrapper(NamedTuple):
     opening: str
     """Regular expression."""
     closing: str
-    """Text; "" if the end of the reply closes it."""
+    """Literal text, or "" if the reply's end closes the call."""
     family: str
 
 
@@ -70,9 +70,9 @@ SHAPES = (
     Shape("action", "action_input", "LangChain"),
 )
 HOLDERS = ("function", "function_call", "tool_call", "tool_calls")
-"""Keys under which OpenAI's objects hold calls."""
+"""Keys under which OpenAI's objects contain calls."""
 IGNORED = frozenset({"id", "type", "index", "call_id", "tool_call_id", "role", "content"})
-"""Further keys of a call's object."""
+"""Other allowed keys of a call's object."""
 
 THOUGHTS = (
     ("<think>", "</think>"),
@@ -84,7 +84,7 @@ THOUGHTS = (
     ("◁think▷", "◁/think▷"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-"""What opens and closes a thought."""
+"""Opening and closing marks of thoughts."""
 
 NAME = r"[^\W\d][\w.-]{0,63}"
 _BLANKS = r"\s{0,99}"
@@ -96,7 +96,7 @@ _FIRST_KEY = (
 )
 
 _START = f"(?:^|{'|'.join(f'(?<={re.escape(mark)})' for pair in THOUGHTS for mark in pair)})[ \\t]*"
-"""The start of a line, or of what follows a thought's mark."""
+"""The start of a line, or of the text after a thought's mark."""
 
 
 def _openings(*calls: str) -> re.Pattern[str]:
@@ -110,20 +110,20 @@ BARE = _openings(
     rf"(?:{_START}|(?<=[}}\]]))[ \t]*+[;,]?[ \t]*+(?=[\[{{]{_BLANKS}(?:\{{{_BLANKS})?{_FIRST_KEY})",
     rf'{_START}(?={NAME}(?:\[CALL_ID\]\w{{1,40}})?(?:\[ARGS\])?[ \t]*\{{(?:{_BLANKS}"|\}}))',
 )
-"""The start of a JSON object by a call's first keys, or of a name with its JSON, from the start of a line on."""
+"""The start of a JSON object with a call's first keys, or of a name with its JSON, at the start of a line."""
 SPACES = ("functions", "tools", "default_api")
-"""Name spaces in which models write tools."""
+"""Name spaces that models prefix to tool names."""
 LINES = _openings(rf"{_START}(?=\[?(?:(?:{'|'.join(SPACES)})\.)?[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
-"""The start of a line that may be calls in Python's syntax."""
+"""The start of a line that may contain calls in Python syntax."""
 
 NAMED = re.compile(
     rf"(?:function<｜tool▁sep｜>)?(?:functions\.)?({NAME}?)(?::\d{{1,9}})?"
     r"(?:\s|<[|｜][^<>\n]{1,40}[|｜]>|\[CALL_ID\]\w{1,40}|\[ARGS\]|```|\b(?:commentary|json)\b){0,99}(?=\{)"
 )
-"""A name, and what may stand between it and the JSON of its arguments."""
+"""A name and the text allowed between it and its JSON arguments."""
 FUNCTION = re.compile(r'<(?:function=|(?:\w{1,16}:|｜DSML｜)?invoke name=)"?([^">\n]{1,64})"?>')
 PARAMETER = re.compile(r'<(?:parameter=|(?:\w{1,16}:|｜DSML｜)?parameter name=)"?([^">\n]{1,64})"?[^>\n]{0,40}>')
 END_OF_FUNCTION = re.compile(r"</(?:function|(?:\w{1,16}:|｜DSML｜)?invoke|tool_call)>")
 END_OF_PARAMETER = re.compile(r"</(?:(?:\w{1,16}:|｜DSML｜)?parameter|arg_value)>")
 KEY_AND_VALUE = re.compile(r"<arg_key>([^<>\n]{1,64})</arg_key>\s{0,9}<arg_value>")
-"""A parameter as GLM writes it."""
+"""A parameter in GLM's format."""

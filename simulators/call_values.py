@@ -12,9 +12,9 @@ from typing import Any
 from simulators import call_formats as formats
 
 DEEPEST = 16
-"""Lists and objects inside each other in an argument."""
+"""Maximum nesting of lists and objects in an argument."""
 LONGEST_NUMBER = 40
-"""Characters of a whole number."""
+"""Maximum digits of an integer."""
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
 NAMES = {"true": True, "false": False, "null": None}
 
@@ -28,11 +28,11 @@ class Call:
     positional: tuple[Any, ...] = ()
     problem: str = ""
     as_text: bool = False
-    """Whether the format has no types: each argument is a text, to be read by its parameter's type."""
+    """Whether the format has no types, so that each argument is a text to be converted to its parameter's type."""
 
 
 def tool_name(function: ast.expr) -> str:
-    """Return the tool's name without its name space; Llama 3.1 writes `tool.call(…)`."""
+    """Return the tool's name without its name space, or "". Llama 3.1 writes `tool.call(…)`."""
     match function:
         case ast.Name(id=name):
             return name
@@ -44,7 +44,7 @@ def tool_name(function: ast.expr) -> str:
 
 
 def literal_call(node: ast.Call) -> Call:
-    """Return the call that Python's syntax writes, with literal arguments."""
+    """Convert a call in Python syntax with literal arguments."""
     name = tool_name(node.func)
     try:
         if any(keyword.arg is None for keyword in node.keywords):
@@ -78,7 +78,7 @@ def _literal(node: ast.expr, depth: int = 0) -> Any:
 
 
 def calls_in(value: Any, depth: int = 0) -> list[Call]:
-    """Return the calls in a JSON value: an object, a list of them, or OpenAI's objects around them."""
+    """Return the calls in a JSON value: an object, a list of objects, or OpenAI's wrappers around them."""
     if depth > DEEPEST:
         return [Call(problem=f"the call is nested more than {DEEPEST} deep")]
     if isinstance(value, list):
@@ -101,7 +101,7 @@ def calls_in(value: Any, depth: int = 0) -> list[Call]:
 
 
 def with_arguments(name: str, arguments: Any) -> Call:
-    """Return the call with these arguments; models also write them as JSON in a string."""
+    """Return the call with these arguments, decoding arguments that are JSON in a string."""
     if isinstance(arguments, str):
         try:
             arguments = DECODER.decode(arguments)
@@ -115,7 +115,7 @@ def with_arguments(name: str, arguments: Any) -> Call:
 
 
 def from_text(text: str) -> Any:
-    """Return the value that a text writes in JSON or as a Python literal; the text itself if it writes none."""
+    """Return the value of a text in JSON or as a Python literal, or the text itself if it is neither."""
     try:
         return DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ def _depth(value: Any) -> int:
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs by key. Raises ValueError if a key is there twice."""
+    """Return the pairs as a dict. Raises ValueError for a duplicate key."""
     by_key = dict(pairs)
     if len(by_key) < len(pairs):
         raise ValueError("a key is there twice")

@@ -28,19 +28,19 @@ from simulators.call_values import (
 __all__ = ["Call", "read_calls"]
 
 MOST_CALLS = 4
-"""Calls of one reply that are run."""
+"""Maximum number of calls run per reply."""
 LONGEST_REPLY = 20_000
-"""Characters of a reply that are read."""
+"""Maximum number of characters parsed per reply."""
 
 FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
 NEXT_OBJECT = re.compile(r"\s*+[;,]?\s*+(?=\{)")
 PYTHON = re.compile(r"\[?\s*[^\W\d][\w.]*\s*\(.*\)\s*\]?", re.DOTALL)
 PYTHON_LIST = re.compile(r"\[\s*[^\W\d]")
 BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
-"""What may stand before a body: also the opening of a fence."""
+"""Text allowed before a body, including the opening of a fence."""
 
 Read = tuple[list[Call], int]
-"""Calls, and the offset at which they end."""
+"""Calls, and the offset of their end."""
 
 
 def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
@@ -96,7 +96,7 @@ def _end_of_thought(text: str, opened: re.Match[str]) -> int:
 
 
 def _only_thought(text: str) -> list[Call]:
-    """Return a problem if the reply is nothing but a thought that holds a call."""
+    """Return a problem if the whole reply is a thought that contains a call."""
     found = formats.WRAPPED.match(text)
     if not found or not found["thought"] or _end_of_thought(text, found) < len(text):
         return []
@@ -107,7 +107,7 @@ def _only_thought(text: str) -> list[Call]:
 
 
 def _wrapped(text: str, found: re.Match[str]) -> Read:
-    """Read the calls that a wrapper opens; a problem if there are none that can be read."""
+    """Parse the calls inside a wrapper, or return a problem if none can be parsed."""
     if function := formats.FUNCTION.match(text, found.start()):
         return _function(text, function)
     wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, found.start()))
@@ -132,7 +132,7 @@ def _wrapped(text: str, found: re.Match[str]) -> Read:
 
 
 def _end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
-    """Return where the wrapper's closing mark is, or the next opening one."""
+    """Return the offset of the wrapper's closing mark, of the next opening, or of the text's end."""
     following = formats.WRAPPED.search(text, start)
     while following and following["call"] is None:
         following = formats.WRAPPED.search(text, following.end())
@@ -147,7 +147,7 @@ def _after_blanks(text: str, start: int) -> int:
 
 
 def _bare(text: str, found: re.Match[str]) -> Read:
-    """Read a JSON object, or a name with one; what cannot be read ends nobody knows where."""
+    """Parse a JSON object, or a name followed by one. An unparsable call extends to the end of the text."""
     start = found.end()
     if text[start] in "{[":
         calls, end = _objects(text, start)
@@ -159,7 +159,7 @@ def _bare(text: str, found: re.Match[str]) -> Read:
 
 
 def _objects(text: str, start: int) -> Read:
-    """Read the JSON value at `start`, and the objects that follow it."""
+    """Parse the JSON value at `start` and the objects after it."""
     calls: list[Call] = []
     while True:
         try:
@@ -174,7 +174,7 @@ def _objects(text: str, start: int) -> Read:
 
 
 def _named(name: str, text: str, start: int) -> Read:
-    """Read the arguments, in JSON, of the tool of this name."""
+    """Parse the JSON arguments of the tool of this name."""
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
@@ -183,7 +183,7 @@ def _named(name: str, text: str, start: int) -> Read:
 
 
 def _function(text: str, found: re.Match[str]) -> Read:
-    """Read `<function=NAME>`, or `<invoke name="NAME">`, with JSON or parameters as XML."""
+    """Parse `<function=NAME>` or `<invoke name="NAME">`, with JSON or XML parameters."""
     start = _after_blanks(text, found.end())
     if text.startswith("{", start):
         return _named(found[1], text, start)
@@ -195,7 +195,7 @@ def _function(text: str, found: re.Match[str]) -> Read:
 
 
 def _with_parameters(name: str, body: str) -> Call:
-    """Return the call with these parameters in XML, whose values are texts."""
+    """Return the call with these XML parameters, whose values are texts."""
     before, *rest = formats.PARAMETER.split(body)
     if before.strip():
         return Call(name, problem="write its parameters as <parameter=NAME>value</parameter>")
@@ -215,7 +215,7 @@ def _line(text: str, found: re.Match[str]) -> Read:
 
 
 def _python(text: str) -> Iterator[Call]:
-    """Yield the calls that the text, or a list in it, consists of in Python's syntax; none if it is anything else."""
+    """Yield the calls if the whole text is a call, or a list of calls, in Python syntax."""
     if PYTHON.fullmatch(text):
         yield from map(literal_call, _parsed(text))
 

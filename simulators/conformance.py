@@ -20,7 +20,7 @@ Make = Callable[[], Simulator]
 NOOP_SCORE = 0.02
 """Highest mean score of a player that does nothing."""
 DEVIATIONS = 4.0
-"""Largest distance of the random player's share of successes from its floor, in standard deviations."""
+"""Largest difference of the random player's success rate from its floor, in standard deviations."""
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
@@ -56,7 +56,7 @@ def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Ite
 
 
 def view_of(game: Simulator, turn: int = 0) -> View:
-    """The view of the seat to move."""
+    """Return the view of the seat to move."""
     return View.of(game, game.agent_selection, turn)
 
 
@@ -121,9 +121,10 @@ def _transcripts(make: Make, seeds: int) -> str:
 
 
 def _leaks(make: Make, seeds: int) -> str:
-    """The first seat's messages and facts, folded to plain words, hold no text that gives a secret away.
+    """Check that the first seat's messages and facts contain no text that reveals a secret, with each of the game's
+    players.
 
-    For each of its players: those who talk long see most.
+    Texts are compared as folded words. Players that talk longest see most.
     """
     game, probes, views = make(), 0, 0
     for player in game.players:

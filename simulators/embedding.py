@@ -26,8 +26,8 @@ Embedding = Literal["hashed", "minilm"]
 EMBEDDINGS: tuple[Embedding, ...] = ("hashed", "minilm")
 WIDTH = 256
 KEPT = 5_000
-"""Texts from which on MiniLM's vectors are kept on disk, and a bar on stderr shows how far they are: fewer take
-seconds, 100,000 ten minutes."""
+"""Number of texts from which MiniLM's vectors are cached on disk and a progress bar is shown on stderr. Fewer texts
+take seconds, 100,000 take ten minutes."""
 BATCH = 128
 
 
@@ -59,7 +59,7 @@ def _home() -> Path:
 
 
 def _keep(file: Path, vectors: Vectors) -> None:
-    """Written beside, synced and renamed, so that a file of this name is whole; nothing where that cannot be."""
+    """Write a temporary file, sync and rename it, so that a named file is always complete. Does nothing on OSError."""
     beside = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +121,6 @@ def _sentence_transformer() -> Any:
 
 
 def _unit(vectors: Vectors) -> Vectors:
-    """Rows of length 1; an empty text's row points where no word does, the same for all."""
+    """Return the rows at length 1. Rows of empty texts all point in one direction that no word uses."""
     vectors[~vectors.any(axis=1), 0] = 1.0
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)

@@ -18,26 +18,26 @@ from typing import Literal
 from games.families.book import fold
 
 Stance = Literal["inform", "deny", "unknown"]
-"""Stance on a topic: that it is so, that it is not, or that the person cannot tell."""
+"""Stance on a topic: it holds, it does not hold, or the person cannot tell."""
 LONGEST = 4000
-"""Characters of a text that are read."""
+"""Maximum number of characters read of a text."""
 
 # All patterns look at words between single blanks, with a blank at either end.
 TOKEN = re.compile(r"[^\W_]+|[.,!?;]")
 ANSWER = re.compile(r"(?:^|(?<=[.,!?;])) (yes|yeah|no|nope|nah) (?=(?:i|im|ive|it|there|my) )")
-"""Answers what was asked, although no comma follows."""
+"""Answer to a question, although no comma follows."""
 CLAUSE = re.compile(r"(?<= )([.!?;]|but|however|though|although|except|yet)(?= )")
 AFFIRMED = r"(?:i have|i do have|i do|i feel|i ve|ive|i am|im|there is|my|it is)"
 TAKEN_BACK = re.compile(
     rf"^ {AFFIRMED} |(?<= )(?:,|and|yes|yeah) {AFFIRMED} |(?<= )and (?:also|a|an|some) |(?<= )(?:just|only|yes|yeah) "
 )
-"""Ends what was denied before, within a clause."""
+"""Ends the scope of an earlier denial within a clause."""
 DENIAL = re.compile(
     r"(?<= )(?:no|not|never|none|neither|nor|without|nothing|nope|nah|deny|denied|free of|isnt|arent|wasnt|"
     r"dont|doesnt|didnt|havent|hasnt|hadnt|cannot|cant|couldnt|wouldnt|wont)(?= )"
 )
 IDLE = re.compile(r"(?:^|(?<=,)) (?:no|nope|nah) (?=,)| (?:no|without a|without) doubt ")
-"""Denies nothing that follows, such as a `no` that answers the question."""
+"""Denies nothing after it, such as a `no` that answers the question."""
 AFTERWARDS = re.compile(r"^ ?(?:, )?(?:no|not|none|absent|denied)(?: at all| really)?(?: ,| $)")
 DOUBT = re.compile(
     r"(?<= )(?:not (?:so |really |quite |too |very |entirely )?(?:sure|certain)|unsure|uncertain|perhaps|maybe|might|"
@@ -51,7 +51,7 @@ REMARKS = {
     "thank", "thanks", "you", "please", "think", "any", "about", "not", "im", "ive", "sorry", "sure", "afraid", "right",
     "correct", "true", "know", "of", "course", "noticed", "absolutely", "definitely", "certainly", "exactly",
 }  # fmt: skip
-"""Words that may follow a bare answer."""
+"""Words allowed after a bare answer."""
 EMPHATIC = "sure|indeed|definitely|certainly|absolutely|of course"
 IT_IS = "(?:it|that|this|they) (?:is|was|does|did|are|do)"
 YES = re.compile(
@@ -63,12 +63,12 @@ NO = re.compile(
     rf"(?:do|have|did|had|was|{IT_IS}) (?:not|never)|(?:thats |that is )?(?:wrong|false|incorrect)|"
     r"(?:it |that )?(?:dont|havent|didnt|hadnt|wasnt|isnt|doesnt)) "
 )
-"""Answers to a question of fact, without the openers before them; to a proposal see `simulators.agreement`."""
+"""Answers to a question of fact, without leading openers; for proposals see `simulators.agreement`."""
 SMALL_TALK = re.compile(
     r"(?<= )(?:go on|what else|will this take long|are we done|thank you|of late|let me (?:think|see)|where were we|"
     r"now that you (?:say|mention|ask) (?:it|that)|can not|do not|as i said)(?= )"
 )
-"""Says nothing as it stands, though its words may elsewhere."""
+"""Means nothing as a whole phrase, although its words could elsewhere."""
 PLAIN_TALK = re.compile(
     r"(?:a|an|the|my|any|some|such|thing|i|im|ive|it|its|is|isnt|there|theres|was|wasnt|am|that|so|and|or|but|of|about|"
     r"at|all|in|to|for|with|now|currently|do|dont|did|didnt|have|havent|had|hadnt|having|been|feel|feeling|felt|got|"
@@ -78,7 +78,7 @@ PLAIN_TALK = re.compile(
     r"doctor|sir|maam|please|thanks|lately|recently|next|definitely|certainly|absolutely|exactly|indeed|course|correct|right|true|"
     r"yea|aye|naw|afraid|either|[.,!?;])"
 )
-"""Words that tell nothing but what the rules below read from them."""
+"""Words without meaning beyond what the rules below read from them."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Reading:
 
     facts: Mapping[str, Stance]
     unclear: frozenset[str]
-    """Words of no meaning here, topics of which two things are said, and topics that it only asks about."""
+    """Unknown words, topics with contradictory statements, and topics that occur only in questions."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Vocabulary:
     """All phrases of all topics; create it with `vocabulary`."""
 
     phrases: Mapping[str, str]
-    """From a folded phrase to its topic."""
+    """Topic of each folded phrase."""
 
     @functools.cached_property
     def mention(self) -> re.Pattern[str]:
@@ -140,9 +140,10 @@ class Vocabulary:
         return Reading(facts, frozenset(self._strange(plain) | torn | (posed - facts.keys())))
 
     def _claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
-        """Return what a clause says: doubt is of all in it, denial of what follows, up to where it is taken back.
+        """Return the stances on each topic in a clause.
 
-        Who denies a topic twice may mean either.
+        Doubt covers the whole clause; denial covers the words after it, until it is taken back. A double denial of a
+        topic is ambiguous.
         """
         claims: list[tuple[str, set[Stance]]] = []
         masked = self.mention.sub(lambda match: "#" * len(match[0]), clause)  # a phrase may hold a `not` of its own
@@ -163,13 +164,13 @@ class Vocabulary:
         return claims
 
     def _strange(self, plain: str) -> set[str]:
-        """The words of a text that are neither of this vocabulary nor plain talk."""
+        """Return the words that are neither in this vocabulary nor plain talk."""
         rest = SMALL_TALK.sub("", self.mention.sub("", plain))
         return {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
 
 
 def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
-    """The vocabulary of these topics and their words, in any spelling; ValueError where a phrase has two meanings."""
+    """Create the vocabulary of these topics and spellings. Raises ValueError if a phrase has two topics."""
     phrases: dict[str, str] = {}
     for topic, spellings in words.items():
         for phrase in filter(None, map(fold, spellings)):
@@ -188,9 +189,10 @@ def plain_words(text: str) -> str:
 
 
 def _bare(clause: str, alone: bool) -> set[Stance]:
-    """Return a clause's answers in the words before its first comma or, where it is `alone` and names nothing, in any.
+    """Return the answers before a clause's first comma; anywhere in the clause if it is `alone`, that is, names no
+    topic.
 
-    Any doubt in one that names nothing is about what was asked: "No, I'm not sure of that".
+    Any doubt in a clause without a topic is about the question: "No, I'm not sure of that".
     """
     parts = [part.split() for part in clause.split(",")]
     while len(parts) > 1 and OPENERS.issuperset(parts[0]):
@@ -201,7 +203,7 @@ def _bare(clause: str, alone: bool) -> set[Stance]:
 
 
 def _answer(words: list[str]) -> Stance | None:
-    """Return what these words answer if they begin with an answer and name nothing; None if they do not."""
+    """Return the stance if these words are an answer without a topic, else None."""
     while words and words[0] in OPENERS and words[:2] != ["think", "so"]:
         words = words[1:]
     sentence = f" {' '.join(words)} "

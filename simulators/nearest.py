@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from simulators.embedding import Vectors
 
 FLAT = 20_000
-"""Vectors up to which the index is exact."""
+"""Maximum number of vectors of an exact index."""
 PROBES = 12
-"""Inverted lists that a query looks into, of 2 sqrt(n)."""
+"""Inverted lists examined per query, of 2 sqrt(n)."""
 
 
 def build(vectors: Vectors) -> Any:
-    """A faiss index of inner products over these unit vectors [n, d]; ValueError where faiss is not installed."""
+    """Return a faiss inner-product index of these unit vectors [n, d]. Raises ValueError if faiss is not installed."""
     faiss, (count, width) = _faiss(), vectors.shape
     flat = faiss.IndexFlatIP(width)
     if count <= FLAT:

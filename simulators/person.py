@@ -16,7 +16,7 @@ import numpy as np
 from simulators.extractor import Reading
 
 Speech = Literal["script", "render", "free"]
-"""Source of a person's words: a template; the seat, checked against the act; the seat, as it likes."""
+"""Source of a person's words: a template; the seat, checked against the act; or the seat, unchecked."""
 SPEECHES: tuple[Speech, ...] = ("script", "render", "free")
 Kind = Literal["inform", "deny", "unknown", "confirm", "instruct", "end"]
 Manner = Literal["plain", "terse", "vague", "hurried"]
@@ -38,13 +38,13 @@ class Persona:
 
     manner: Manner = "plain"
     volunteers: float = 0.3
-    """Share of the facts that hold, are known and are no secret, which are said unasked."""
+    """Share of known, true, non-secret facts that the person states unasked."""
     forgets: float = 0.05
-    """Share of the facts that the person cannot tell."""
+    """Share of facts that the person cannot tell."""
     slips: float = 1.0
-    """Rate at which it is wrong about a fact, as a multiple of the simulator's own rate."""
+    """Error rate on facts, as a multiple of the simulator's own rate."""
     patience: float = 1.0
-    """Share of the questions that may be asked after which it has had enough; 1: it never has."""
+    """Share of the question limit after which the person has had enough; 1: never."""
 
 
 PERSONAS: Mapping[str, Persona] = {
@@ -77,22 +77,22 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
         "unknown": ("I can't tell if I have {it}. Next.", "No idea about {it}. Are we done?"),
     },
 }
-"""Every way to say an act about `it`, by manner; each is read back exactly, which tests hold."""
+"""Templates of each act about `it`, by manner. The extractor reads each back exactly (tested)."""
 
 
 def worded(act: Act, it: str, manner: Manner, rng: np.random.Generator) -> str:
-    """The act in one of its wordings; `it` is the topic as it stands after "I have"."""
+    """Return the act in a random template; `it` is the topic in the form that follows "I have"."""
     wordings = WORDINGS[manner][act.kind]
     return wordings[rng.integers(len(wordings))].format(it=it)
 
 
 def listed(things: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b`, or `a, b and c`."""
     return " and ".join([", ".join(things[:-1]), things[-1]] if len(things) > 1 else things)
 
 
 def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
-    """Return whether a person may end the talk: its goal holds or its patience is gone, and no write is pending."""
+    """Return True if a person may end the talk: it reached its goal or lost patience, and no write is pending."""
     return (goal or patience <= 0) and not pending
 
 
@@ -102,15 +102,15 @@ class Renderings:
 
     texts: int = 0
     wrong: int = 0
-    """Texts that said of a topic that was due something else than they should."""
+    """Texts with a wrong stance on a topic that was due."""
     extra: int = 0
-    """Texts that said something of a topic that was not due, whether true or not."""
+    """Texts about a topic that was not due, whether true or not."""
     withheld: int = 0
-    """Texts that left out what was due."""
+    """Texts without something that was due."""
     unclear: int = 0
-    """Texts with anything that cannot be checked: other words, two answers, questions about a topic."""
+    """Texts with uncheckable parts: unknown words, contradictions, questions about a topic."""
     replaced: int = 0
-    """Acts for which the template stood in."""
+    """Acts worded by the template instead."""
     asked_again: bool = field(default=False, repr=False)
 
     def accepts(self, said: Reading, due: Reading) -> bool:
@@ -124,7 +124,9 @@ class Renderings:
         return not (wrong or extra or withheld or unclear)
 
     def settled(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
-        """The text if it says what the template does, None where it is to be asked for once more, then the template."""
+        """Return the text if it matches the template's meaning, None to request another text, or the template the
+        second time.
+        """
         if self.accepts(read(text), read(template)):
             self.asked_again = False
             return text

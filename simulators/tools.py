@@ -30,9 +30,9 @@ from simulators.calls import Call, read_calls
 __all__ = ["Call", "Tool", "describe", "read_calls", "run"]
 
 RESULT_LENGTH = 2_000
-"""Characters of a result that are passed on."""
+"""Maximum number of characters of a result."""
 MOST_PROBLEMS = 3
-"""Wrong arguments that are named at once."""
+"""Maximum number of wrong arguments reported at once."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Shape:
     name: str
     description: str
     signature: str
-    """As in `find_order(order_id: str, full: bool = false)`."""
+    """Signature for prompts, such as `find_order(order_id: str, full: bool = false)`."""
     parameters: Mapping[str, Any]
-    """The arguments' JSON schema."""
+    """JSON schema of the arguments."""
     names: tuple[str, ...]
     arguments: type[BaseModel]
-    """Validates them; its fields are p0, p1, … so that a parameter may have any name."""
+    """Model that validates the arguments; its fields are p0, p1, … so that a parameter may have any name."""
 
 
 SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
-"""Shapes of every function seen: many matches make their tools of the same methods."""
+"""Cache of shapes by function: many matches create tools from the same methods."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
 
 
 def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
-    """Run the call; return it as the model reads it: compact JSON, or a text as it is, cut after `most` characters.
+    """Run the call and return its result for the model: compact JSON or text, cut after `most`.
 
-    Whatever goes wrong is a text that starts with "Error: ".
+    Any failure gives a text that starts with "Error: ".
     """
     return _cut(_result(tools, call), most)
 
@@ -132,7 +132,7 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
 
 
 def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
-    """The validated arguments by name, or what is wrong with them."""
+    """Return the validated arguments by name, and a list of problems."""
     if len(call.positional) > len(shape.names):
         return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
     placed = dict(zip(shape.names, call.positional, strict=False))
@@ -151,7 +151,7 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
 
 
 def _typed(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of texts: a text where the parameter takes one, else what it writes."""
+    """Convert text values: keep the text if the parameter accepts one, else parse it."""
     try:
         shape.arguments.model_validate(texts)
     except ValidationError as error:
@@ -209,7 +209,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
 
 
 def _simple(hint: Any) -> bool:
-    """Return whether a JSON value can be of this type, and a model can be told so in a word."""
+    """Return True if this type is supported for parameters."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType, list):
         return all(part is types.NoneType or _simple(part) for part in parts)
@@ -228,7 +228,7 @@ def _hint(hint: Any) -> str:
 
 
 def _untitled(schema: Any) -> Any:
-    """The schema without pydantic's titles, which only repeat the names; a parameter may itself be called title."""
+    """Return the schema without pydantic's titles, which repeat the names. A parameter named title is kept."""
     if isinstance(schema, list):
         return [_untitled(part) for part in schema]
     if not isinstance(schema, dict):

@@ -88,7 +88,7 @@ def test_imports_by_name_and_in_functions_are_seen() -> None:
 
 
 def test_rooms_import_what_the_page_allows_and_all_of_that() -> None:
-    allowed = {row[0]: re.findall(r"`([\w.]+)`", row[2]) for row in rows("what it holds")}
+    allowed = {row[0]: re.findall(r"`([\w.]+)`", row[2]) for row in rows("contains")}
     used = set()
     for module, imported in imports().items():
         room = module.split(".")[0]
@@ -105,7 +105,7 @@ def test_rooms_import_what_the_page_allows_and_all_of_that() -> None:
 def test_the_contracts_forbid_what_the_page_does_not_allow() -> None:
     """A room of which the page names some modules may be forbidden but for these."""
     forbidden = {c["source_modules"][0]: c["forbidden_modules"] for c in contracts() if c["type"] == "forbidden"}
-    for room, _, cell in rows("what it holds"):
+    for room, _, cell in rows("contains"):
         names = re.findall(r"`([\w.]+)`", cell)
         free = set(ROOMS) - {room} - set(forbidden[room])
         assert set(names) & set(ROOMS) <= free <= {name.split(".")[0] for name in names}, room

@@ -19,16 +19,16 @@ class Request:
     policy: str
     ids: tuple[int, ...]
     key: str
-    """Names the stream, so that an engine may keep its attention cache from turn to turn."""
+    """Name of the stream, under which an engine may keep its attention cache between turns."""
     max_tokens: int
     temperature: float
     top_p: float
     top_k: int
     stop_ids: frozenset[int]
     seed: tuple[int, ...]
-    """Entropy of this reply's own random generator: the same seed draws the same numbers in any batch."""
+    """Entropy of this reply's random generator. The same seed gives the same draws in any batch."""
     entropy: bool = False
-    """Whether the completion is to tell entropies, whatever the engine does otherwise."""
+    """Whether to return entropies even if the engine does not by default."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
@@ -54,18 +54,18 @@ class Completion:
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Under the distribution sampled from: after temperature, top-k and top-p."""
+    """Log-probabilities under the sampling distribution: after temperature, top-k and top-p."""
     finish: Literal["stop", "length"]
     version: int
     entropy: tuple[float, ...] | None = None
-    """Entropy of that distribution before each of the ids, in nats; None where nobody measured it."""
+    """Entropy in nats of that distribution for each id; None if it was not measured."""
 
 
 class Engine(Protocol):
     """Inference engine for named policies, usable from `open` to `close`. Slow calls are coroutines."""
 
     max_context: int
-    """The most tokens of a context and its reply that it serves, whatever a model's positions."""
+    """Maximum tokens of a context with its reply that the engine supports for any model."""
 
     async def open(self) -> None:
         """Start the engine; called once, in the event loop that will use it."""

@@ -29,11 +29,11 @@ class Served:
     """A policy's weights and their attention caches."""
 
     weights: Any
-    """The module that was published; None where it lies in a folder or is an adapter."""
+    """The published module; None for a folder or an adapter."""
     halved: Any
-    """With bfloat16 what `half` made of it, as long as it is played."""
+    """The module's bfloat16 copy during play, if products are bfloat16."""
     lanes: Lanes | None
-    """The model that it shares with others: those of the same folder, and adapters on it."""
+    """The shared model of a folder, and adapters on it."""
     version: int
     caches: KVStore
     prefixes: KVStore
@@ -61,9 +61,9 @@ class _Row:
     request: Request
     served: Served
     past: KV
-    """What of its context is computed already; nothing once the batch has it."""
+    """Cache of the context's computed part; empty once the batch holds it."""
     entropy: list[float] | None
-    """Entropy before each id, where it is measured."""
+    """Entropy before each id; None if it is not measured."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish: str = ""
@@ -272,15 +272,14 @@ class Decoder:
 
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}
-"""Most tokens of a tree, by device: attention is computed of all with each other, also of those that may not see each
-other. A GPU waits for its host: an H200 was busy for a seventh of the time in play that read 512 tokens a pass.
-"""
+"""Maximum tokens of a tree, by device. Attention is computed between all of them, even those that are masked. A GPU
+waits for its host: an H200 was busy a seventh of the time in play with 512 tokens per pass."""
 _COMPACT_AT = 0.75
-"""Rows of the batch that nobody uses leave it once no more than this share is used: moving the rest costs a copy."""
+"""Unused rows are removed from the batch when at most this share is in use, because moving the rest costs a copy."""
 
 
 def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
-    """The rows by what they have in common: policy and context."""
+    """Group rows by policy and context."""
     found: dict[tuple[str, Ids], list[_Row]] = {}
     for row in rows:
         found.setdefault((row.request.policy, row.request.ids), []).append(row)
@@ -317,7 +316,7 @@ def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
 
 
 def _keep_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
-    """Keep the caches of requests that have just finished."""
+    """Store the caches of requests that have just finished."""
     for at, branch in enumerate(branches):
         if finished := [row for row in branch.rows if row.finish]:
             kept = KV((*finished[0].request.ids, *finished[0].ids[:-1]), batch.row(at))
@@ -326,9 +325,9 @@ def _keep_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
 
 
 def _parted(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch]:
-    """The branches that go on, by their row of the batch; none where all requests have finished.
+    """Return the branches that continue, by row of the batch; [] if all requests have finished.
 
-    Requests that have sampled alike stay together. The first of a branch's parts keep its row, others get a copy of it.
+    Requests that sampled the same token stay together. The first part of a branch keeps its row; others get a copy.
     """
     parted: list[list[_Branch]] = []
     for branch in branches:

@@ -17,15 +17,15 @@ from agents.engines.kv import KV, BatchKV
 from agents.engines.step import step, steps
 
 CAPTURE_AT = 2
-"""A shape is recorded when it comes for the second time: the first run settles how its products are computed."""
+"""A shape is recorded at its second use, because the first run selects the kernels of its products."""
 MOST_GRAPHS = 64
-"""Graphs kept of a model, each of which takes some megabytes; the longest unused go first."""
+"""Maximum graphs per model, at some megabytes each; the least recently used are dropped."""
 _MOVING = frozenset({"dynamic", "longrope"})
-"""Kinds of rotation whose frequencies depend on how long the rows are: the host has to look."""
+"""RoPE types whose frequencies depend on the length of the rows, which needs the host."""
 
 
 def replays(model: Any) -> bool:
-    """Return True if this model's steps can be recorded: on a GPU, and all its weights stay where they are."""
+    """Return True if this model's steps can be recorded: on a GPU, with weights at fixed addresses."""
     return (
         steps(model)
         and next(model.parameters()).device.type == "cuda"
@@ -35,15 +35,15 @@ def replays(model: Any) -> bool:
 
 
 class Rooms:
-    """Storage at fixed addresses, one for all models of an engine, which decode one after the other."""
+    """Buffers at fixed addresses, shared by all models of an engine, which decode one after another."""
 
     def __init__(self) -> None:
         self._held: dict[str, torch.Tensor] = {}
         self.moves = 0
-        """How often any of it has moved, or gone: what was recorded before is of no use then."""
+        """Number of times that a buffer moved or was freed; graphs recorded earlier are invalid."""
 
     def __call__(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """A tensor of any content, at the place that all of its kind have while that is large enough."""
+        """Return an uninitialised tensor in the buffer of this name, which grows if it is too small."""
         size, held = math.prod(shape) * dtype.itemsize, self._held.get(what)
         if held is None or len(held) < size or held.device != device:
             del held
@@ -53,7 +53,7 @@ class Rooms:
         return self._held[what][:size].view(dtype).view(shape)
 
     def batch(self, rows: list[KV], room: int, most: int) -> BatchKV:
-        """Caches of a new batch, as `BatchKV` has them; whatever batch was here before must not be used any more."""
+        """Return a new batch of these rows. Earlier batches in this storage must not be used any more."""
         first = rows[0].data
         layers, _, heads, _, dim = first.shape
         count, columns = rows_for(max(most, len(rows))), columns_for(max(len(row.ids) for row in rows) + room)
@@ -61,13 +61,13 @@ class Rooms:
         return BatchKV(rows, room, most, (data, self("mask", (count, columns), torch.bool, first.device).zero_()))
 
     def clear(self) -> None:
-        """Free all."""
+        """Free all buffers."""
         self._held.clear()
         self.moves += 1
 
 
 class Replays:
-    """A model's recorded steps. On a processor it computes the same, and records nothing."""
+    """Recorded steps of one model. On a CPU it computes the same without recording."""
 
     def __init__(self, rooms: Rooms) -> None:
         self.rooms = rooms
@@ -77,21 +77,21 @@ class Replays:
         self._moves = rooms.moves
 
     def made_of(self, model: Any, *more: object) -> None:
-        """Drop what was recorded unless weights lie where they lay, and `more`, whatever that is, is the same."""
+        """Drop the graphs unless the weights' addresses and the values `more` are unchanged."""
         now = (*_addresses(model), *more)
         if now != self._made_of:
             self._forget()
             self._made_of = now
 
     def _forget(self) -> None:
-        """Drop what was recorded, and the memory that it worked in: torch takes no graph where all others are gone."""
+        """Drop the graphs and their memory pool, because torch cannot capture into a pool without live graphs."""
         self._steps.clear()
         self._recorder = None
 
     def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """[B, vocabulary] logits, good until the next call, after new tokens [B] at positions [B, 1].
+        """Return logits [B, vocabulary] for new tokens [B] at positions [B, 1], valid until the next call.
 
-        As `step`, in the columns that the mask of a batch in these rooms says are seen.
+        Same as `step` on a batch in this storage, whose mask selects the columns to attend to.
         """
         count = rows_for(len(tokens))
         room = self.rooms("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
@@ -136,7 +136,7 @@ class _Recorder:
 
 
 class _Step:
-    """One shape of a step, and its graph once there is one."""
+    """Inputs of a step of one shape, and its graph once it is recorded."""
 
     def __init__(self, data: torch.Tensor, mask: torch.Tensor) -> None:
         self.data, self.mask, self.runs = data, mask, 0
@@ -147,13 +147,13 @@ class _Step:
         self.logits = torch.empty(0)
 
     def give(self, tokens: torch.Tensor, places: torch.Tensor, column: int) -> None:
-        """Set what the next run is of; rows beyond these compute what nobody looks at."""
+        """Set the inputs of the next run; extra rows compute unused results."""
         self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, places
         self.column.fill_(column)
         self.runs += 1
 
     def compute(self, model: Any) -> torch.Tensor:
-        """[rows, vocabulary] logits."""
+        """Run the step and return logits [rows, vocabulary]."""
         device = self.mask.device.type
         with torch.autocast(  # what it keeps of a weight would lie elsewhere next time
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device), cache_enabled=False
@@ -162,17 +162,17 @@ class _Step:
 
 
 def rows_for(count: int) -> int:
-    """The least of 1, 2, 4, 6, 8, 12, 16, 24, 32, ... that is not below: graphs of few shapes."""
+    """Return the least of 1, 2, 4, 6, 8, 12, 16, 24, 32, ... not below `count`, to limit the number of shapes."""
     power = 1 << max(0, count - 1).bit_length()
     return 3 * power // 4 if power >= 4 and count <= 3 * power // 4 else power
 
 
 def columns_for(count: int) -> int:
-    """The same for columns, in blocks of 64."""
+    """Round up columns in the same way, in blocks of 64."""
     return 64 * rows_for(-(-count // 64))
 
 
 def _addresses(model: Any) -> tuple[int, ...]:
-    """Addresses of its weights on a GPU."""
+    """Return the addresses of the model's weights on a GPU."""
     own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
     return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)

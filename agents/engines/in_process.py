@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 
 OPENINGS = 64
-"""Openings that are kept of a policy: new contexts are compared with all of them."""
+"""Maximum cached prefixes per policy; every new context is compared with all of them."""
 _Asked = tuple[Request, asyncio.Future[Completion | Exception]]
 
 
@@ -62,15 +62,15 @@ class InProcessEngine:
         self._seconds = 0.0
         self._served: dict[str, Served] = {}
         self._folders: dict[Path, Lanes] = {}
-        """Models by the folder that they come from, each for all who are served from there."""
+        """Loaded models by folder, shared by all policies from that folder."""
         self._replays: WeakKeyDictionary[Any, Replays] = WeakKeyDictionary()
-        """By the model that computes, where its steps can be recorded."""
+        """Recorded steps by computing model, if its steps can be recorded."""
         self._rooms = Rooms()
         self._waiting: list[_Asked] = []
         self._at_work = 0
-        """Number of tasks under way in the computing thread: nothing else is decoded before they are done."""
+        """Number of tasks in the computing thread; decoding waits for all of them."""
         self._forgotten: list[str] = []
-        """Keys of streams that have ended; their caches go when the computing thread comes by."""
+        """Keys of finished streams, whose caches the computing thread will drop."""
 
     async def open(self) -> None:
         """Do nothing; the engine needs no start."""
@@ -280,7 +280,7 @@ class InProcessEngine:
 
 
 def _copied(module: Any, before: Any) -> Any:
-    """A copy of a module's present weights, written over that of the version before where there is one."""
+    """Return a copy of a module's present weights, written into the copy of the previous version if there is one."""
     if before is None:
         return copy.deepcopy(module).requires_grad_(False).eval()
     for own, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):

@@ -112,7 +112,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         layers, _, heads, _, dim = first.shape
         past = max(len(row.ids) for row in rows)
         self.stays = storage is not None
-        """Whether it lies where other batches did."""
+        """Whether the batch uses storage at a fixed address."""
         if storage is None:
             data = first.new_zeros((layers, 2, most, heads, past + room, dim))
             storage = data, torch.zeros((most, past + room), dtype=torch.bool, device=first.device)
@@ -164,11 +164,11 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
 
 
 _COPY = 2
-"""To copy columns and read the copy takes about as long as to read so many times as many where they lie."""
+"""Copying columns and reading the copy takes about as long as reading this many times as many columns in place."""
 
 
 def empty_kv(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device) -> KV:
-    """The cache of no tokens at all, in the shape this model wants."""
+    """Return a cache without tokens in the model's shape."""
     text = config.get_text_config(decoder=True)
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

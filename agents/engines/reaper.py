@@ -1,8 +1,8 @@
-"""A small process that waits for its owner's end and then kills what the owner had started.
+"""Manage the processes of vLLM and Ray: kill them when their owner ends, and redirect their stderr.
 
-A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
-owner are found by their environment, also those that were just starting; Ray's agents, which have another one, by the
-files that they write in the folder that it names. The folder is removed. Linux.
+A killed process cannot end its children, and vLLM's survive with its memory. Processes that inherited `MARK` are found
+by their environment, including those that are just starting. Ray's agents have another environment and are found by
+their open files in the marked folder. The folder is removed. Linux only.
 """
 
 import os
@@ -14,15 +14,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = "ARENA_REAPED_WITH"
-"""In the environment of all who are to end with the owner: a folder of the owner's own, then those of its owners."""
+"""Environment variable of processes that must end with the owner: the owner's folder, then those of its own owners."""
+
+
+@contextmanager
+def stderr_to(file: Path) -> Iterator[None]:
+    """Send what this process, and those that it starts, write to stderr to a file."""
+    kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(opened, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(opened)
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
-    """Start one for this process, before whatever is to end with it; terminate it when that has ended by itself."""
+    """Start a watchdog for this process before the processes that it guards. Terminate it after they ended normally."""
     command = [sys.executable, "-I", str(Path(__file__)), str(os.getpid()), str(folder)]
     quiet = subprocess.DEVNULL
     # a session of its own: Ctrl-C is for the owner
@@ -32,7 +45,10 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """SIGKILL for all others that are marked with the folder or write in it, until there is none; the folder goes."""
+    """Kill all other processes that are marked with the folder or write in it, until none is left.
+
+    Remove the folder.
+    """
     while theirs := [*_theirs(folder)]:
         for pid in theirs:
             with suppress(ProcessLookupError):
@@ -60,7 +76,7 @@ def _marked(place: Path, folder: bytes) -> bool:
 
 
 def _writes(place: Path, folder: str) -> bool:
-    """Return True if a process has a file of the folder open for writing: who reads a log there is somebody else."""
+    """Return True if a process has a file of the folder open for writing. Readers of a log there are unrelated."""
     for link in place.joinpath("fd").iterdir():
         with suppress(OSError):
             if link.lstat().st_mode & stat.S_IWUSR and os.readlink(link).startswith(f"{folder}/"):
@@ -69,7 +85,7 @@ def _writes(place: Path, folder: str) -> bool:
 
 
 def _wait_for(owner: int) -> None:
-    """Return when that process has ended."""
+    """Return when the process has ended."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(owner)
         select.select([handle], [], [])

@@ -7,7 +7,7 @@ import torch
 
 
 class Shape(NamedTuple):
-    """Settings of sampling: temperature 0 takes the most likely, `top_k` 0 and `top_p` 1 keep all."""
+    """Sampling settings. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 keep all tokens."""
 
     temperature: float
     top_k: int
@@ -15,7 +15,7 @@ class Shape(NamedTuple):
 
 
 def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor:
-    """[D, V] log-probabilities to sample from, of float32 logits [D, V] and a shape for each."""
+    """Return the log-probabilities [D, V] to sample from, given float32 logits [D, V] and settings for each row."""
     if any(shape.temperature not in (0, 1) for shape in shapes):
         logits = logits / torch.tensor([[shape.temperature or 1.0] for shape in shapes], device=logits.device)
     logprobs = torch.log_softmax(logits, -1)
@@ -43,9 +43,9 @@ def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> to
 
 
 def drawn(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """[N] the tokens at which rows `owners` [N] of [D, V] float32 probabilities, summed from the left, pass draws [N].
+    """Return the tokens [N] at which the cumulative probabilities of rows `owners` [N] pass draws [N] in [0, 1).
 
-    Draws are in [0, 1). Sums are float64: those of blocks first, then those within the block where the draw lies.
+    `p` is [D, V] float32. Sums are float64: over blocks first, then within the block of the draw.
     """
     blocks = torch.nn.functional.pad(p, (0, -p.shape[1] % _BLOCK)).view(len(p), -1, _BLOCK)
     by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)[owners]
@@ -61,9 +61,9 @@ _BLOCK = 256
 
 
 def _passed(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """[B, 1] the first column of growing [B, N] sums above [B, 1] that mass, never one that adds nothing.
+    """Return [B, 1] the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
 
-    The last one where they are NaN: to look beyond it would end all work on a GPU.
+    Returns the last column for NaN, because an index out of range would kill a GPU's context.
     """
     below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(mass))
     return torch.searchsorted(sums, torch.minimum(mass, below_all), right=True).clamp(max=sums.shape[1] - 1)

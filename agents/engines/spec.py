@@ -12,17 +12,17 @@ class EngineSpec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     kind: Literal["in_process", "vllm"] = "in_process"
-    """`in_process`: transformers, on the trainer's own weights; `vllm`: a server beside, which has to be installed."""
+    """`in_process`: transformers on the trainer's own weights; `vllm`: a separate server, which has to be installed."""
     max_batch: Annotated[int, Field(ge=1, le=10**5)] = 256
-    """The most replies that are written at once."""
+    """Maximum number of replies decoded at once."""
     cache_mb: Annotated[int, Field(ge=1, le=10**8)] = 2048
-    """Megabytes of attention caches kept between turns: per policy, with vllm per base model."""
+    """Megabytes of attention caches kept between turns: per policy, or per base model with vllm."""
     max_model_len: Annotated[int, Field(ge=16, le=10**8)] = 4096
-    """With vllm, the most tokens of a context and its reply; never more than the model's positions."""
+    """Maximum tokens of a context with its reply with vllm, capped by the model's positions."""
     max_loras: Annotated[int, Field(ge=1, le=1024)] = 8
-    """With vllm, adapters of one base in a batch; further ones wait."""
+    """Maximum adapters of one base in a vllm batch; further ones wait."""
     entropy: bool = False
-    """Whether the log keeps the entropy of the distribution that each token was sampled from; in_process only."""
+    """Whether to log the entropy of each sampled token's distribution; in_process only."""
 
     @property
     def max_context(self) -> int:

@@ -10,15 +10,14 @@ from typing import Any
 
 import torch
 
-from agents.engines.lanes import products
-from agents.engines.products import product
+from agents.engines.lanes import product, products
 
 KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """transformers' names of models whose layers are x + attention(norm(x)), then x + mlp(norm(x))."""
 
 
 def steps(model: Any) -> bool:
-    """Return True if `step` computes what this model does."""
+    """Return True if `step` computes the same as this model's forward pass."""
     config = model.config
     return (
         config.model_type in KINDS
@@ -52,7 +51,7 @@ def step(
 
 
 def _normed(layer: Any, x: torch.Tensor) -> torch.Tensor:
-    """x over its root mean square, times weights; in float32 one call gives the bits of the layer's six."""
+    """Apply RMS norm; in float32 one call gives the same bits as the layer's six."""
     if x.dtype != torch.float32 or layer.weight.dtype != torch.float32:
         return layer(x)  # type: ignore[no-any-return]
     return torch.nn.functional.rms_norm(x, layer.weight.shape, layer.weight, layer.variance_epsilon)
@@ -80,7 +79,7 @@ class _Attention:
         self.cos, self.sin = cos, torch.cat((-sin[..., : self.half], sin[..., self.half :]), -1)
         bias = data.new_zeros(mask.shape).masked_fill_(~mask, torch.finfo(data.dtype).min)
         self.bias = bias.repeat_interleave(data.shape[3], 0)[:, None]
-        """[B * key heads, 1, S]: the least number instead of -inf where a row may not look."""
+        """[B * key heads, 1, S]: the lowest finite number instead of -inf where a row may not attend."""
 
     def __call__(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
         """Return softmax(scale q k^T + bias) v, [B, hidden] from [B, hidden].

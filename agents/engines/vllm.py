@@ -26,8 +26,8 @@ from agents.computing import compute
 from agents.engines import reaper
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
+from agents.engines.reaper import stderr_to
 from agents.engines.spec import EngineSpec
-from agents.engines.stderr import stderr_to
 from agents.errors import EngineError
 from agents.model_config import first_line, positions_in, vocabulary_in
 from agents.policy import OnBase
@@ -37,7 +37,7 @@ from agents.stream import Stream
 from agents.weights import base_folder
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks of an adapter for which vLLM can set room aside."""
+"""Adapter ranks for which vLLM can reserve memory."""
 
 
 @dataclass
@@ -45,14 +45,14 @@ class _Server:
     """A vLLM engine and its contents."""
 
     folder: Path
-    """Whose weights it began with."""
+    """Folder of its present weights."""
     vocabulary: int
-    """Number of token ids that the model can read."""
+    """Number of token ids that the model accepts."""
     rank: int = 0
-    """Rank of the largest adapter that it has room for; 0 is none."""
+    """Maximum adapter rank; 0 for none."""
     llm: Any = None
     adapters: dict[int, "_Served"] = field(default_factory=dict)
-    """By vLLM's number."""
+    """Loaded adapters by vLLM's number."""
 
 
 @dataclass
@@ -62,17 +62,17 @@ class _Served:
     weights: Weights
     version: int
     server: str
-    """Key of the server."""
+    """Key of its server."""
     folder: Path
-    """Folder that is loaded."""
+    """Folder to load."""
     rank: int = 0
-    """Rank of the adapter; 0 where it is whole weights."""
+    """Rank of the adapter; 0 for full weights."""
     lora: Any = None
-    """vLLM's name for the adapter, once it is loaded."""
+    """vLLM's name of the loaded adapter."""
     due: bool = True
-    """Whether it is still to be loaded."""
+    """Whether it must still be loaded."""
     writing: int = 0
-    """Number of its replies that are being written."""
+    """Number of its replies in progress."""
 
 
 class VLLMEngine:
@@ -84,7 +84,7 @@ class VLLMEngine:
         self.max_context = spec.max_context
         self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
         self._scored: set[str] = set()
-        """Whom the scorer serves."""
+        """Policies that the scorer serves."""
         self._servers: dict[str, _Server] = {}
         self._served: dict[str, _Served] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
@@ -302,7 +302,7 @@ class VLLMEngine:
 
 
 def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
-    """A running vLLM engine on a folder's model, with room for adapters of a rank; EngineError says why not."""
+    """Start a vLLM engine on a folder's model, with room for adapters of a rank. Raises EngineError with the reason."""
     log = scratch / "vllm.log"
     try:
         with stderr_to(log):  # it would tear the live table
@@ -337,7 +337,7 @@ def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, 
 
 
 async def stop(llm: Any) -> None:
-    """End a vLLM engine and its processes."""
+    """Stop a vLLM engine and its processes."""
     handler = llm.output_handler
     llm.shutdown()
     llm.shutdown = _done  # it asks for that again when it is collected, perhaps after the interpreter has gone
@@ -346,11 +346,11 @@ async def stop(llm: Any) -> None:
 
 
 def _done() -> None:
-    """Clean up after an engine that has ended."""
+    """Replace the shutdown of a stopped engine."""
 
 
 def _reason(log: Path, error: Exception) -> str:
-    """The last error of vLLM's processes, else the one raised here."""
+    """Return the last error in the log of vLLM's processes, else the exception's message."""
     said = log.read_text(errors="replace").splitlines() if log.exists() else []
     named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
     named = [line for line in named if "See root cause above" not in line]
@@ -358,7 +358,7 @@ def _reason(log: Path, error: Exception) -> str:
 
 
 def _in_memory() -> str | None:
-    """Return a folder in memory with room for a model, None if there is none."""
+    """Return a folder in memory with room for a model; None if there is none."""
     shared = Path("/dev/shm")
     with suppress(OSError):
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:

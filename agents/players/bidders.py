@@ -1,4 +1,4 @@
-"""Players who name numbers: bids in an auction, prices, offers, gifts. They know what their view tells them."""
+"""Scripted players that name numbers: auction bids, prices, offers and contributions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def conditional_contributor(view: View) -> str:
 
 
 def likely(view: View, bid: str) -> float:
-    """The chance that a bid, such as "BID 2 5", is true, as far as the own dice tell."""
+    """Return the probability that a bid such as "BID 2 5" is true, given the own dice."""
     own = view.private["dice"]
     bids = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
     wild = int(bids[-1].split()[-1])  # the highest bid there is names the highest side, which is wild

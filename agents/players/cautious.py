@@ -25,7 +25,7 @@ MARKS = ".,\n?!:;)]}"
 
 
 def cautious(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
-    """Replies of a writer, cautiously; `marks` are the tokens at which a trial ends."""
+    """Return a writer that samples cautiously from `write`; `marks` are the token ids that end a trial."""
 
     async def writing(view: View, request: Request, summary: bool = False) -> Completion:
         done = Completion((), (), "length", 0)
@@ -54,13 +54,13 @@ def cautious(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
 
 
 def trials(entropy: float, rule: Cautious) -> int:
-    """N, as above, for an entropy in nats."""
+    """Return the number of trials N (see above) for an entropy in nats."""
     unsure = min(1.0, max(0.0, (entropy - rule.low) / (rule.high - rule.low)))
     return int(1 + (rule.most - 1) * unsure)
 
 
 def _going_on(request: Request, begun: Completion, marks: frozenset[int], place: Sequence[int]) -> Request:
-    """The request for what follows, up to a mark."""
+    """Return the request that continues after `begun` up to a mark."""
     return replace(
         request,
         ids=(*request.ids, *begun.ids),
@@ -81,13 +81,13 @@ def _entropies(completion: Completion, request: Request) -> Sequence[float]:
 
 
 def _joined(done: Completion, more: Completion, count: int) -> Completion:
-    """Join what is done and the first tokens of what follows."""
+    """Append the first `count` tokens of `more` to a completion."""
     entropy = (*(done.entropy or ()), *(more.entropy or ())[:count])
     ids, logprobs = (*done.ids, *more.ids[:count]), (*done.logprobs, *more.logprobs[:count])
     return Completion(ids, logprobs, more.finish, more.version, entropy)
 
 
 def _after(completion: Completion, count: int) -> Completion:
-    """A completion without its first tokens."""
+    """Return a completion without its first tokens."""
     entropy = (completion.entropy or ())[count:]
     return replace(completion, ids=completion.ids[count:], logprobs=completion.logprobs[count:], entropy=entropy)

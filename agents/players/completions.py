@@ -15,14 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agents.reply import one_line
 
 MOST_TOKENS = 10_000_000
-"""Tokens of one call; a larger usage is ignored."""
+"""Maximum tokens of one call; a larger usage is ignored."""
 TEXT_PARTS = ("text", "output_text")
 CUT_OFF = ("content_filter", "error", "abort")
-"""Finish reasons of replies that somebody else than the model ended."""
+"""Finish reasons of replies that the server ended instead of the model."""
 
 
 class Unusable(Exception):
-    """An answer that cannot be used. `final`: asking again would not help; `reseed`: it takes another seed."""
+    """An answer without a usable reply. `final`: retrying would not help; `reseed`: a retry needs another seed."""
 
     def __init__(self, why: str, *, final: bool = False, reseed: bool = False, wait: float = 0.0) -> None:
         super().__init__(why)

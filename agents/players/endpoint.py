@@ -74,7 +74,7 @@ class Endpoint:
         self._key, self.hidden = key or "none", hider(key)
         self.spend = Spend(self.spec)
         self.replies = self.waiting = 0
-        """Number of requests that were answered, and of those on their way."""
+        """Number of answered requests, and of requests in flight."""
         self._limit_name = "max_tokens"
         self._left_out: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -242,9 +242,9 @@ class Endpoint:
 
 
 def hider(key: str) -> Callable[[str], str]:
-    """A function that cuts the key out of a text, also where blanks or invisible characters stand between its letters.
+    """Return a function that replaces the key in a text, even if blanks or invisible characters separate its letters.
 
-    Whatever is cleaned of such characters afterwards has no key to put together again.
+    Later removal of such characters therefore cannot restore the key.
     """
     if len(key) < SECRET_LENGTH:
         return lambda text: text
@@ -253,7 +253,7 @@ def hider(key: str) -> Callable[[str], str]:
 
 
 def _refusal(error: Any) -> str:
-    """Return a server's reason for its refusal, where it gives it as OpenAI does, else the words of what it sent."""
+    """Return a server's reason for a refusal in OpenAI's format, else the text of its answer."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
     if isinstance(message, str):
         return message

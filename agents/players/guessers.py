@@ -15,7 +15,7 @@ WAYS = tuple(STEPS)  # each is a quarter turn to the right of the one before
 
 
 def beside(cell: Cell, way: str) -> Cell:
-    """The cell next to this one."""
+    """Return the adjacent cell in a direction."""
     return cell[0] + STEPS[way][0], cell[1] + STEPS[way][1]
 
 
@@ -63,7 +63,7 @@ class Halver:
 
 
 def marks(guess: str, word: str) -> str:
-    """Wordle's marks: a letter of the word accounts for one mark, first G (right), then Y from the left."""
+    """Return Wordle's marks: each letter of the word gives one mark, first G (right place), then Y from the left."""
     spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
     feedback = ""
     for letter, true in zip(guess, word, strict=True):

@@ -22,7 +22,7 @@ TALK_LENGTH = 400
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
 QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
-"""Characters that could end a quotation before its end, each with what replaces it."""
+"""Characters that could end a quotation early, each with its replacement."""
 
 
 class HumanLeft(Exception):
@@ -121,7 +121,7 @@ def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True)
 
 
 def takes(game: Game, act: str) -> bool:
-    """Return True if the game would take this text as an act of the seat to move; the game is left as it is."""
+    """Return True if the game would accept this text as an act of the seat to move. The game is unchanged."""
     try:
         trial = game.clone()
         seat = trial.agent_selection
@@ -140,7 +140,7 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells
 
 
 def in_words(message: Message, teller: Tells) -> Text | None:
-    """Return another seat's talk and act: `They: "Deal?" They want 2 hats.`; None for the referee or without words."""
+    """Return another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
     act, _, talk = message.text.partition("|")
     did = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not did:

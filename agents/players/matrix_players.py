@@ -1,7 +1,7 @@
-"""The strategies of the iterated prisoner's dilemma (Axelrod 1984), for all two-by-two games played in rounds.
+"""Strategies of the iterated prisoner's dilemma (Axelrod 1984) for all repeated two-by-two games.
 
-To cooperate is the first legal act, to defect the second. A rule looks at the finished rounds only, as whether
-either side cooperated in each, so it knows nothing that both have not seen.
+The first legal act is to cooperate, the second to defect. A rule sees only the finished rounds, as whether each side
+cooperated.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Exchange:
     said: tuple[int, ...]
     finish: Literal["stop", "length"]
     stripped: bool = False
-    """Whether it is not what was sampled: the private part is gone, or another act stands there."""
+    """Whether the reply differs from the sampled one: its private part was removed, or the act was replaced."""
 
 
 class ChatPlayer:
@@ -54,17 +54,17 @@ class ChatPlayer:
         """Create the player. `positions` is the maximum number of tokens of a context with its reply."""
         self.source = source
         self.context = min(role.memory.context or positions, positions)
-        """The most tokens of a stream with the reply to come, and with the next summary where one may be written."""
+        """Maximum tokens of a stream with the next reply, and with the next summary if one may follow."""
         self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
-        """Names under which an engine may keep the streams' attention caches."""
+        """Names of the streams, under which an engine may keep attention caches."""
         self._history: list[Exchange] = []
         self._first = 0
-        """The exchange that the present stream begins with."""
+        """Index of the present stream's first exchange."""
         self._summaries = 0
         self._summed_up = False
-        """Whether the last exchange is a summary, so that a new stream begins with it."""
+        """Whether the last exchange is a summary, so that a new stream starts with it."""
         self.version = 0
 
     async def act(self, view: View) -> Act:
@@ -218,7 +218,7 @@ def model_writer(engine: Engine) -> Writer:
 
 
 def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Writer:
-    """Earlier replies, by turn, as they were; further ones are written by `write`."""
+    """Return a writer that repeats earlier replies by turn; `write` produces further ones."""
 
     async def replaying(view: View, request: Request, summary: bool = False) -> Completion:
         if view.turn in said:
@@ -231,10 +231,9 @@ def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Wri
 
 
 def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
-    """Replies written by a scripted policy, as if the model had sampled them: what imitation learns from.
+    """Return a writer of a scripted policy's replies as if the model had sampled them, for imitation learning.
 
-    Its talk is left out where the role has no tokens for it, for the policy's own would be cut there. A summary by a
-    script that writes none is empty.
+    Talk is left out if the reply would exceed the role's tokens. A script without summaries gives empty ones.
     """
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
@@ -250,7 +249,7 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
 
 
 def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop") -> Completion:
-    """A text as if the policy had sampled it."""
+    """Return a text as if the policy had sampled it, with log-probabilities 0."""
     ids = (*frame.encode(text), *([frame.stop_id] if finish == "stop" else []))
     return Completion(ids, (0.0,) * len(ids), finish, 0)
 

@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 
 def table(view: View) -> Table:
-    """Reads a view of the negotiation game."""
+    """Return the view of the negotiation game as a `Table`."""
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
     offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
@@ -50,7 +50,7 @@ def table(view: View) -> Table:
 
 
 def worth(values: Triple, share: Triple) -> int:
-    """Value of a share at these values per item."""
+    """Return the value of a share, given the values per item."""
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
@@ -61,23 +61,23 @@ def remainder(pool: Triple, share: Triple) -> Triple:
 
 @functools.lru_cache(maxsize=64)
 def shares(pool: Triple) -> tuple[Triple, ...]:
-    """Every share of the pool."""
+    """Return all possible shares of the pool."""
     return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
 def demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
-    """The share worth at least the aspiration, as little above it as can be, with the fewest items."""
+    """Return the share worth at least the aspiration, with the lowest such value and then the fewest items."""
     priced = [(worth(values, share), sum(share), share) for share in shares(pool)]
     return min(entry for entry in priced if entry[0] >= aspiration)[2]
 
 
 def offer(share: Triple) -> str:
-    """The act that demands a share."""
+    """Return the act that demands a share."""
     return "OFFER " + " ".join(map(str, share))
 
 
 def conceding(turn: int, left: int) -> float:
-    """From all at the first own act down in equal steps; 10, 8, 6, 4, 2 in a game of ten turns."""
+    """From the full value at the first own act down in equal steps; 10, 8, 6, 4, 2 in a game of ten turns."""
     acts_left = (left + 1) // 2
     return WORTH * acts_left / (acts_left + turn // 2)
 
@@ -88,12 +88,12 @@ def hard(turn: int, left: int) -> float:
 
 
 def fair(turn: int, left: int) -> float:
-    """Half of what everything is worth to oneself, always."""
+    """Half of the full own value, always."""
     return WORTH / 2
 
 
 def settled(seen: Table, wanted: float) -> str:
-    """ACCEPT what is worth as much as is wanted, else the OFFER that demands it."""
+    """Return ACCEPT if the standing offer is worth `wanted`, else the OFFER that demands it."""
     if seen.offer is not None and seen.offered >= wanted:
         return "ACCEPT"
     return offer(demand(seen.pool, seen.values, wanted))
@@ -167,7 +167,7 @@ class Novice(Naive):
 
 
 def any_offer(view: View) -> list[str]:
-    """The offers that it is shown, or else all."""
+    """Return the offers that the view lists, else all."""
     shown = view.private.get("splits")
     return [f"OFFER {share}" for share, *_ in shown] if shown else [offer(s) for s in shares(table(view).pool)]
 

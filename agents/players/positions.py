@@ -100,23 +100,23 @@ def position(game: Game) -> Position:
 
 
 def fresh_copy(game: Game) -> Game:
-    """A copy of a game, reset or not, at the beginning of a match of its own."""
+    """Return a copy of a game, reset or not, at the start of a match."""
     fresh = game.clone()
     fresh.reset(seed=0)
     return fresh
 
 
 def titled(game: Game) -> str:
-    """Name of a game for messages: of a wrapped one its own, not its library's."""
+    """Return a game's name for messages: its own name, not that of its wrapper's library."""
     return game.title or game.name
 
 
 _KNOWN: dict[Hashable, bool] = {}
-"""Findings about games, by question and title."""
+"""Cached properties of games, by property and title."""
 
 
 def _title(game: Game) -> tuple[str, ...]:
-    """Return a key that tells a game that was reset from the same game with other options."""
+    """Return a key that distinguishes a reset game from the same game with other options."""
     spiel = str(game.spiel) if isinstance(game, SpielRules) else ""
     return game.name, spiel, game.infos[game.agent_selection]["rules"]
 

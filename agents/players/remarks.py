@@ -16,9 +16,9 @@ from agents.players.negotiators import WORTH, Triple, remainder, table, worth
 from games.contracts import View
 
 LONGEST = 60
-"""Characters of a remark."""
+"""Maximum characters of a remark."""
 GOOD, POOR, LATE = 7, 4, 3
-"""The own value from which a deal is welcome and below which it is not; the turns left at which time is short."""
+"""Own value from which a deal is welcome, own value below which it is poor, and turns left at which time is short."""
 
 
 class Situation(NamedTuple):
@@ -27,15 +27,15 @@ class Situation(NamedTuple):
     items: tuple[str, ...]
     pool: Triple
     values: Triple
-    """Worth of one item of each kind to the speaker."""
+    """Value of one item of each kind to the speaker."""
     theirs: Triple | None
-    """Share that the other side's standing offer leaves to that side."""
+    """Share that the other side demands."""
     asked: Triple | None
-    """The share that the speaker asks for now; None where it accepts."""
+    """Share that the speaker demands now; None if it accepts."""
     before: Triple | None
-    """The share that it asked for last."""
+    """Share that the speaker demanded last."""
     left: int
-    """Turns to the end, this one included."""
+    """Remaining turns, including this one."""
 
     @property
     def offered(self) -> int:
@@ -50,7 +50,7 @@ class Situation(NamedTuple):
 
 
 def remark(seen: Situation, rng: np.random.Generator, said: frozenset[str] = frozenset()) -> str:
-    """A true remark that fits the act: one line of at most 60 characters without "|"; if possible not one of `said`."""
+    """Return a true remark that fits the act, one line of at most 60 characters, if possible not in `said`."""
     fit = [text for text in (_asking(seen) if seen.asked else _accepting(seen)) if _fits(text)]
     fresh = [text for text in fit if text not in said] or fit
     return fresh[int(rng.integers(len(fresh)))]
@@ -102,7 +102,7 @@ def _asking(seen: Situation) -> Iterator[str]:
 
 
 def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
-    """The kinds that matter to the speaker, and those that it leaves."""
+    """Yield remarks on the kinds that matter to the speaker and those that it leaves."""
     best = seen.favourite
     if best is not None:
         yield f"I care most about the {seen.items[best]}."

@@ -1,7 +1,7 @@
-"""Scripted policies by name: without weights, written `name` or `name:argument`, such as `random`, `mcts:100`.
+"""Scripted policies by name: `name` or `name:argument`, such as `random` or `mcts:100`.
 
-`path/to/file.py:function` is one of the user's own: the function takes (game, seed), as the `players` of a game do, and
-returns what makes an act of a `View`.
+`path/to/file.py:function` names a user's own policy: like the `players` of a game, the function takes (game, seed) and
+returns a function from a `View` to an act.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from games.contracts import Game, View
 
 @dataclass(frozen=True)
 class Kind:
-    """One row of the table: how a scripted policy is made, and what it can play."""
+    """A kind of scripted policy: its maker and the games that it can play."""
 
     make: Callable[..., ScriptedPolicy]
-    """Takes (seed), or (seed, game, argument) where there is a `read`."""
+    """Called with (seed), or with (seed, game, argument) if there is a `read`."""
     plays: str
-    """For listings: the games that it plays, in a few words."""
+    """The games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
-    """The only games whose facts it can read; None where it does not matter."""
+    """The only games whose facts it can read; None if it can play any."""
     picks: bool = False
-    """Whether it picks among listed legal acts."""
+    """Whether it chooses among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
-    """From the argument's text, None if there is none, to its value; ValueError says what is expected."""
+    """Converts the argument's text, or None, to its value. Raises ValueError with the expected form."""
     unfit: Callable[[Game, Any], str] = lambda game, argument: ""
-    """From (game, argument) to why it cannot play that game, "" if it can."""
+    """Takes (game, argument) and returns why it cannot play the game, or ""."""
 
     @property
     def what(self) -> str:
-        """One line about it: what its maker says, and what the rule says that a partial gives it."""
+        """One-line description: the docstring of the maker, and of the rule bound by a partial."""
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
     def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> ScriptedPolicy:
-        """A scripted policy for one seat of one match."""
+        """Return a scripted policy for one seat of one match."""
         return self.make(seed, game, argument) if self.read else self.make(seed)
 
 
@@ -58,7 +58,7 @@ OWN: Mapping[str, str] = {
     "listening": "recommender", "rambler": "text_navigation", "heeder": "text_navigation",
     "nash_bargaining": "negotiation with public values", "subgame_perfect": "negotiation with public values",
 }  # fmt: skip
-"""Players that come with their games, for listings; a game may have more, which only its own matches know."""
+"""Players defined by built-in games, for listings. Other games may define more, known only in their matches."""
 
 
 class Scripted:
@@ -68,7 +68,7 @@ class Scripted:
         self.answer = answer
 
     def act(self, view: View) -> str:
-        """Ask the game's own player."""
+        """Return the act of the game's player."""
         return self.answer(view)
 
 
@@ -107,7 +107,7 @@ class StatedAnswer(Chances, Protocol):
 
 
 def _own(name: str, games: str) -> Kind:
-    """The row of players that come with their games."""
+    """Return the kind of a player defined by its game."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         return _made(name, game.players[name], game, seed)
@@ -120,7 +120,7 @@ def _own(name: str, games: str) -> Kind:
 
 
 def _of_file(spec: str, file: Path) -> Kind:
-    """The row of a function in a user's file; ScriptedPolicyError where there is none or it cannot be imported."""
+    """Return the kind of a function in a user's file. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:
@@ -143,7 +143,7 @@ CALLED = "it is called with the game and a seed, and returns a function from wha
 
 
 def _made(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> Scripted:
-    """A player made by a game's or a user's own function; ScriptedPolicyError where that fails or makes none."""
+    """Return a player made by a game's or a user's function. Raises ScriptedPolicyError if that fails."""
     try:
         answer = maker(game, seed)
     except Exception as error:
@@ -173,17 +173,17 @@ def _for_games(
 NEGOTIATION = "negotiation"
 TALKATIVE = "talkative"
 BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
-"""Names of those who can argue in words, as `talkative:NAME`."""
+"""Policies that can argue in words, as `talkative:NAME`."""
 
 
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
-    """The same bargainer, but it says a few true words beside its acts, where the game lets it talk."""
+    """The same negotiator with true remarks beside its acts, if the game allows talk."""
     script = make_scripted(name, seed, game)
     return remarks.Talkative(script, seed) if game.talk else script
 
 
 def _bargainer(name: str | None) -> str:
-    """Return the name of the one who is to talk; ValueError where it is no bargainer."""
+    """Return the negotiator's name. Raises ValueError if it is not a negotiator."""
     if name not in BARGAINERS:
         raise ValueError(
             f"write {TALKATIVE}:NAME, NAME one of {', '.join(BARGAINERS)}{nearest(name or '', BARGAINERS)}"
@@ -199,10 +199,10 @@ def _unfit_to_talk(game: Game, name: str) -> str:
 
 
 def talking(spec: str, game: Game) -> str:
-    """The spec of the same scripted policy with remarks, where it can make any in this game; else the spec itself.
+    """Return the spec of the same policy with remarks, if it can make any in this game; else the spec.
 
-    Remarks are asked for where words are to be read or learned: a scripted policy's plain name stays silent, so that
-    what is measured against it does not change.
+    Remarks are used where words are read or learned. A plain name stays silent, so that measurements against it do not
+    change.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 
@@ -227,9 +227,9 @@ SCRIPTED: Mapping[str, Kind] = {
 
 
 def names_scripted(spec: str) -> bool:
-    """Return True if a spec names a scripted policy, right or wrong in what follows its name.
+    """Return True if a spec starts with the name of a scripted policy, even if its argument is invalid.
 
-    Those of a file's game are known by name as soon as that game was made.
+    Players of a game in a file are known by name once that game has been created.
     """
     known = {name.partition(":")[0] for name in SCRIPTED} | own_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None

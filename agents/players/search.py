@@ -23,10 +23,10 @@ ROLLOUTS = 10
 
 
 Bounds = dict[Hashable, tuple[float, float]]
-"""Bounds on the values of positions: what is known, at least and at most."""
+"""Lower and upper bounds on the values of positions."""
 
 _WHOLE: dict[str, Bounds] = {}
-"""Bounds for OpenSpiel's games that are searched to their end: every match of a process adds to them."""
+"""Bounds of OpenSpiel games that are searched to their end; shared by all matches of a process."""
 
 
 class Minimax:
@@ -161,14 +161,14 @@ def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
 
 
 def depth(text: str | None) -> int | None:
-    """Read how many acts to look ahead; None is to the end."""
+    """Return the number of acts to search; None means to the end."""
     if text is None:
         return None
     return _count(text, "minimax takes how many acts to look ahead, such as minimax:4")
 
 
 def effort(text: str | None) -> tuple[int, int]:
-    """Simulations, and rollouts of each."""
+    """Return the number of simulations, and of rollouts in each."""
     expected = "mcts takes how many simulations, such as mcts:100, or simulations and rollouts, such as mcts:100x1"
     simulations, x, rollouts = ("100" if text is None else text).partition("x")
     return _count(simulations, expected), _count(rollouts, expected) if x else ROLLOUTS

@@ -14,7 +14,7 @@ from agents.reply import one_line
 
 
 def parsed(spec: str) -> tuple[str, str]:
-    """Server and model of `endpoint@SERVER:MODEL`, or "" and the model of `endpoint:MODEL`; else EndpointError."""
+    """Return (server, model) of `endpoint@SERVER:MODEL`, or ("", model) of `endpoint:MODEL`. Raises EndpointError."""
     match = re.fullmatch(r"endpoint(?:@(?P<server>[a-z0-9][a-z0-9_-]{0,63}))?:(?P<model>.+)", spec)
     if match is None or match["model"] != one_line(match["model"], 200):
         raise EndpointError("write endpoint:MODEL, such as endpoint:gpt-4o-mini, or endpoint@SERVER:MODEL")

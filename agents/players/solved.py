@@ -42,12 +42,12 @@ class Mixed:
 
 
 def cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
-    """The average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
+    """Average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
     return Mixed(seed, game, cfr_strategy(str(game.spiel), iterations))
 
 
 def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
-    """A Nash equilibrium: of Kuhn poker that of `nash:ALPHA` in [0, 1/3], a bluff's chance; minimax on open boards."""
+    """Nash equilibrium; in Kuhn poker `nash:ALPHA` sets the bluff probability in [0, 1/3]; minimax on open boards."""
     if game.perfect_information:
         return Minimax(seed, game)
     assert isinstance(game, SpielRules), "unfit_for_nash lets no other here"
@@ -58,7 +58,7 @@ def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
 
 @functools.cache
 def cfr_strategy(name: str, iterations: int) -> Strategy:
-    """The average strategy of CFR (Zinkevich et al. 2007) after so many iterations, by OpenSpiel."""
+    """Return the average strategy of OpenSpiel's CFR (Zinkevich et al. 2007) after so many iterations."""
     import pyspiel
 
     solver = pyspiel.CFRSolver(pyspiel.load_game(name))
@@ -100,10 +100,10 @@ class Sequences:
 
 @functools.cache
 def equilibrium(name: str) -> Strategy:
-    """A Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form.
+    """Return a Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form.
 
-    Koller, Megiddo and von Stengel (1996): realisation weights x of one seat's sequences maximise what the
-    other seat's best response leaves. Exact to the solver's tolerance, 1e-7.
+    Koller, Megiddo and von Stengel (1996): realisation weights x of one seat's sequences maximise the value against the
+    other seat's best response. Exact to the solver's tolerance, 1e-7.
     """
     import pyspiel
 
@@ -164,7 +164,7 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
 
 
 def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
-    """The chance of each act where a plan's weights lead; all alike where they never do."""
+    """Return the probability of each act given a plan's weights; uniform where the plan never leads."""
     acts: dict[str, list[tuple[int, float]]] = {}
     for (infostate, action), number in own.numbers.items():
         acts.setdefault(infostate, []).append((action, plan[number]))
@@ -178,7 +178,7 @@ def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, f
 
 
 def iterations(text: str | None) -> int:
-    """Read the number of iterations of CFR."""
+    """Return the number of CFR iterations."""
     if text is None:
         return ITERATIONS
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text)):
@@ -187,7 +187,7 @@ def iterations(text: str | None) -> int:
 
 
 def bluffs(text: str | None) -> float | None:
-    """The alpha of Kuhn poker's equilibria."""
+    """Return the alpha of Kuhn poker's equilibria."""
     if text is None:
         return None
     try:
@@ -207,12 +207,12 @@ def is_kuhn(game: Game) -> bool:
 
 
 def unfit_for_cfr(game: Game, iterations: int) -> str:
-    """Return why a game cannot be solved by CFR; "" if it can."""
+    """Return why CFR cannot solve a game; "" if it can."""
     return _unsolvable(game, "cfr")
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Return why a game's equilibrium cannot be found; "" if it can."""
+    """Return why no equilibrium of a game can be computed; "" if it can."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:

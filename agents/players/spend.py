@@ -12,7 +12,7 @@ from agents.errors import EndpointError
 
 
 def plain_url(url: str) -> str:
-    """Return the url. Raises ValueError for one that would fail late, or would be shown with a password in it."""
+    """Return the url. Raises ValueError if it is malformed or contains a password."""
     try:
         _ = urlsplit(url).port
         is_url = re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()
@@ -31,23 +31,23 @@ class EndpointSpec(BaseModel):
     url: str | None = None
     """Such as http://localhost:8000/v1; default OPENAI_BASE_URL, else OpenAI's own."""
     key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = None
-    """The environment variable that holds the key; default OPENAI_API_KEY, which a server with a url can do without."""
+    """Environment variable with the key; default OPENAI_API_KEY, which is optional for a server with a url."""
     seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Seconds that one attempt may take, from request to the whole reply."""
+    """Timeout of one attempt, from request to complete reply."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
-    """Number of times that a reply is asked for before its match fails."""
+    """Number of attempts before the match fails."""
     requests_per_minute: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Most requests a minute of all matches together; null is no limit."""
+    """Maximum requests per minute over all matches; null is no limit."""
     seed: bool = True
-    """Whether a request carries a seed, for servers that can repeat themselves; some cannot take one."""
+    """Whether requests carry a seed, for servers that support it."""
     max_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Spend limit: read and written by all matches together."""
+    """Spend limit in tokens, read and written, over all matches."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
     """Spend limit in the prices' currency."""
     price_in: Annotated[float, Field(ge=0)] = 0.0
-    """Price of a million tokens read."""
+    """Price of a million input tokens."""
     price_out: Annotated[float, Field(ge=0)] = 0.0
-    """Price of a million tokens written."""
+    """Price of a million output tokens."""
 
     @field_validator("url")
     @classmethod

@@ -12,27 +12,27 @@ from games.contracts import View
 
 
 class Told(NamedTuple):
-    """Knowledge of a card that hints leave: the colours that it may have, and the ranks; "" is any."""
+    """Knowledge of a card from hints: its possible colours and ranks; "" means any."""
 
     colours: str
     ranks: str
 
     @classmethod
     def read(cls, known: str) -> Told:
-        """From RY1, R12, or ?, which is anything."""
+        """Parse RY1, R12, or ? for anything."""
         return cls("".join(filter(str.isalpha, known)), "".join(filter(str.isdigit, known)))
 
     def after(self, what: str) -> Told:
-        """The same once a hint at RED or at 1 has shown this card."""
+        """Return the knowledge after a hint such as RED or 1 that matches this card."""
         return self._replace(ranks=what) if what.isdigit() else self._replace(colours=what[0])
 
     def fits(self, needed: set[str]) -> bool:
-        """Return True if it certainly comes next."""
+        """Return True if the card is certainly playable."""
         colours = self.colours or {card[0] for card in needed}
         return bool(self.ranks) and all(colour + rank in needed for colour in colours for rank in self.ranks)
 
     def may_fit(self, needed: set[str]) -> bool:
-        """Return True if it may come next."""
+        """Return True if the card may be playable."""
         return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in needed)
 
 
@@ -68,12 +68,12 @@ def _own(view: View) -> list[Told]:
 
 
 def _needed(view: View) -> set[str]:
-    """The cards that come next."""
+    """Return the playable cards."""
     return {f"{pile[0]}{int(pile[1:]) + 1}" for pile in view.public["fireworks"].split()}
 
 
 def _hint(view: View, needed: set[str]) -> str:
-    """The hint that makes most cards sure that fit and were not; "" where none does."""
+    """Return the hint that proves most playable cards; "" if none does."""
     gains = {act: _gain(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
     best = max(gains, key=gains.__getitem__, default="")
     return best if best and gains[best] else ""
@@ -91,7 +91,7 @@ def _gain(view: View, needed: set[str], act: str) -> int:
 
 
 def _discard(view: View) -> str:
-    """The oldest card of which nothing was told, else the oldest; where none may be discarded, a hint, or a play."""
+    """Return a discard of the oldest card without hints, else of the oldest; if impossible, a hint, or a play."""
     legal = view.legal or ()
     discards = [act for act in legal if act.startswith("DISCARD")]
     new = [act for act, told in zip(discards, _own(view), strict=False) if told == Told("", "")]

@@ -19,11 +19,11 @@ from agents.role import Role
 from games.contracts import View
 
 Final = Callable[[Completion], str]
-"""The final act of a reply; "" where it has none."""
+"""Function from a reply to its final act; "" if it has none."""
 
 
 def voted(write: Writer, samples: int, final: Final) -> Writer:
-    """Replies by a majority of so many of a writer's; a summary of the past is written once, as ever."""
+    """Return a writer that samples `samples` replies and keeps a majority one. Summaries are sampled once, as usual."""
 
     async def writing(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
@@ -36,13 +36,13 @@ def voted(write: Writer, samples: int, final: Final) -> Writer:
 
 
 def elected(acts: Sequence[str]) -> int:
-    """The number of the first of those acts that occur most often; 0 where all are "", which has no vote."""
+    """Return the index of the first among the most frequent acts; 0 if all are "", which does not vote."""
     votes = Counter(act for act in acts if act)
     return acts.index(max(votes, key=lambda act: votes[act])) if votes else 0
 
 
 def final_act(role: Role, frame: ChatFrame) -> Final:
-    """Reads replies in a role's format: case and blanks make no difference between acts, nor does talk."""
+    """Return a function that reads a reply's final act in a role's format, ignoring case, blanks and talk."""
     rule = role.sampling.votes
     pattern = Pattern(rule.pattern) if rule and rule.pattern else None
 

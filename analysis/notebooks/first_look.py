@@ -25,7 +25,7 @@ import os
 
 import analysis
 from analysis import plots
-from analysis.stats import difference_ci, rate_ci
+from arena.statistics import difference_ci, rate_ci
 
 RUN = os.environ.get("ARENA_RUN", "runs/latest")
 
@@ -73,12 +73,14 @@ print(plots.dialogue(run, finished["match"].iloc[-1]) if len(finished) else "no 
 
 # %% [markdown]
 # ## Who earns what?
+#
+# The mean payoff of each seat by iteration, in finished matches.
 
 # %%
-plots.payoffs(run)
+run.seats.groupby(["iteration", "seat"])["payoff"].mean().unstack("seat").round(2)
 
 # %% [markdown]
-# And what became of the matches that could not be finished.
+# And the matches that could not be finished.
 
 # %%
 run.matches.loc[run.matches["status"] == "failed", ["match", "reason"]]

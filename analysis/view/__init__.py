@@ -1,1 +1,1 @@
-"""`arena view`: a page on this machine to look at runs as they happen, and at matches as their players saw them."""
+"""`arena view`: a local web page that shows runs as they happen, and matches as their players saw them."""

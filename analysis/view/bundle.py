@@ -1,7 +1,7 @@
-"""The page as one file: its modules and styles in it, and all that it would ask a server for.
+"""The viewer's page as one HTML file: its modules, its styles, and the answers it would request from a server.
 
-The file's policy (CSP) lets that one script and that one style run, which it knows by their hashes, and nothing be
-loaded. What the page shows stands in it as JSON in which no text can end the element that holds it.
+The content security policy allows only this script and this style, by their hashes, and no loading. Answers are
+embedded as JSON in which no text can close the surrounding element.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from analysis.page.texts import harmless
-from analysis.view.plain import written
+from analysis.view.formatting import sanitize
+from analysis.view.json_values import to_json
 
 FIRST, STYLES = "app.js", ("vendor/uplot.css", "view.css")
 VENDOR = "vendor/"
-"""Where modules lie as they were published: what those export stands at their ends, and the like in comments."""
+"""Folder of published modules, whose exports are listed at their ends. `export` in their comments must not match."""
 _IMPORT = re.compile(r'^import\s*(?:(\w+)|\{([^}]*)\})\s*from\s*"([^"]+)";?', re.M)
 _EXPORTS = re.compile(r"(?:^|(?<=[;}]))export\s*\{([^{}]*)\};?", re.M)
 _EXPORTED = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.M)
@@ -46,28 +46,28 @@ SHELL = """<!doctype html>
 """
 
 
-def one_file(title: str, told: str, answers: Any) -> str:
-    """The page with its answers: `told` is for who runs no script."""
-    script, style = bundled(), "\n".join(_source(name) for name in STYLES)
+def build_page(title: str, told: str, answers: Any) -> str:
+    """Return the page with its answers. `told` is shown to readers without JavaScript."""
+    script, style = bundle_modules(), "\n".join(_source(name) for name in STYLES)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
-    held = written(answers).replace("<", "\\u003c")
+    held = to_json(answers).replace("<", "\\u003c")
     return SHELL.format(
-        policy=policy, title=escape(harmless(title)), told=escape(told), style=style, answers=held, script=script
+        policy=policy, title=escape(sanitize(title)), told=escape(told), style=style, answers=held, script=script
     )  # fmt: skip
 
 
-def bundled() -> str:
-    """All modules that the page imports as one script: each a function that gives what it exports, in their order."""
+def bundle_modules() -> str:
+    """Return all modules of the page as one script: a function call per module, in order of imports."""
     done: dict[str, str] = {}
 
     def take(name: str) -> None:
         if name not in done:
             source = _source(name)
             for _, _, other in _IMPORT.findall(source):
-                take(_place(name, other))
+                take(_resolve(name, other))
             done[name] = _function(name, source)
 
     take(FIRST)
@@ -77,32 +77,32 @@ def bundled() -> str:
 
 
 def _function(name: str, source: str) -> str:
-    """A module as a call that keeps what it exports.
+    """Return a module as a function call that stores its exports.
 
     >>> _function("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
     'modules["b.js"] = (() => {\\nconst {a, c: d} = modules["a.js"];\\nconst e = a + d;\\nreturn {e};\\n})();'
     """
     exported = [] if name.startswith(VENDOR) else _EXPORTED.findall(source)
     for names in _EXPORTS.findall(source):
-        exported += [_renamed(each, export=True) for each in names.split(",")]
-    own = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _imported(name, *m.groups()), source)))
+        exported += [_object_entry(each, export=True) for each in names.split(",")]
+    own = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _import_statement(name, *m.groups()), source)))
     own, defaults = _DEFAULT.subn("const the_default = ", own)
     given = ", ".join([*exported, *(["default: the_default"] if defaults else [])])
     return f'modules["{name}"] = (() => {{\n{own.strip()}\nreturn {{{given}}};\n}})();'
 
 
-def _imported(name: str, default: str | None, names: str | None, other: str) -> str:
-    taken = f"default: {default}" if default else ", ".join(_renamed(each) for each in (names or "").split(","))
-    return f'const {{{taken}}} = modules["{_place(name, other)}"];'
+def _import_statement(name: str, default: str | None, names: str | None, other: str) -> str:
+    taken = f"default: {default}" if default else ", ".join(_object_entry(each) for each in (names or "").split(","))
+    return f'const {{{taken}}} = modules["{_resolve(name, other)}"];'
 
 
-def _renamed(each: str, export: bool = False) -> str:
-    """`a as b` as an object's entry."""
+def _object_entry(each: str, export: bool = False) -> str:
+    """Convert `a as b` to an entry of a JavaScript object."""
     before, _, after = (part.strip() for part in each.partition(" as "))
     return f"{after}: {before}" if after and export else f"{before}: {after}" if after else before
 
 
-def _place(name: str, other: str) -> str:
+def _resolve(name: str, other: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
 
 

@@ -1,4 +1,4 @@
-"""A run's curves as the page draws them: metrics at once, intervals as the log is read, iteration by iteration."""
+"""Charts of a run for the viewer: metrics at once, intervals as the log is read, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ from time import monotonic
 from typing import Any
 
 from analysis.frames import Frames, numeric
-from analysis.page.learned import evaluated, zero_sum
-from analysis.page.pictures import Level, intervals, levels_of, lines_of, of_panel
+from analysis.view.charts import Level, intervals, make_charts, panel_charts, theory_levels
 from analysis.view.index import Index, Stamp
+from analysis.view.learned import comparable_evaluations, is_zero_sum
 from arena.errors import StoreError
 from arena.statistics import Interval
 
 PATIENCE = 0.4
-"""Seconds that a request reads on for."""
+"""Seconds that a request spends reading."""
 NAME = "run"
 Theory = Callable[[str], Mapping[str, float]]
 KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
-"""Beginnings of metrics that the log knows the single values of."""
+"""Prefixes of metrics whose single values are in the match log."""
 
 
 class Curves:
-    """The intervals of one run, each iteration's kept until its files change."""
+    """Charts of one run. Intervals are cached per iteration until its files change."""
 
     def __init__(self, index: Index, theory: Theory | None) -> None:
         self.index, self.theory = index, theory
         self._known: dict[int, tuple[Stamp, dict[str, Interval]]] = {}
         self._asked = False
-        self._levels: tuple[int, Frames | None] = (-1, None)
+        self._newest_frames: tuple[int, Frames | None] = (-1, None)
 
     def charts(self) -> dict[str, Any]:
-        """The charts: title, keys, lines of [iteration, value, low, high], theory's levels; and how much is unread.
+        """Return the charts as JSON values, and the number of iterations whose intervals are not yet read.
 
-        When first asked they are lines alone, which need no match to be read, so that they show at once.
+        The first call returns metrics without intervals, which needs no match log, so that the page shows them at once.
         """
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
         first, self._asked = not self._asked, True
         unread = len(frame) if first else self._read_on([int(k) for k in frame["iteration"]], keys)
         nothing_won = not first and self._nothing_won()
-        found = lines_of(frame, self._of, lambda own: [] if first else self._levels_of(own), nothing_won)
-        shown = [*of_panel(evaluated(self.index.reader)), *sorted(found, key=lambda curve: curve.still)]
+        found = make_charts(frame, self._intervals_of, lambda own: [] if first else self._levels(own), nothing_won)
+        shown = [
+            *panel_charts(comparable_evaluations(self.index.reader)),
+            *sorted(found, key=lambda curve: curve.still),
+        ]
         return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
-        """Read the newest iterations whose intervals are not known; returns how many are left."""
+        """Read intervals of the newest unread iterations for `PATIENCE` seconds. Returns the number of iterations
+        left.
+        """
         self.index.refresh(0.1)
         begun = monotonic()
         with self.index.lock:
@@ -54,33 +59,33 @@ class Curves:
             while todo and monotonic() - begun < PATIENCE:
                 number = todo.pop()
                 log, known = Frames({NAME: self.index.reader}, {NAME: [number]}, {number}), dict[str, Interval]()
-                with suppress(StoreError):  # what is damaged has no intervals; the list says what it is
+                with suppress(StoreError):  # a damaged iteration has no intervals; the list shows the error
                     own = {key: intervals(log, key).get(number) for key in keys}
                     known = {key: interval for key, interval in own.items() if interval}
                 self._known[number] = (self.index.stamp(number), known)
         return len(todo)
 
-    def _of(self, key: str) -> dict[int, Interval]:
+    def _intervals_of(self, key: str) -> dict[int, Interval]:
         return {k: known[key] for k, (_, known) in self._known.items() if key in known}
 
-    def _levels_of(self, keys: Mapping[str, Any]) -> list[Level]:
+    def _levels(self, keys: Mapping[str, Any]) -> list[Level]:
         games = self.index.table()["game"].unique().to_pylist()
         stated = self.theory(games[0]) if self.theory and len(games) == 1 else {}
         with suppress(StoreError):
-            return [*levels_of(self._newest(), keys, stated)]
+            return [*theory_levels(self._newest(), keys, stated)]
         return []
 
     def _nothing_won(self) -> bool:
         with suppress(StoreError):
-            return zero_sum(self._newest())
+            return is_zero_sum(self._newest())
         return False
 
     def _newest(self) -> Frames:
-        """The newest iteration, whose deals stand for all where theory is a mean over them."""
+        """Return the newest complete iteration, whose deals stand for all when theory is a mean over deals."""
         sealed = [k for k in self.index.iterations() if self.index.sealed(k)]
         number = sealed[-1] if sealed else -1
-        if self._levels[0] != number or self._levels[1] is None:
+        if self._newest_frames[0] != number or self._newest_frames[1] is None:
             log = Frames({NAME: self.index.reader}, {NAME: [number] if sealed else []}, {number})
-            self._levels = (number, log)
-        assert self._levels[1] is not None
-        return self._levels[1]
+            self._newest_frames = (number, log)
+        assert self._newest_frames[1] is not None
+        return self._newest_frames[1]

@@ -1,9 +1,8 @@
-"""Access to the page's server: checks before every request, and headers on every answer that bind the page.
+"""Access control of the viewer's server, security headers, and its JSON responses.
 
-The page is of this machine alone. A request names this server as its host (a foreign name that resolves to this
-machine, DNS rebinding, does not), and one for data carries the token, which only the page has: it stands in the link
-behind `#`, which browsers send to nobody. No cookie is set, so that no other page can use one. What changes something
-is a POST of JSON that comes from the page itself.
+The page is for this machine only. Requests must name this server as host, which stops DNS rebinding. Requests for data
+must carry the token from the link; it stands behind `#`, which browsers do not send to servers. There is no cookie that
+another page could use. Changes are POSTs of JSON from the page itself.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 
-from analysis.view.answers import complaint
+from analysis.view.json_values import to_json
+from arena.plain import printable
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
@@ -29,23 +30,23 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 LARGEST = 10**6
-"""Bytes of what is posted."""
+"""Maximum size of a request body in bytes."""
 DATA = "/api/"
 
 
 class Guard:
-    """An ASGI application in front of the page's."""
+    """ASGI middleware that rejects invalid requests and adds security headers to every response."""
 
     def __init__(self, app: Any, token: str, port: int) -> None:
         self.app, self.token = app, token
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse, or let pass."""
+        """Reject the request or pass it on."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         if scope["type"] != "http":
-            return  # no websocket is spoken here
+            return  # no websockets
 
         async def headed(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -57,7 +58,7 @@ class Guard:
         await answer(scope, receive, headed)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
-        """Return the status and one line, "" where nothing is wrong."""
+        """Return the status and a one-line reason for rejecting a request, or (200, "")."""
         host = headers.get("host", "")
         if host not in self.hosts:
             return 403, "this server answers under its own address only: open the link that arena view printed"
@@ -81,3 +82,18 @@ class Guard:
     def _known(self, authorization: str) -> bool:
         scheme, _, given = authorization.partition(" ")
         return scheme == "Bearer" and secrets.compare_digest(given.encode(), self.token.encode())
+
+
+class Json(Response):
+    """JSON response in pure ASCII."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Encode the value."""
+        return to_json(content).encode("ascii")
+
+
+def complaint(line: str, status: int = 400) -> Json:
+    """Return a one-line error as a response."""
+    return Json({"error": printable(line)[:1000]}, status)

@@ -1,7 +1,7 @@
-"""A run's matches, a short row each: what the page lists, filters and sorts without the texts.
+"""Index of a run's matches: a short row each, to list, filter and sort them without their texts.
 
-An iteration is read once and again only when its files change; of the open one each line is read once. 10⁶ turns are
-some ten MB this way, and no request waits for all of them: one reads for a while and says how much is left.
+An iteration is read again only if its files change; in an open iteration each line is read once. 10⁶ turns take some
+ten MB. No request waits for the whole log: each reads for a while and reports how much is left.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from analysis import flatten
 from analysis.view.tail import Tail
 from arena.errors import StoreError
 from arena.plain import printable
-from arena.store.arrow import match_table
+from arena.store.arrow import complete_table, match_table
 from arena.store.contents import METRICS, PANEL
 from arena.store.feed import FeedReader, Playing
-from arena.store.older import completed
-from arena.store.reader import RunReader, log_path, logged_in
+from arena.store.reader import RunReader, log_path, parse_log_name
 from arena.store.schema import MATCHES
 
 OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
@@ -32,32 +31,35 @@ COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
 STRONG = 0.95
 PATIENCE = 0.2
-"""Seconds that a request reads on for."""
+"""Seconds that a request spends reading."""
 Stamp = tuple[tuple[int, int], ...]
 
 
 class Index:
-    """The short rows of one run, as far as they have been read."""
+    """Short rows of one run's matches, as far as they are read."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
         self.lock = RLock()
         self._parts: dict[int, tuple[Stamp, Any]] = {}
         self.damaged: dict[int, str] = {}
-        """By iteration that cannot be read, why."""
+        """Error of each iteration that cannot be read."""
         self._names: dict[int, dict[str, set[str]]] = {}
         self._tails: dict[int, Tail] = {}
         self._stamps: dict[int, Stamp] = {}
         self._feed = FeedReader(reader.path)
 
     def fingerprint(self) -> str:
-        """Text that changes whenever the run's files have: what a page asks every second or two."""
+        """Return a text that changes whenever the run's files do. The page polls it."""
         names = (METRICS, PANEL, NOTES, "run.pid")
         found = [(name, *_stamp(self.reader.path / name)) for name in names]
         return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
-        """Read on, the newest iterations first; returns how many are still to be read. With no patience, only look."""
+        """Read more of the log, the newest iterations first. Returns the number of iterations left.
+
+        With zero `patience`, only update the list of iterations.
+        """
         begun = monotonic()
         with self.lock:
             self._stamps = self._files()
@@ -70,7 +72,7 @@ class Index:
                 try:
                     part = self._read(number)
                     self.damaged.pop(number, None)
-                except StoreError as error:  # this iteration is damaged, and no other
+                except StoreError as error:  # only this iteration is damaged
                     part, self.damaged[number] = _nothing(), printable(str(error))
                 done = number not in self._tails or not self._tails[number].behind
                 self._parts[number], self._names[number] = (self._stamps[number] if done else (), part), _names(part)
@@ -80,19 +82,19 @@ class Index:
             return len(todo)
 
     def table(self) -> Any:
-        """All short rows that have been read: the newest iteration first, each in the order of its log."""
+        """Return all short rows read so far: the newest iteration first, each in the order of its log."""
         with self.lock:
             parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
         return pa.concat_tables(parts) if parts else _nothing()
 
     def names(self) -> dict[str, list[str]]:
-        """All games, statuses and policies that have been read."""
+        """Return all games, statuses and policies read so far."""
         with self.lock:
             found = list(self._names.values())
         return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}
 
     def strong(self) -> float:
-        """The size from which on an advantage is among the run's strongest: 95 % of the matches have none above it."""
+        """Return the 95 % quantile over matches of the largest absolute advantage, 0.0 without credit."""
         table = self.table()
         ends = [np.abs(table[name].to_numpy(zero_copy_only=False).astype(float)) for name in ("low", "high")]
         sizes = np.fmax(*ends)
@@ -100,17 +102,17 @@ class Index:
         return float(np.quantile(known, STRONG)) if len(known) else 0.0
 
     def iterations(self) -> list[int]:
-        """Numbers of the iterations with a log, ascending, as of the last refresh."""
+        """Return the numbers of iterations with a log, ascending, as of the last refresh."""
         return sorted(self._stamps or self._files())
 
     def open_match(self, iteration: int, id: str) -> dict[str, Any] | None:
-        """The row of a match of an open iteration; None where it is sealed."""
+        """Return the row of a match of an open iteration; None if the iteration is sealed."""
         with self.lock:
             tail = None if self.sealed(iteration) else self._tail(iteration)
             return tail.match(id) if tail else None
 
     def in_flight(self) -> dict[str, Playing]:
-        """Matches that are being played, as far as the run's feed follows them, by id."""
+        """Return matches in progress by id, as far as the run's feed follows them."""
         with self.lock:
             self._feed.refresh()
             return {
@@ -120,7 +122,7 @@ class Index:
             }
 
     def playing(self, id: str) -> dict[str, Any] | None:
-        """The row of a match as far as it is played; None where the feed does not have it."""
+        """Return the row of a match in progress so far; None if the feed does not have it."""
         with self.lock:
             self._feed.refresh()
             return self._feed.row(id)
@@ -130,30 +132,30 @@ class Index:
         return self.sealed(iteration) or (tail is not None and id in tail.places)
 
     def stamp(self, iteration: int) -> Stamp:
-        """Sizes and times of an iteration's files at the last refresh."""
+        """Return sizes and times of an iteration's files at the last refresh."""
         return self._stamps.get(iteration, ())
 
     def sealed(self, iteration: int) -> bool:
-        """Return True if the iteration is over."""
+        """Return True if the iteration is complete."""
         return log_path(self.reader.log.folder, iteration, "parquet").exists()
 
     def _tail(self, number: int) -> Tail:
         return self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
 
     def _files(self) -> dict[int, Stamp]:
-        """Look up sizes and times of the files of each iteration."""
+        """Return sizes and times of each iteration's files."""
         found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
         try:
             entries: Iterable[os.DirEntry[str]] = os.scandir(self.reader.log.folder)
         except OSError:
             return {}
         for entry in entries:
-            if own := logged_in(entry.name):
+            if own := parse_log_name(entry.name):
                 found.setdefault(own[0], []).append((own[1], _stamp(entry.path)))
         return {k: tuple(s for _, s in sorted(own)) for k, own in found.items() if {n for n, _ in own} != {_CREDIT}}
 
     def _read(self, number: int) -> Any:
-        """An iteration's short rows."""
+        """Read an iteration's short rows."""
         if self.sealed(number):
             self._tails.pop(number, None)
             credit = self.reader.log.credit_table(number, ["match", "advantage"])
@@ -176,14 +178,14 @@ def _stamp(path: Any) -> tuple[int, int]:
 
 
 def _names(part: Any) -> dict[str, set[str]]:
-    """List the names by which an iteration's matches can be filtered."""
+    """Return the values by which an iteration's matches can be filtered."""
     policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
     columns = {"game": part["game"], "status": part["status"], "policy": policies}
     return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}
 
 
 def _matches(rows: list[dict[str, Any]]) -> Any:
-    return completed(match_table(rows), MATCHES, COLUMNS)
+    return complete_table(match_table(rows), MATCHES, COLUMNS)
 
 
 def _nothing() -> Any:
@@ -191,7 +193,7 @@ def _nothing() -> Any:
 
 
 def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
-    """Find the least and the greatest advantage of each match's turns."""
+    """Return the lowest and highest advantage of each match."""
     if not len(credit):
         return {}
     found = credit.group_by("match").aggregate([("advantage", "min"), ("advantage", "max")])
@@ -200,7 +202,9 @@ def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
 
 
 def _short(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
-    """Columns of the log as short rows: `turns` is their number, `paid` the mean payoff of those who learn."""
+    """Return columns of the log as short rows: `turns` is the number of turns, `paid` the mean payoff of trained
+    seats.
+    """
     ids = log["id"].to_pylist()
     ends = [extremes.get(id, (None, None)) for id in ids]
     seats = flatten.seats(log)

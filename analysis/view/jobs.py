@@ -1,6 +1,6 @@
-"""Processes that the page sets going: forks of a match as children of this process, a run stopped, a run resumed.
+"""Child processes that the page starts: forks of a match, and resumed runs. It also stops runs.
 
-Children are `arena` itself with arguments that are checked here one by one; nothing goes through a shell.
+Children run `arena` with arguments that are validated one by one, without a shell.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from analysis.view.index import Index
-from analysis.view.posted import ForkPost
+from analysis.view.requests import ForkPost
 from analysis.view.runs import holder
 from arena.errors import ConfigError
 from arena.plain import printable
 from arena.store.locks import in_use
 
 RUNNING, KEPT, LARGEST = 3, 20, 10**6
-"""Children at a time, answers that are kept, bytes of one."""
+"""Maximum number of concurrent children, of stored jobs, and of bytes of a job's output."""
 WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
-"""Who may be named in the page: policies and models by name, no file and no folder."""
+"""Policies and models that the page may name: names only, no files or folders."""
 
 
 @dataclass
 class Job:
-    """A child, and the files that it writes into."""
+    """A child process with the files for its output."""
 
     child: subprocess.Popen[bytes]
     out: IO[bytes]
     err: IO[bytes]
 
     def state(self) -> dict[str, Any]:
-        """Tell whether it runs, and its answer or its complaint."""
+        """Return `running`, or the child's JSON output as `answer`, or the last line of its errors as `error`."""
         code = self.child.poll()
         if code is None:
             return {"running": True}
@@ -56,19 +56,19 @@ class Job:
 
 
 class Jobs:
-    """All children of the page."""
+    """All child processes of the page."""
 
-    def __init__(self, arena: Sequence[str]) -> None:
-        self.arena, self._jobs = arena, dict[str, Job]()
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command, self._jobs = command, dict[str, Job]()
 
     def state(self, id: str) -> dict[str, Any]:
-        """State of a child; ConfigError where there is none of this name."""
+        """Return the state of a job. Raises ConfigError for an unknown id."""
         if id not in self._jobs:
-            raise ConfigError("there is no such job: begin it again")
+            raise ConfigError("unknown job: start it again")
         return self._jobs[id].state()
 
     def fork(self, index: Index, row: Mapping[str, Any], asked: ForkPost) -> dict[str, Any]:
-        """Begin `arena fork` of a match."""
+        """Start `arena fork` for a match. Raises ConfigError for an invalid turn, seat or policy."""
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if asked.who and (asked.seat not in row["seats"] or not WHO.fullmatch(asked.who)):
@@ -79,10 +79,10 @@ class Jobs:
         return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
-        """Ask the process that writes in the run to end, as Ctrl-C would; ConfigError where none does."""
+        """Send SIGTERM to the process that writes the run. Raises ConfigError if there is none."""
         number = holder(index)
-        if number is None or not in_use(index.reader.path):  # of a process that is gone: it may be another's now
-            raise ConfigError("nobody runs this: there is nothing to stop")
+        if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
+            raise ConfigError("this run is not running: there is nothing to stop")
         try:
             os.kill(number, signal.SIGTERM)
         except OSError as error:
@@ -90,27 +90,29 @@ class Jobs:
         return {"stopping": number}
 
     def resume(self, index: Index) -> dict[str, Any]:
-        """Begin `arena resume` in a process that lives on without the page; ConfigError where the run is at it."""
+        """Start `arena resume` in a process that outlives the page. Raises ConfigError if the run is already
+        running.
+        """
         if holder(index) is not None:
-            raise ConfigError("this run goes on already")
+            raise ConfigError("this run is already running")
         return self._begin(["resume", "--json", "--", str(index.reader.path)], apart=True)
 
     def close(self) -> None:
-        """End the children but those that live on."""
+        """Terminate all children except resumed runs."""
         for job in self._jobs.values():
             if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
                 job.child.terminate()
 
     def _begin(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
-        if not self.arena:
-            raise ConfigError("nothing can be begun here: open the page with arena view")
+        if not self.command:
+            raise ConfigError("no process can be started here: open the page with arena view")
         if sum(job.child.poll() is None for job in self._jobs.values()) >= RUNNING:
-            raise ConfigError(f"{RUNNING} jobs run already: wait for one of them")
+            raise ConfigError(f"{RUNNING} jobs are running: wait for one of them")
         while len(self._jobs) >= KEPT:
             del self._jobs[next(iter(self._jobs))]
-        out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 the job holds them
+        out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 the job keeps them open
         child = subprocess.Popen(
-            [*self.arena, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=apart
+            [*self.command, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=apart
         )
         id = secrets.token_hex(8)
         self._jobs[id] = Job(child, out, err)

@@ -1,4 +1,4 @@
-"""The list of a run's matches: filtered, sorted, a page of it at a time."""
+"""List of a run's matches: filtered, sorted, paginated."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic_core import from_json
 
-from analysis.query import answer
+from analysis.query import run_query
 from analysis.view.index import Index
-from analysis.view.plain import text
+from analysis.view.json_values import truncate
 from arena.errors import ConfigError
 from arena.plain import printable
 
 SORTS = ("iteration", "paid", "low", "high", "turns", "seconds")
-"""Columns that a list can be ordered by, a minus before one for the greatest first."""
+"""Columns to sort by, with a leading minus for descending order."""
 MOST = 200
-"""Matches of one page of the list."""
+"""Maximum number of matches per page."""
 SHORT = 300
 SECONDS = 20.0
-"""Time that a condition in SQL may take."""
+"""Time limit of a condition in SQL."""
 
 
-def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
-    """A page of the list: `total`, `rows`, what there is to choose from, and how many iterations are still unread.
+def list_matches(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
+    """Return a page of the list: `total`, `rows`, `facets` to filter by, and the number of unread iterations.
 
-    `asked` has `iteration` (a number, or two as in 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL), `sort`,
-    `offset`, `limit`; `ids` are all that may be shown. ConfigError for what cannot be read.
+    `asked` may have `iteration` (a number, or a range as 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL),
+    `sort`, `offset` and `limit`; `ids` restricts the matches. Raises ConfigError for an invalid value.
     """
     left = index.refresh()
     table = index.table()
     facets = {name: found[:MOST] for name, found in index.names().items()}
-    found = _filtered(table, asked, index)
+    found = _filter(table, asked, index)
     if ids is not None:
         found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
-    found = _sorted(found, asked.get("sort", ""))
-    offset, limit = _number(asked, "offset", 0), min(_number(asked, "limit", 50), MOST)
+    found = _sort(found, asked.get("sort", ""))
+    offset, limit = _parse_number(asked, "offset", 0), min(_parse_number(asked, "limit", 50), MOST)
     rows = found.slice(offset, limit).to_pylist()
     reports = _reports(index, rows)
     return {
@@ -49,15 +49,15 @@ def listed(index: Index, asked: Mapping[str, str], ids: Collection[str] | None =
 
 
 def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
-    """The matches before and after one in a list, and how many iterations of it are still to be read."""
+    """Return the previous and next match in the list, and the number of unread iterations."""
     unread = index.refresh(0.1)
-    ids = _sorted(_filtered(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
+    ids = _sort(_filter(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
     place = ids.index(match) if match in ids else -1
     near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
     return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
 
 
-def _filtered(table: Any, asked: Mapping[str, str], index: Index) -> Any:
+def _filter(table: Any, asked: Mapping[str, str], index: Index) -> Any:
     for name in ("game", "status", "parent"):
         if asked.get(name):
             table = table.filter(pc.equal(table[name], asked[name]))
@@ -73,18 +73,18 @@ def _filtered(table: Any, asked: Mapping[str, str], index: Index) -> Any:
         hit = pc.list_parent_indices(seats).filter(pc.equal(pc.struct_field(pc.list_flatten(seats), "policy"), policy))
         table = table.take(pc.unique(hit))
     if where := asked.get("where", "").strip():
-        table = table.filter(pc.is_in(table["match"], value_set=_chosen(index, where)))
+        table = table.filter(pc.is_in(table["match"], value_set=_matching_ids(index, where)))
     return table
 
 
-def _chosen(index: Index, where: str) -> Any:
-    """Ids of matches of which a condition on the columns of `matches`, or else of `turns`, is true."""
+def _matching_ids(index: Index, where: str) -> Any:
+    """Return ids of matches that satisfy a condition on columns of `matches`, or else of `turns`."""
     from analysis.frames import load
 
     log, complaint = load(index.reader.path), None
     for name in ("matches", "turns"):
         try:
-            chosen = answer(log, f"select distinct match from {name} where ({where}\n)", SECONDS)
+            chosen = run_query(log, f"select distinct match from {name} where ({where}\n)", SECONDS)
         except ConfigError as error:
             complaint = complaint or error
             continue
@@ -95,14 +95,14 @@ def _chosen(index: Index, where: str) -> Any:
     raise complaint
 
 
-def _sorted(table: Any, sort: str) -> Any:
+def _sort(table: Any, sort: str) -> Any:
     name, order = sort.removeprefix("-"), "descending" if sort.startswith("-") else "ascending"
     if not name:
         return table
     if name not in SORTS:
-        raise ConfigError(f"there is no order by '{printable(name)[:64]}' (one of: {', '.join(SORTS)})")
+        raise ConfigError(f"cannot sort by '{printable(name)[:64]}' (one of: {', '.join(SORTS)})")
     column = table[name]
-    if column.null_count:  # what is not known comes last
+    if column.null_count:  # unknown values come last
         column = pc.fill_null(column, math.inf if order == "ascending" else -math.inf)
     keyed = pa.table({"by": column, "iteration": table["iteration"], "match": table["match"]})
     keys = [("by", order), ("iteration", "descending"), ("match", "ascending")]
@@ -110,7 +110,7 @@ def _sorted(table: Any, sort: str) -> Any:
 
 
 def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Read the games' own figures of these rows alone: an index of all would be large."""
+    """Return the games' own figures of these rows only, because an index of all would be large."""
     found: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
         wanted = [row["match"] for row in rows if row["iteration"] == number]
@@ -126,15 +126,15 @@ def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, An
 def _row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     payoffs = {one["seat"]: one["value"] for one in row.pop("payoffs")}
     seats = [
-        {name: text(one[name], SHORT) for name in ("seat", "role", "policy")}
+        {name: truncate(one[name], SHORT) for name in ("seat", "role", "policy")}
         | {"trained": one["trained"], "payoff": payoffs.get(one["seat"])}
         for one in row.pop("seats")
     ]
-    told = {str(name)[:64]: text(v, SHORT) if isinstance(v, str) else v for name, v in [*report.items()][:40]}
-    return {**row, "reason": text(row["reason"], SHORT), "seats": seats, "report": told}
+    told = {str(name)[:64]: truncate(v, SHORT) if isinstance(v, str) else v for name, v in [*report.items()][:40]}
+    return {**row, "reason": truncate(row["reason"], SHORT), "seats": seats, "report": told}
 
 
-def _number(asked: Mapping[str, str], name: str, usual: int) -> int:
+def _parse_number(asked: Mapping[str, str], name: str, usual: int) -> int:
     given = asked.get(name) or str(usual)
     if not given.isdecimal() or len(given) > 9:
         raise ConfigError(f"{name} '{printable(given)[:64]}': write a number")

@@ -1,30 +1,31 @@
-"""One match for the page: the deal, seats, every turn with what was seen, thought, said, earned and credited."""
+"""One match for the viewer: deal, seats, and every turn with observation, thought, speech, reward and credit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.page.matches import Dealt
-from analysis.page.names import named
 from analysis.view.index import Index
-from analysis.view.plain import LONGEST, text
+from analysis.view.json_values import MAX_CHARACTERS, truncate
+from analysis.view.metric_names import name_figure
+from analysis.view.services import DealFacts, Facts
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
-from arena.store.older import iteration_of
+from arena.store.reader import iteration_of
 from arena.store.schema import UNREAD
 
-MOST, FACTS = 2000, 60
-"""Turns that are shown of a match at most, and facts of a deal or figures of a report."""
+MAX_TURNS, MAX_FACTS = 2000, 60
+"""Maximum number of turns of a match, and of facts of a deal or figures of a report."""
 
 
 def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
-    """A match as the log has it; StoreError where there is none."""
+    """Return a match as in the log. Raises StoreError for an unknown id."""
     number = iteration_of(id)
     if number is not None and number in index.iterations():
         if (row := index.open_match(number, id)) is not None:
@@ -37,28 +38,36 @@ def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
     raise StoreError(f"this run has no match '{printable(id)[:64]}'")
 
 
-def match(index: Index, id: str, dealt: Dealt | None, longest: int = LONGEST, most: int = MOST) -> dict[str, Any]:
-    """All that the page shows of a match but its tokens: the first turns of very many, longer texts cut."""
-    row, cut = row_of(index, id), partial(text, most=longest)
+def match(
+    index: Index,
+    id: str,
+    deal_facts: DealFacts | None,
+    max_characters: int = MAX_CHARACTERS,
+    max_turns: int = MAX_TURNS,
+) -> dict[str, Any]:
+    """Return all that the page shows of a match except its tokens, with long texts cut and at most `max_turns`
+    turns.
+    """
+    row, cut = row_of(index, id), partial(truncate, max_characters=max_characters)
     credit = _credit(index, row)
-    turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:most]]
+    turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
     _returns(turns)
     return {
         **{name: row[name] for name in ("id", "iteration", "game", "status", "started", "seconds", "rules")},
         "reason": cut(row["reason"]),
         "seed": str(row["seed"]),
-        "options": {str(name): cut(str(value)) for name, value in [*row["options"].items()][:FACTS]},
+        "options": {str(name): cut(str(value)) for name, value in [*row["options"].items()][:MAX_FACTS]},
         **{name: row.get(name) for name in ("parent", "parent_turn", "group", "stage", "source")},
         "seats": [
             {"seat": seat, **held, "payoff": row["payoffs"].get(seat)} for seat, held in row["seats"].items()
         ],
         "report": [
-            (name, named(name).words, cut(value) if isinstance(value, str) else value)
-            for name, value in [*row["report"].items()][:FACTS]
+            (name, name_figure(name).words, cut(value) if isinstance(value, str) else value)
+            for name, value in [*row["report"].items()][:MAX_FACTS]
         ],
-        "deal": _deal(row, dealt, cut),
+        "deal": _deal(row, deal_facts, cut),
         "turns": turns,
-        "left_out": max(0, len(row["turns"]) - most),
+        "left_out": max(0, len(row["turns"]) - max_turns),
         "open": not index.sealed(row["iteration"]),
         "playing": row["status"] == PLAYING,
         "scale": index.strong(),
@@ -66,7 +75,7 @@ def match(index: Index, id: str, dealt: Dealt | None, longest: int = LONGEST, mo
 
 
 def family(index: Index, id: str) -> list[dict[str, Any]]:
-    """The match, all that it is a branch of, and all their branches, as short rows: a tree by `parent`."""
+    """Return the match, its ancestors, and all their branches as short rows that form a tree by `parent`."""
     table = index.table().select(["match", "parent", "parent_turn", "source", "status", "turns", "paid"])
     own: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
     while own and own[-1]["parent"]:
@@ -75,7 +84,7 @@ def family(index: Index, id: str) -> list[dict[str, Any]]:
             break
         own += above
     found, newest = own[-1:], [one["match"] for one in own[-1:]]
-    while newest and len(found) < MOST:
+    while newest and len(found) < MAX_TURNS:
         below = table.filter(pc.is_in(table["parent"], value_set=pa.array(newest, pa.string()))).to_pylist()
         newest = [one["match"] for one in below]
         found += below
@@ -107,21 +116,40 @@ def _message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
 
 
 def _returns(turns: Sequence[dict[str, Any]]) -> None:
-    """Give every turn its seat's rewards from there on, undiscounted."""
+    """Add to every turn its seat's undiscounted return."""
     coming: dict[str, float] = {}
     for turn in reversed(turns):
         coming[turn["seat"]] = turn["return"] = coming.get(turn["seat"], 0.0) + turn["reward"]
 
 
-def _deal(row: Mapping[str, Any], dealt: Dealt | None, cut: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """List what was dealt, as (who, [(fact, value)]); nothing where the game's rules are not at hand."""
-    import json
-
-    from analysis.page.matches import facts_in_lines
-
+def _deal(row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """Return the deal as (seat, [(fact, value)]), empty if the game's rules are not available."""
     acts = [(turn["seat"], turn["action"]) for turn in row["turns"] if turn.get("source") not in UNREAD]
-    known = dealt(row["game"], json.dumps(row["options"]), row["seed"], acts) if dealt else {}
+    known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], acts) if deal_facts else {}
     return [
-        (who or "all know", [(name, cut(value)) for name, value in facts[:FACTS]])
+        (who or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
         for who, facts in facts_in_lines(known)
     ]
+
+
+def facts_in_lines(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield a deal's facts as text, by seat ("" for all seats), for seats with any facts.
+
+    >>> list(facts_in_lines({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
+    [('', [('in pool', 'hat 2')])]
+    """
+    items = known.get("", {}).get("items", ())
+    for who, facts in known.items():
+        if told := [(name.replace("_", " "), _fact(v, items)) for name, v in facts.items() if name != "items"]:
+            yield who, told
+
+
+def _fact(value: Any, items: Sequence[str]) -> str:
+    """Format a fact in one line, with numbers per item after the item's name."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_fact(inner, items)}" for key, inner in value.items())
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return str(value)
+    if len(value) == len(items) and all(isinstance(inner, int) for inner in value):
+        return ", ".join(f"{item} {count}" for item, count in zip(items, value, strict=True))
+    return ", ".join(f"({_fact(inner, ())})" if isinstance(inner, list | tuple) else str(inner) for inner in value)

@@ -1,6 +1,6 @@
-"""Notes on turns and matches, in `notes.jsonl` beside the run's other files: one JSON object a line.
+"""Notes on turns and matches, in the run's `notes.jsonl`.
 
-A note that is taken back stays in the file, with a later line that says so: nothing that somebody wrote is lost.
+Removing a note appends a line, so that no written text is lost.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from arena.plain import clean_text
 from arena.store.lines import LineWriter, read_lines
 
 LONGEST, MOST = 10_000, 10_000
-"""Characters of a note, and notes of a run."""
+"""Maximum number of characters of a note, and of notes of a run."""
 _LOCK = Lock()
 
 
 def notes(index: Index) -> list[dict[str, Any]]:
-    """All notes that stand, oldest first."""
+    """Return all notes that are not removed, oldest first."""
     found: dict[str, dict[str, Any]] = {}
     for row in read_lines(index.reader.path / NOTES):
         id = str(row.get("note"))
@@ -33,7 +33,7 @@ def notes(index: Index) -> list[dict[str, Any]]:
 
 
 def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]:
-    """Keep a note on a match of the run, or on one of its turns (from 0); ConfigError for what is none."""
+    """Append a note on a match or on one of its turns (from 0). Raises ConfigError if it is empty or too long."""
     if not text.strip() or len(text) > LONGEST:
         raise ConfigError(f"a note has 1 to {LONGEST} characters")
     if len(notes(index)) >= MOST:
@@ -45,9 +45,9 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
 
 
 def remove(index: Index, note: str) -> None:
-    """Take a note back; ConfigError where there is none."""
+    """Remove a note. Raises ConfigError for an unknown id."""
     if note not in {one["note"] for one in notes(index)}:
-        raise ConfigError("there is no such note")
+        raise ConfigError("unknown note")
     _append(index, {"note": note, "removed": True})
 
 

@@ -1,33 +1,37 @@
-"""Runs as wholes on the page: a line in the list of them, the head of one, and answers in SQL."""
+"""Runs in the viewer: the library of runs, the row and the description of one, its matches in progress, SQL."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pandas as pd
 
 from analysis.frames import Frames, load, numeric
-from analysis.page.learned import TELLING_METRICS
-from analysis.page.names import named
-from analysis.page.pictures import STILL
-from analysis.page.texts import in_words
-from analysis.query import answer
+from analysis.query import run_query
+from analysis.view.charts import STILL
+from analysis.view.formatting import format_value
 from analysis.view.index import Index
-from analysis.view.plain import text
+from analysis.view.json_values import truncate
+from analysis.view.learned import TELLING_METRICS
+from analysis.view.metric_names import name_figure
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import SHARE, range_of
 from arena.store import locks
+from arena.store.files import CONFIG
+from arena.store.reader import RunReader
 
 ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
-"""Rows of an answer, characters of a cell, time of a query, settings and matches in flight that are shown."""
+"""Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
 
 
 def line(name: str, index: Index) -> dict[str, Any]:
-    """A run in the list: how far it is, whether it goes on, and its most telling figure's way."""
+    """Return a run's row in the list: progress, if it is live, and its most relevant figure."""
     log = Frames({name: index.reader}, {name: []})
     try:
         frame, about = log.iterations, log.runs.iloc[0]
@@ -36,38 +40,41 @@ def line(name: str, index: Index) -> dict[str, Any]:
     return {
         "name": name,
         "path": str(index.reader.path),
-        "started": _said(about["started"]),
-        "experiment": _said(about.get("config.name")),
-        "game": _said(about.get("config.game.name")),
+        "started": _or_none(about["started"]),
+        "experiment": _or_none(about.get("config.name")),
+        "game": _or_none(about.get("config.game.name")),
         "iterations": len(frame),
-        "planned": _said(about.get("config.iterations")),
+        "planned": _or_none(about.get("config.iterations")),
         "logged": len(index.iterations()),
         "live": holder(index) is not None,
-        "figure": _telling(frame),
+        "figure": _most_relevant(frame),
     }
 
 
 def about(name: str, index: Index) -> dict[str, Any]:
-    """The head of a run's page: what it is, and its settings."""
+    """Return the description of a run: its row and its settings."""
     row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
     settings = [
-        (str(key).removeprefix("config."), text(str(value), 300))
+        (str(key).removeprefix("config."), truncate(str(value), 300))
         for key, value in row.items()
-        if str(key).startswith("config.") and _said(value) is not None
+        if str(key).startswith("config.") and _or_none(value) is not None
     ]
-    return line(name, index) | {"arena": _said(row["arena"]), "settings": settings[:SETTINGS]}
+    return line(name, index) | {"arena": _or_none(row["arena"]), "settings": settings[:SETTINGS]}
 
 
 def in_flight(index: Index) -> dict[str, Any]:
-    """The matches that are being played just now: how many are followed, and of the first ones how far they are."""
+    """Return the number of matches in progress, and the state of the first ones."""
     if holder(index) is None:
-        return {"live": False, "total": 0, "matches": []}  # what a killed run left says nothing of now
+        return {"live": False, "total": 0, "matches": []}  # the feed of a killed run is outdated
     index.refresh(0.1)
     found = index.in_flight()
     shown = [
         {
             "match": id,
-            "seats": [{"seat": text(seat, CELL), "policy": text(s.policy, CELL)} for seat, s in one.head.seats.items()],
+            "seats": [
+                {"seat": truncate(seat, CELL), "policy": truncate(seated.policy, CELL)}
+                for seat, seated in one.head.seats.items()
+            ],
             "turns": len(one.places), "seat": one.seat, "said": one.said, "started": one.head.started[:40],
         }
         for id, one in [*found.items()][:FLIGHT]
@@ -76,28 +83,28 @@ def in_flight(index: Index) -> dict[str, Any]:
 
 
 def holder(index: Index) -> int | None:
-    """The process that writes in the run just now, None where there is none; the run's lock is not touched for it."""
+    """Return the id of the process that writes the run, None if there is none. Does not touch the run's lock."""
     number = locks.holder(index.reader.path)
     try:
         if number is not None:
             os.kill(number, 0)
-    except PermissionError:  # somebody else's process
+    except PermissionError:  # another user's process
         return number
     except (OSError, OverflowError):
         return None
     return number
 
 
-def asked(runs: Sequence[Index], query: str) -> dict[str, Any]:
-    """The answer to a SELECT: names, rows of cells, and how many rows there are in all."""
-    table = answer(load([index.reader.path for index in runs]), query, SECONDS)
+def answer_sql(runs: Sequence[Index], query: str) -> dict[str, Any]:
+    """Answer a SELECT: column names, rows of cells, and the total number of rows."""
+    table = run_query(load([index.reader.path for index in runs]), query, SECONDS)
     rows = zip(*(column.to_pylist() for column in table.slice(0, ROWS).columns), strict=True)
-    cells = [[text(v, CELL) if isinstance(v, str) else v for v in row] for row in rows]
+    cells = [[truncate(v, CELL) if isinstance(v, str) else v for v in row] for row in rows]
     return {"columns": table.column_names, "rows": cells, "total": len(table)}
 
 
-def _telling(frame: Any) -> dict[str, Any] | None:
-    """Return the figure that tells most, with its values by iteration: one that moved before one that did not."""
+def _most_relevant(frame: Any) -> dict[str, Any] | None:
+    """Return the most relevant metric with its values by iteration; metrics that moved go before others."""
     moving, silent = [], {"mean_payoff"} if "zero_sum" in frame.columns else set[str]()
     for pattern in TELLING_METRICS:
         for key in map(str, frame.columns):
@@ -105,12 +112,54 @@ def _telling(frame: Any) -> dict[str, Any] | None:
                 values = frame[key].dropna().astype("float64").tolist()
                 if len({round(value, 9) for value in values}) > 1:
                     bounds = range_of(key, values)
-                    same = in_words(values[0], bounds) == in_words(values[-1], bounds)
+                    same = format_value(values[0], bounds) == format_value(values[-1], bounds)
                     same |= bounds == SHARE and abs(values[-1] - values[0]) < STILL
-                    moving.append((same, {"key": key, "words": named(key).words, "values": values, "bounds": bounds}))
+                    moving.append(
+                        (same, {"key": key, "words": name_figure(key).words, "values": values, "bounds": bounds})
+                    )
     return min(moving, key=lambda one: one[0], default=(False, None))[1]
 
 
-def _said(value: Any) -> Any:
-    """A value of a table, None for what is missing there."""
+def _or_none(value: Any) -> Any:
+    """Return the value, or None if it is missing."""
     return None if pd.isna(value) else value
+
+
+class Library:
+    """Runs that the viewer serves, by name. Names are looked up here, so that no request turns into a path."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Serve these runs and folders of runs. Raises StoreError if a path is no folder."""
+        self.paths, self._known, self._lock = [path.resolve() for path in paths], dict[Path, Index](), Lock()
+        for given, path in zip(paths, self.paths, strict=True):
+            if not path.is_dir():
+                raise StoreError(f"there is no folder {given}")
+
+    def runs(self) -> dict[str, Index]:
+        """Return all runs by name, including new ones. Equal names are prefixed with their folder's name."""
+        found = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
+        names = [path.name for path in found]
+        with self._lock:
+            for path in found:
+                if path not in self._known:
+                    self._known[path] = Index(RunReader(path))
+            return {
+                path.name if names.count(path.name) == 1 else f"{path.parent.name}~{path.name}": self._known[path]
+                for path in found
+            }
+
+    def run(self, name: str) -> Index:
+        """Return the run of this name. Raises StoreError if there is none."""
+        found = self.runs().get(name)
+        if found is None:
+            raise StoreError(f"there is no run '{name[:64]}' here")
+        return found
+
+
+def _find_runs(path: Path) -> list[Path]:
+    """Return the run itself, or the runs in the folder. Links such as runs/latest are skipped, because they repeat a
+    run.
+    """
+    if (path / CONFIG).is_file():
+        return [path]
+    return [each for each in sorted(path.iterdir()) if not each.is_symlink() and (each / CONFIG).is_file()]

@@ -1,4 +1,4 @@
-"""A person's seat in the page: a match played by a child of this process, which asks and is answered in JSON lines."""
+"""Matches with a human player: a child process plays the match and exchanges JSON lines with the page."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from typing import IO, Any
 
 from analysis.view.index import Index
 from analysis.view.jobs import WHO
-from analysis.view.posted import NewMatchPost, PlayOnPost
+from analysis.view.requests import NewMatchPost, PlayOnPost
 from arena.errors import ConfigError
 from arena.plain import printable
 
 RUNNING, KEPT, LINES, LONGEST = 3, 20, 5000, 4 * 10**6
-"""Matches at a time, matches that are kept, lines of one, and characters of a line."""
+"""Maximum number of concurrent matches, of stored matches, of lines of one, and of characters of a line."""
 SILENT = 150.0
-"""Seconds after which a match ends whose page asks no more; browsers let hidden pages ask once a minute."""
+"""Seconds without a request after which a match ends. Browsers let hidden pages ask once a minute."""
 LEFT = 10.0
-"""Seconds after which it ends when its page was left: a page that is loaded again asks earlier."""
+"""Seconds until a match ends after its page is left, unless the page is reloaded."""
 GRACE = 15.0
-"""Seconds that a child has to end when it is asked to."""
+"""Seconds that a child has to end after SIGTERM."""
 GAME = re.compile(r"(?!.*\.py)\w[\w:.()=, -]{0,63}", re.ASCII)
 
 
 class Seat:
-    """A child that plays a match, and all that it said."""
+    """A child process that plays a match, and its output lines."""
 
     def __init__(self, title: str, command: Sequence[str], patience: float = SILENT) -> None:
-        """`patience`: seconds until the page has to ask for the first time."""
+        """Start the child. `patience` is the number of seconds until the page must ask for the first time."""
         self.title = title
         self._expires, self._killed = monotonic() + patience, inf
-        self.err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 held as long as the match
+        self.err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open as long as the match
         self.child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err, text=True, encoding="utf-8"
         )
@@ -45,19 +45,19 @@ class Seat:
         Thread(target=self._read, daemon=True).start()
 
     def is_running(self) -> bool:
-        """Return True while the match is played."""
+        """Return True while the match is being played."""
         return self.child.poll() is None
 
     def is_over(self) -> bool:
-        """Return True if its page is gone, or somebody ended it."""
+        """Return True if the page is gone or the match was ended."""
         return monotonic() > self._expires or self._killed < inf
 
     def expire(self, seconds: float) -> None:
-        """Let the match be abandoned in so many seconds, unless its page asks again."""
+        """Mark the match as abandoned in `seconds`, unless its page asks again."""
         self._expires = min(self._expires, monotonic() + seconds)
 
     def end(self) -> None:
-        """End the child: asked again, by force when it had the time to end by itself."""
+        """Terminate the child; kill it if called again after the grace period."""
         if self.is_running() and self._killed == inf:
             self.child.terminate()
             self._killed = monotonic() + GRACE
@@ -65,7 +65,7 @@ class Seat:
             self.child.kill()
 
     def since(self, begin: int) -> dict[str, Any]:
-        """Lines from a number on, and whether there will be more; its page is there."""
+        """Return output lines from `begin` on, if there will be more, and any error. Resets the page's timeout."""
         self._expires = monotonic() + SILENT
         code = self.child.poll()
         error = ""
@@ -76,7 +76,7 @@ class Seat:
         return {"lines": self.lines[begin:], "open": code is None, **({"error": error} if error else {})}
 
     def answer(self, act: str, talk: str) -> None:
-        """Say what the person does; ConfigError where nobody asks any more."""
+        """Send the human player's action. Raises ConfigError if the match is over."""
         assert self.child.stdin is not None
         try:
             self.child.stdin.write(json.dumps({"act": act, "talk": talk}) + "\n")
@@ -94,39 +94,39 @@ class Seat:
             if isinstance(value, dict):
                 self.lines.append(value)
         if line:
-            self.end()  # it says more than any match does
+            self.end()  # more output than any match produces
 
 
 class Seats:
-    """All matches that people play in the page."""
+    """All matches with human players."""
 
-    def __init__(self, arena: Sequence[str]) -> None:
-        self.arena, self._seats, self._lock = arena, dict[str, Seat](), Lock()
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command, self._seats, self._lock = command, dict[str, Seat](), Lock()
 
     def seat(self, id: str) -> Seat:
-        """Return a match by its id. Raises ConfigError if there is none."""
+        """Return a match by its id. Raises ConfigError for an unknown id."""
         if (seat := self._seats.get(id)) is None:
-            raise ConfigError("there is no such match: begin it again")
+            raise ConfigError("unknown match: start it again")
         return seat
 
     def running(self) -> list[dict[str, str]]:
-        """Return the matches that are played, oldest first."""
+        """Return the running matches, oldest first."""
         return [{"id": id, "title": seat.title} for id, seat in self._seats.copy().items() if seat.is_running()]
 
     def begin(self, title: str, arguments: Sequence[str], patience: float = SILENT) -> str:
-        """Begin a match by these arguments of `arena`; returns its id."""
-        if not self.arena:
-            raise ConfigError("nothing can be begun here: open the page with arena view")
+        """Start a match with these arguments of `arena`. Returns its id. Raises ConfigError if too many are running."""
+        if not self.command:
+            raise ConfigError("no process can be started here: open the page with arena view")
         self.sweep()
         with self._lock:
             if len(self.running()) >= RUNNING:
-                raise ConfigError(f"{RUNNING} matches are played already: end one of them")
+                raise ConfigError(f"{RUNNING} matches are running: end one of them")
             id = secrets.token_hex(8)
-            self._seats[id] = Seat(title, [*self.arena, *arguments], patience)
+            self._seats[id] = Seat(title, [*self.command, *arguments], patience)
         return id
 
     def sweep(self) -> None:
-        """End the matches whose pages are gone, and forget the oldest of those that ended."""
+        """End matches whose pages are gone, and drop the oldest ended ones."""
         with self._lock:
             for seat in self._seats.values():
                 if seat.is_over():
@@ -136,7 +136,7 @@ class Seats:
                 self._seats.pop(id).err.close()
 
     def from_match(self, index: Index, row: Mapping[str, Any], asked: PlayOnPost) -> str:
-        """Take a seat of a logged match from a turn (from 0) on, against those who sat there."""
+        """Let a human take over a seat of a logged match from a turn (from 0) on, against the logged players."""
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if asked.seat not in row["seats"]:
@@ -148,7 +148,7 @@ class Seats:
         )
 
     def new(self, asked: NewMatchPost, runs: Mapping[str, Index]) -> str:
-        """Play a game of two from its deal."""
+        """Start a new game of two seats between a human and a policy."""
         if not GAME.fullmatch(asked.game):
             raise ConfigError("name a game of arena list games")
         who, place = asked.who, asked.place

@@ -1,4 +1,4 @@
-"""The page's server on a port of this machine, until Ctrl-C."""
+"""The viewer's server, on a port of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from analysis.view.given import Given
+from analysis.view.services import Services
 from arena.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -17,26 +17,29 @@ CONNECTIONS = 128
 
 
 def serve(
-    paths: Sequence[Path], given: Given, port: int, opened: Callable[[str], None], seat: Sequence[str] = ()
+    paths: Sequence[Path], services: Services, port: int, opened: Callable[[str], None], seat: Sequence[str] = ()
 ) -> None:
-    """Serve the page of these runs until Ctrl-C; `opened` hears its link. ConfigError where it cannot be served.
+    """Serve the page of these runs until Ctrl-C, and call `opened` with its link. Raises ConfigError if it cannot be
+    served.
 
-    With `seat`, arguments of `arena` that play a match in lines, the link leads to the seat.
+    `seat` holds arguments of `arena` that start a match with a human player; the link then leads to that match.
     """
-    server, listening, link = begin(paths, given, port, seat)
+    server, listening, link = begin(paths, services, port, seat)
     opened(link)
     server.run(sockets=[listening])
 
 
-def begin(paths: Sequence[Path], given: Given, port: int, seat: Sequence[str] = ()) -> tuple[Any, socket.socket, str]:
-    """A server that is still to run, where it listens, and the page's link."""
+def begin(
+    paths: Sequence[Path], services: Services, port: int, seat: Sequence[str] = ()
+) -> tuple[Any, socket.socket, str]:
+    """Return a server that is ready to run, its socket, and the page's link."""
     try:
         from analysis.view.app import Viewer, application
-        from analysis.view.library import Library
+        from analysis.view.runs import Library
         from arena.serve.connections import server
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
-    view, token = Viewer(Library(paths), given), secrets.token_urlsafe(32)
+    view, token = Viewer(Library(paths), services), secrets.token_urlsafe(32)
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The open iteration of a live run: matches as they end, each line read once, from its place in the file again."""
+"""Reader of a live run's open iteration: each line of the growing file is parsed once."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from typing import Any, BinaryIO
 from pydantic_core import from_json
 
 from arena.store.lines import LogError
-from arena.store.older import row_brought_up
 from arena.store.schema import SCHEMA_VERSION
 from games.plain_files import open_plain
 
 CHUNK = 4 * 10**6
-"""Bytes that are read at a time, about: an iteration of 100,000 turns has a hundred times as many."""
+"""Bytes to read at a time. An iteration of 100,000 turns has a hundred times as many."""
 HEAD = 300
-"""Bytes of a line within which its id stands."""
+"""Bytes at the start of a line that contain its id."""
 
 
 class Tail:
-    """Rows of a file of JSON lines that grows."""
+    """Rows of a growing file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.places: dict[str, tuple[int, int]] = {}
-        """By match, where its line begins and how long it is."""
+        """Offset and length of each match's line."""
         self._read, self._file = 0, (0, 0)
         self.again = self.behind = False
-        """Whether the rows that were read last are the file's first, and whether there are more."""
+        """`again`: the last rows read are the file's first. `behind`: there are more rows to read."""
 
     def new(self) -> list[dict[str, Any]]:
-        """Rows of the next lines; [] where the file is gone. From the beginning in another file's place."""
+        """Return the rows of the next lines, [] if the file is gone. Starts over if the file was replaced."""
         try:
             with self._open() as file:
                 state = self.path.stat()
@@ -53,7 +52,7 @@ class Tail:
         return rows
 
     def match(self, id: str) -> dict[str, Any] | None:
-        """The row of a match, also of one that is still to be read; None where there is none."""
+        """Return the row of a match, also of one not yet read; None if there is none."""
         begin, length = self.places.get(id, (self._read, 0))
         needle = f'"id":"{id}"'.encode()
         try:
@@ -65,7 +64,7 @@ class Tail:
                 for line in file:
                     if needle in line[:HEAD] and line.endswith(b"\n") and (row := self._row(line)).get("id") == id:
                         return row
-        except (FileNotFoundError, LogError):  # sealed meanwhile
+        except (FileNotFoundError, LogError):  # sealed in the meantime
             pass
         return None
 
@@ -80,10 +79,10 @@ class Tail:
 
     def _row(self, line: bytes) -> dict[str, Any]:
         try:
-            row = from_json(line)
+            row: dict[str, Any] = from_json(line)
             version = row.pop("schema")
-            if type(version) is not int or not 1 <= version <= SCHEMA_VERSION or "id" not in row:
+            if type(version) is not int or version != SCHEMA_VERSION or "id" not in row:
                 raise ValueError
-            return row_brought_up(row, version)
+            return row
         except (ValueError, KeyError, AttributeError, TypeError):
             raise LogError(f"{self.path}: a line is damaged: restore the file from a copy") from None

@@ -1,9 +1,7 @@
-"""The tokens of a match: what each seat's model read and sampled, with the figures that the log keeps of each."""
+"""Tokens of a match: those each seat's model read and sampled, with their logged figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,44 +10,43 @@ import pyarrow.compute as pc
 from analysis import flatten
 from analysis.columns import TABLES
 from analysis.view.index import Index
+from analysis.view.services import Decode
 from arena.errors import StoreError
-from arena.store.arrow import match_table
-from arena.store.older import completed, iteration_of
+from arena.store.arrow import complete_table, match_table
+from arena.store.reader import iteration_of
 from arena.store.schema import MATCHES
 
-Pieces = Callable[[Path, str, Sequence[int]], Sequence[str]]
-"""From a run, a policy and ids to the text that each id stands for; fewer than ids where it is not known."""
 FIGURES = ("logprob", "entropy", "advantage", "ratio", "gap")
 MOST = 20_000
-"""Tokens of a match that are shown."""
+"""Maximum number of tokens of a match."""
 
 
-def tokens(index: Index, id: str, pieces: Pieces | None) -> dict[str, Any]:
-    """The tokens of a match, by seat and segment.
+def tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
+    """Return the tokens of a match, by seat and segment. Raises StoreError for an unknown match.
 
-    Lists of equal length: `id`, `text`, `sampled`, `turn` and the figures that are kept.
+    Each stream has lists of equal length: `id`, `text`, `sampled`, `turn`, and the figures that the log has.
     """
     number = iteration_of(id)
     if number is None or number not in index.iterations():
         raise StoreError("this run has no such match")
     columns = ["policy", *(name for name in TABLES["tokens"].names)]
     if (row := index.open_match(number, id)) is not None:
-        log = completed(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
+        log = complete_table(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
     else:
         log = index.reader.log.table(number, flatten.leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
     credit = index.reader.log.credit_table(number, figures, [id])
-    table = flatten.credited(flatten.tokens(log), credit, log["id"])
+    table = flatten.add_token_credit(flatten.tokens(log), credit, log["id"])
     shown = table.slice(0, MOST)
     return {
         "kept": [name for name in FIGURES if shown[name].null_count < len(shown)],
         "left_out": len(table) - len(shown),
-        "streams": [_stream(shown.filter(mask), index, pieces) for mask in _apart(shown)],
+        "streams": [_stream(shown.filter(mask), index, decode) for mask in _stream_masks(shown)],
     }
 
 
-def _apart(table: Any) -> list[Any]:
-    """A mask for each stream."""
+def _stream_masks(table: Any) -> list[Any]:
+    """Return a mask for each stream."""
     pairs = dict.fromkeys(zip(table["seat"].to_pylist(), table["segment"].to_pylist(), strict=True))
     return [
         pc.and_(pc.equal(table["seat"], seat), pc.equal(table["segment"], pa.scalar(segment, pa.int16())))
@@ -57,10 +54,10 @@ def _apart(table: Any) -> list[Any]:
     ]
 
 
-def _stream(own: Any, index: Index, pieces: Pieces | None) -> dict[str, Any]:
+def _stream(own: Any, index: Index, decode: Decode | None) -> dict[str, Any]:
     ids = own["id"].to_pylist()
     policy = own["policy"][0].as_py()
-    texts = list(pieces(index.reader.path, policy, ids)) if pieces and policy else []
+    texts = list(decode(index.reader.path, policy, ids)) if decode and policy else []
     return {
         "seat": own["seat"][0].as_py(),
         "segment": own["segment"][0].as_py(),

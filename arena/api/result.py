@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.store import checkpoints
 from arena.store.files import require_run
 from arena.store.reader import RunReader

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from arena.config.experiment import Experiment
-from arena.config.kept import as_plain
 from arena.config.layers import compose
+from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, file_layer, named_layer, set_layer
 from arena.errors import ConfigError
 

@@ -16,10 +16,10 @@ from arena.api.result import Result
 from arena.api.settings import ExperimentLike, Overrides, experiment_of, layers_of, setting
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of as kept_experiment
+from arena.config.saved_config import experiment_of as kept_experiment
 from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import held_out
-from arena.launch import fresh_folder, go_on, start
+from arena.launch import fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
 
 ProgressLike = Progress | Callable[[Progress], object] | None
@@ -74,7 +74,7 @@ def resume(
     layers += [setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)
     return _run_to_end(
-        path, asked.iterations, _as_progress(progress), lambda watcher: go_on(path, watcher, layers, trust)
+        path, asked.iterations, _as_progress(progress), lambda watcher: resume_run(path, watcher, layers, trust)
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from arena.config.experiment import Experiment
     from arena.config.study import StudySpec
-    from arena.evaluate.study.plan import Plan, Run
+    from arena.evaluate.study.plan import Run
     from arena.evaluate.study.runs import Begin, Runner
 
 Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="Runs in parallel; default one per core.")]
@@ -35,8 +35,6 @@ OnRay = Annotated[
     ),
 ]
 NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
-MAX_AGE = 3.0
-"""Seconds until an estimate is computed again."""
 
 
 def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
@@ -58,14 +56,11 @@ def run_batch(
     redraw: bool = False,
     name: str = "study.json",
     on_ray: str | None = None,
-    new_rule: bool = False,
-    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Runner:
     """Plan the runs in their folder and run the unfinished ones, with progress; with `redraw` run nothing.
 
-    `name` is the file name of the record, `on_ray` the address of a Ray cluster, `new_rule` as for
-    `arena.evaluate.study.plan.plan`. Calls `on_plan` with the plan before the first run. Raises ConfigError or
-    StoreError, in one line, before anything runs.
+    `name` is the file name of the record, `on_ray` the address of a Ray cluster. Raises ConfigError or StoreError, in
+    one line, before anything runs.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
@@ -77,8 +72,7 @@ def run_batch(
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_alone()
-    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), note, name, new_rule)
-    on_plan(planned)
+    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
     if redraw:
         return Runner(planned, jobs or cores())
     with locked(folder), _place(on_ray, folder) as (begin, processors):
@@ -91,9 +85,9 @@ def run_batch(
 def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
     """Yield the function that starts a run, here or on a cluster, and the number of parallel runs."""
     if on_ray is None:
-        from arena.evaluate.study.runs import as_child
+        from arena.evaluate.study.runs import start_child
 
-        yield as_child, cores()
+        yield start_child, cores()
         return
     from arena.evaluate.study import on_ray as cluster
 
@@ -130,8 +124,8 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     After the first run of the study's arm, a notice names each gauge without values.
     """
     from arena.config.study import EVALUATED, PANEL
-    from arena.evaluate.study.results import beside, curve
-    from arena.evaluate.study.runs import seen
+    from arena.evaluate.study.results import read_curve, read_secondary_curve
+    from arena.evaluate.study.runs import count_iterations
 
     spec, checked = runner.plan.spec, set[str]()
     later = EVALUATED, PANEL  # known when a run has ended
@@ -141,13 +135,13 @@ def _run_all(runner: Runner, quiet: bool) -> None:
         def step(run: Run, more: int) -> None:
             if run.arm not in checked:
                 if not spec.figure.startswith(later):
-                    curve(run, spec.figure)
+                    read_curve(run, spec.figure)
                 for figure in spec.also:
                     if not figure.startswith(later):
-                        beside(spec, run, figure)
+                        read_secondary_curve(spec, run, figure)
                 checked.add(run.arm)
             first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
-            if first and seen(run) >= runner.plan.iterations(run.arm):
+            if first and count_iterations(run) >= runner.plan.iterations(run.arm):
                 for line in _not_gauged(spec, run):
                     note(line)
             shown.done += more
@@ -155,18 +149,18 @@ def _run_all(runner: Runner, quiet: bool) -> None:
         try:
             runner.run(step, note, shown.tick)
         except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing that was committed is lost, the same command continues") from None
+            raise Interrupted("interrupted; committed iterations are safe, and the same command continues") from None
 
 
 def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
     """Return a line per gauge that has no value in this run."""
-    from arena.evaluate.study.summary import means
-    from arena.evaluate.study.verdicts import not_gauged
+    from arena.evaluate.study.summary import average_figures
+    from arena.evaluate.study.verdicts import list_missing_gauges
     from arena.store.contents import METRICS
     from arena.store.reader import read_metrics
 
-    found = means(read_metrics(run.path / METRICS), [gauge.figure for gauge in spec.gauges])
-    return not_gauged(spec, {figure: {run.arm: {run.seed: value}} for figure, value in found.items()})
+    found = average_figures(read_metrics(run.path / METRICS), [gauge.figure for gauge in spec.gauges])
+    return list_missing_gauges(spec, {figure: {run.arm: {run.seed: value}} for figure, value in found.items()})
 
 
 def about() -> dict[str, Any]:
@@ -200,11 +194,8 @@ class BatchScreen:
     """Progress display of a batch: a bar in a terminal, a line every 30 seconds elsewhere."""
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
-        from arena.evaluate.study.remaining import Estimate
-
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
-        self._estimate = Estimate(runner.plan)
-        self._rest, self._estimated, self._said = "", -MAX_AGE, monotonic()
+        self._started = self._said = monotonic()
         self._task = bar.add_task("iterations", total=runner.left) if bar else None
 
     def __str__(self) -> str:
@@ -217,12 +208,11 @@ class BatchScreen:
 
     @property
     def remaining(self) -> str:
-        """Remaining time of all runs; "" if unknown."""
-        if monotonic() - self._estimated >= MAX_AGE:
-            seconds = self._estimate.left(self.runner)
-            self._rest = "" if seconds is None else f"about {lasting(seconds)} left"
-            self._estimated = monotonic()
-        return self._rest
+        """Remaining time, estimated from the iterations that this command ran; "" before the first one."""
+        if not self.done:
+            return ""
+        seconds = (monotonic() - self._started) / self.done * (self.runner.left - self.done)
+        return f"about {lasting(seconds)} left"
 
     def tick(self) -> None:
         """Update the bar, or print a line if one is due."""
@@ -235,9 +225,9 @@ class BatchScreen:
             note(str(self))
 
     def _run_line(self, run: Run) -> str:
-        from arena.evaluate.study.runs import seen
+        from arena.evaluate.study.runs import count_iterations
 
-        done, total = seen(run), self.runner.plan.iterations(run.arm)
+        done, total = count_iterations(run), self.runner.plan.iterations(run.arm)
         return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} before its first"
 
 

@@ -36,7 +36,7 @@ def credit(
     """
     from arena.cli.loop import wait
     from arena.cli.show_credit import show_comparison
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.credit.compare import compare
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
@@ -58,7 +58,7 @@ def parse_estimators(text: str) -> list[Chosen]:
     """Return the estimators named by a comma-separated or YAML list. Raises ConfigError for an unknown one."""
     from pydantic import TypeAdapter, ValidationError
 
-    from arena.config.kinds import placed
+    from arena.config.kinds import with_hints
     from arena.config.sources import text_layer
     from arena.credit.estimators import ESTIMATOR
     from arena.parts.chosen import Chosen
@@ -67,7 +67,7 @@ def parse_estimators(text: str) -> list[Chosen]:
     try:
         return TypeAdapter(list[Annotated[Chosen, ESTIMATOR]]).validate_python(text_layer("--estimators", listed).data)
     except ValidationError as error:
-        first = placed(error).errors(include_url=False)[0]
+        first = with_hints(error).errors(include_url=False)[0]
         field = ".".join(str(step) for step in first["loc"][1:])
         raise ConfigError(f"--estimators: {field + ': ' if field else ''}{first['msg']}") from None
 

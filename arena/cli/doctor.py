@@ -180,10 +180,10 @@ def _print_ways(console: Console, needs: list[Need]) -> None:
 
 
 def _largest_text(number: int) -> str:
-    """Return the largest setting that fits: `none`, a number, or `MOST or more` at the end of the search."""
-    from arena.fits.plan import MOST
+    """Return the largest setting that fits: `none`, a number, or `LARGEST or more` at the end of the search."""
+    from arena.fits.plan import LARGEST
 
-    return f"{MOST:,} or more" if number >= MOST else f"{number:,}" if number else "none"
+    return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
 
 
 def _verdict(own: Need, fitting: Fitting) -> str:

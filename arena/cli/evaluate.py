@@ -194,9 +194,9 @@ def tournament_(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Everybody against everybody, on the same deals in both orders: payoffs, ratings, α-rank, cycles.
+    """Play every pair on the same deals in both orders; print payoffs, Elo ratings and cycles.
 
-    Where all are paid the same, everybody also plays with itself, and the payoffs say who works with whom.
+    In cooperative games every contender also plays with itself: the payoffs show who works well with whom.
 
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
@@ -216,9 +216,9 @@ def tournament_(
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
         standings = wait(tournament(loaded, spec, matches, seed, step))
     if plot:
-        from arena.evaluate.tournament_plot import plot as draw
+        from arena.evaluate.crosstable_plot import draw_tournament, save_picture
 
-        draw(standings, plot)
+        save_picture(lambda: draw_tournament(standings), plot)
     close("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_standings
@@ -248,10 +248,10 @@ def exploit(
     from arena.cli.loop import wait
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import Exploitability, Known, exploitability_of
+    from arena.evaluate.exploitability import DecisionCache, Exploitability, exploitability_of
     from arena.play.settings import GameSpec
 
-    console, known = PlainConsole(), Known()
+    console, known = PlainConsole(), DecisionCache()
     require_output("--out", out, results("exploit"))
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name, trust) if history else [name])]
@@ -293,7 +293,7 @@ def game_spec(
     """
     from arena.config.own_files import same_game
     from arena.config.sources import game_options
-    from arena.evaluate.casting import casts, strangers
+    from arena.evaluate.casting import casts, warn_unknown_games
     from arena.evaluate.evaluation import on_split
     from arena.play.settings import GameSpec
 
@@ -302,7 +302,7 @@ def game_spec(
         raise ConfigError("--split and --option split: give one of them")
     runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
     name = same_game(name, *(experiment for _, experiment in runs))
-    for line in strangers(contenders, name):
+    for line in warn_unknown_games(contenders, name):
         note(line)
     trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}

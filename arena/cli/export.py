@@ -82,7 +82,7 @@ def _matches(
     from arena.export.formats import FORMATS, export_matches
     from arena.export.selection import Selection
     from arena.store.contents import check_newest
-    from arena.store.export import made
+    from arena.store.export import new_folder
     from arena.store.reader import RunReader
 
     if name not in FORMATS:
@@ -92,7 +92,7 @@ def _matches(
         )
     reader = RunReader(run)
     check_newest(reader.path, note)
-    with made(to) as beside:
+    with new_folder(to) as beside:
         beside.mkdir(parents=True)
         counts, notes = export_matches(reader, Selection(**chosen), name, beside, trust)  # type: ignore[arg-type]
     for line in notes:

@@ -27,7 +27,7 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     from arena.cli.show_evaluate import show_differences, warn
     from arena.cli.show_panel import show_run_panel
     from arena.cli.summary import best_match, changes, games_without_rivals, silent_games
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.store.evaluations import read_evaluations
     from arena.store.reader import RunReader
 
@@ -56,7 +56,7 @@ def _as_json(
 ) -> dict[str, object]:
     from arena.cli.show_panel import panel_json
     from arena.cli.summary import best_match, changes
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.store.evaluations import read_evaluations
 
     rows = [
@@ -72,7 +72,7 @@ def _as_json(
 def evaluate_games(run: Path, quiet: bool) -> Compared | None:
     """Play the games of a run's `evaluate.games` with its first and last weights; None if it names none."""
     from arena.cli.loop import wait
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.evaluate.held_out import held_out
 
     experiment = experiment_of(run)
@@ -93,19 +93,19 @@ MAX_STATES = 100
 def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
     """Return the exact exploitability of a run's first and last weights, for small games that only learners play."""
     from arena.cli.loop import wait
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import Known, checked, exploitability_of
+    from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
 
-    measured, known, experiment = {}, Known(), experiment_of(run)
+    measured, known, experiment = {}, DecisionCache(), experiment_of(run)
     loader = specs.Contenders()
     for table in experiment.all_tables():
         game = make_game(table.game)
         if game.cooperative or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
             continue
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # not measurable: reports nothing
-            checked(game, MAX_STATES)
+            require_small(game, MAX_STATES)
             ends = wait(loader.load(specs.before(str(run)), str(run)))
             first, last = (wait(exploitability_of(contender, table.game, known)) for contender in ends)
             measured[table.game.name] = first, last

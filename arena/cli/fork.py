@@ -20,7 +20,7 @@ from arena.store.outputs import require_output, results
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from arena.evaluate.fork import Forked
+    from arena.evaluate.fork import ForkResults
     from arena.statistics import Interval
 
 
@@ -94,7 +94,7 @@ def _others(assignments: Sequence[str]) -> dict[str, str]:
     return others
 
 
-def _data(forked: Forked) -> dict[str, Any]:
+def _data(forked: ForkResults) -> dict[str, Any]:
     """Return the forks as JSON data. Intervals are [estimate, low, high], with null for NaN."""
     parting = forked.parting
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
@@ -115,7 +115,7 @@ def _ends(interval: Interval) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in interval]
 
 
-def show(console: Console, forked: Forked) -> None:
+def show(console: Console, forked: ForkResults) -> None:
     """Print what was changed, and a row per figure."""
     from arena.plain import printable
 

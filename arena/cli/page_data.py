@@ -33,12 +33,12 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
     >>> deal_facts("kuhn_poker", "{}", 7, [("first", "BET"), ("second", "FOLD")])["first"]
     {'card': 'Q'}
     """
-    from arena.evaluate.dealt import dealt
+    from arena.evaluate.deal_facts import replay_facts
 
     if game not in games.GAMES:
         return {}
     try:
-        found = dealt(Deal(game, json.loads(options), seed), acts)
+        found = replay_facts(Deal(game, json.loads(options), seed), acts)
     except (StoreError, ValueError, TypeError):
         return {}
     facts = {"": found.public, **found.private}
@@ -61,7 +61,7 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
     not suffice for. Runs an event loop, so do not call it inside one.
     """
     from arena.cli.credit import parse_estimators
-    from arena.config.kept import experiment_of
+    from arena.config.saved_config import experiment_of
     from arena.credit.compare import compare
 
     experiment = experiment_of(run, trust=trust)

@@ -12,7 +12,7 @@ from arena.cli.progress import progress
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
-    from arena.evaluate.panel import Sitting
+    from arena.evaluate.panel import PanelPlan
     from arena.evaluate.specs import Contenders
     from arena.panels.settings import Panel
     from arena.play.contenders import Contender
@@ -51,10 +51,10 @@ async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders
     wanted = [who, *([specs.before(who, trust)] if asked.before else []), *panel.members]
     contender, *rest = await loader.load(*wanted, games=[panel.game.name])
     first = rest.pop(0) if asked.before else None
-    sittings = _sittings([contender, *([first] if first else [])], panel, rest)
-    with progress(sum(sitting.matches for sitting in sittings), asked.as_json, loader.endpoints.status) as step:
-        after = await sittings[0].play(step)
-        old = await sittings[1].play(step, best=BestPlay.of(after)) if first else None
+    plans = _plan_all([contender, *([first] if first else [])], panel, rest)
+    with progress(sum(plan.matches for plan in plans), asked.as_json, loader.endpoints.status) as step:
+        after = await plans[0].play(step)
+        old = await plans[1].play(step, best=BestPlay.of(after)) if first else None
     source = specs.read_spec(who, trust)
     known = met_in_training(source.experiment)
     known = known.with_own(source.run, panel.members) if source.run else known
@@ -74,18 +74,18 @@ async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders
             note(f"{evaluation.contender}: {count} failed and played again: {reason}")
 
 
-def _sittings(contenders: Sequence[Contender], panel: Panel, members: Sequence[Contender]) -> list[Sitting]:
-    """Return a checked sitting of each contender before the panel. Raises ConfigError before any match is played."""
+def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[Contender]) -> list[PanelPlan]:
+    """Return a checked plan of each contender's matches. Raises ConfigError before any match is played."""
     from arena.evaluate.casting import Casting
-    from arena.evaluate.panel import Sitting, panel_game
+    from arena.evaluate.panel import PanelPlan, panel_game
     from arena.play.contenders import ModelContender
 
     casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
     game = panel_game(panel, next((cast.experiment for cast in casts if cast.experiment), None))
-    sittings = [Sitting(contender, panel, game, members) for contender in contenders]
-    for sitting in sittings:
-        sitting.check()
-    return sittings
+    plans = [PanelPlan(contender, panel, game, members) for contender in contenders]
+    for plan in plans:
+        plan.check()
+    return plans
 
 
 def entries() -> list[dict[str, str]]:

@@ -159,7 +159,7 @@ def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
     """Return the contenders of all seats but the human ones, loaded and checked. Scripted policies talk if they can."""
     from agents.players.scripted import talking
     from arena.cli.loop import wait
-    from arena.evaluate.casting import strangers
+    from arena.evaluate.casting import warn_unknown_games
 
     specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
     try:
@@ -170,7 +170,7 @@ def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
     others = {seat: loaded[spec] for seat, spec in who.items() if spec != HUMAN}
     for seat, contender in others.items():
         contender.check(title, game, seat)
-    for line in strangers(others.values(), title):
+    for line in warn_unknown_games(others.values(), title):
         note(line)
     return others
 
@@ -190,12 +190,12 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
         show_messages(console, game.messages(people[0]), teller)
     else:
         from arena.cli.show import show_deal
-        from arena.evaluate.dealt import dealt
+        from arena.evaluate.deal_facts import replay_facts
 
         with suppress(StoreError):
             deal = Deal(record.game, record.options, record.seed)
             acts = [(turn.seat, turn.action) for turn in record.turns if turn.source not in UNREAD]
-            show_deal(console, dealt(deal, acts).lines())
+            show_deal(console, replay_facts(deal, acts).lines())
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:

@@ -116,16 +116,16 @@ def resume(
     with loading():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
-        from arena.config.kept import experiment_of
+        from arena.config.saved_config import experiment_of
         from arena.config.sources import scale_layers, set_layer
-        from arena.launch import go_on
+        from arena.launch import resume_run
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]
     experiment = experiment_of(run, layers, trust)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
-        wait(go_on(run, screen, layers, trust))
+        wait(resume_run(run, screen, layers, trust))
     print_report(console, run, screen)
 
 
@@ -149,8 +149,7 @@ def _experiment(asked: Asked) -> Experiment:
     """Return the checked experiment that the options describe."""
     import games
     from arena.config.layers import compose, with_policies
-    from arena.config.recipe import recipe_of
-    from arena.config.sources import file_layer, recipe_layer, scale_layers, set_layer
+    from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
         raise ConfigError(f"{complaint} (arena list games)")

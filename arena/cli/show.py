@@ -37,7 +37,7 @@ def show_run(console: Console, path: Path) -> None:
         say(console, _progress_before_first(path))
     if evaluations:
         from arena.cli.show_panel import show_run_panel  # which loads games and policies
-        from arena.config.kept import experiment_of
+        from arena.config.saved_config import experiment_of
 
         experiment = None
         with suppress(ConfigError):  # code in its folder is not trusted: who was met in training stays unknown
@@ -165,11 +165,11 @@ def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> lis
 
 def match_json(path: Path, match: str) -> dict[str, Any]:
     """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be repeated."""
-    from arena.evaluate.dealt import deal_of
+    from arena.evaluate.deal_facts import facts_of_match
 
     row = RunReader(path).match(match)
     with suppress(StoreError):
-        found = deal_of(path, row)
+        found = facts_of_match(path, row)
         return {**row, "facts": {"public": found.public, "private": found.private}}
     return {**row, "facts": None}
 
@@ -181,10 +181,10 @@ def show_deal(console: Console, lines: Iterable[str]) -> None:
 
 
 def _deal_lines(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
-    from arena.evaluate.dealt import deal_of
+    from arena.evaluate.deal_facts import facts_of_match
 
     try:
-        return list(deal_of(path, row).lines())
+        return list(facts_of_match(path, row).lines())
     except StoreError as error:
         return [str(error)]
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
@@ -124,17 +123,16 @@ def warn(console: Console, results: Iterable[Result]) -> None:
 
 
 def show_standings(console: Console, s: Standings) -> None:
-    """The ranking, who got what against whom, and how far it is from a ranking."""
+    """Print the ranking, the payoffs of every pair, the share of cycles, and the matches that went wrong."""
     _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
     rated, short = "elo" in s.table, shortened(map(str, s.table.index))
-    own = ("score", "Elo\n(Bradley–Terry)", "openskill", "α-rank") if rated else ()
+    own = ("score", "Elo\n(Bradley–Terry)") if rated else ()
     table = bare_table("", "payoff", *own)
     for name, row in s.table.iterrows():
         cells = [short[str(name)], interval(Interval(row["payoff"], row["low"], row["high"]))]
         if rated:
             elo = interval(Interval(row["elo"], row["elo_low"], row["elo_high"]), "{:+.0f}")
-            cells += [f"{row['score']:.2f}", elo, f"{row['mu']:.1f} ± {row['sigma']:.1f}"]
-            cells += [cell(row["alpha_rank"], "{:.2f}")]
+            cells += [f"{row['score']:.2f}", elo]
         table.add_row(*map(Text, cells))
     print_table(console, table)
     names = list(s.table.index)
@@ -144,29 +142,13 @@ def show_standings(console: Console, s: Standings) -> None:
         payoffs = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
         matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *payoffs]))
     print_table(console, matrix)
-    _show_cycles(console, s)
-    if rated and bool(np.isnan(s.table["alpha_rank"]).all()):
-        _say(
-            console, "! α-rank needs matplotlib and networkx: pip install 'arena-selfplay[analysis]' networkx", "yellow"
-        )
+    if s.cycles:
+        share, rotational = map(interval, s.cycles)
+        _say(console, f"\nintransitive triples {share} · rotational part of the payoffs {rotational}", "bold")
     for name, count in s.illegal.items():
         _say(console, f"! an illegal act of {name} ended {count} matches", "yellow")
     for reason, count in s.failed.items():
         _say(console, f"! {count} failed and played again: {reason}", "yellow")
-
-
-def _show_cycles(console: Console, s: Standings) -> None:
-    report = s.transitivity
-    if report is None:
-        return
-    short = shortened(map(str, s.table.index))
-    share, turning = interval(report.intransitive), interval(report.rotational)
-    _say(console, f"\nintransitive triples {share} · rotational part of the payoffs {turning}", "bold")
-    for cycle in report.cycles[:10]:
-        names = [short[name] for name in (*cycle.names, cycle.names[0])]
-        _say(console, f"  {' > '.join(names)}: probability {cycle.probability:.2f}", "")
-    if len(report.cycles) > 10:
-        _say(console, f"  and {len(report.cycles) - 10} more (--json lists them)", "dim")
 
 
 def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Mapping[str, Exploitability]) -> None:

@@ -61,5 +61,5 @@ def _show_one(console: Console, failed: FailedMatch) -> None:
         if text:
             console.print()
             say(console, f"{title}:", "bold")
-            for line in printable_lines(text, most=100_000):
+            for line in printable_lines(text, max_characters=100_000):
                 console.print(f"  {line}", soft_wrap=True, markup=False, highlight=False)

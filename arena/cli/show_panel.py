@@ -12,8 +12,8 @@ from rich.text import Text
 from arena.cli.show_evaluate import shortened, titled
 from arena.cli.tables import Cell, cell, interval, say, show_table, verdict
 from arena.config.experiment import Experiment
-from arena.evaluate.panel import Known, met_in_training
-from arena.evaluate.panel_figures import Compared, compared_cells, compared_means, payoffs, to_json
+from arena.evaluate.panel import TrainingOpponents, met_in_training
+from arena.evaluate.panel_figures import Comparison, compare_cells, compare_means, payoffs, to_json
 from arena.plain import printable
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -23,14 +23,19 @@ NAMES = {"payoff": "payoff", "valid": "valid per match", "deal": "deal rate"}
 
 
 def show_panel_table(
-    console: Console, after: Evaluation, before: Evaluation | None, known: Known, who: str, when: Sequence[str] = ()
+    console: Console,
+    after: Evaluation,
+    before: Evaluation | None,
+    known: TrainingOpponents,
+    who: str,
+    when: Sequence[str] = (),
 ) -> None:
     """Print a row per member and seat, the panel's mean, and the deal and valid rates.
 
     `known` marks members met in training, `who` names the contender, `when` the columns of before and after.
     """
     times = [*(when or ("before", "after")), "difference"] if before else ["payoff"]
-    cells, means = compared_cells(after, before), compared_means(after, before)
+    cells, means = compare_cells(after, before), compare_means(after, before)
     shares = [] if before else [name for name in ("deal", "valid") if name in means]
     has_best = any(payoff.best is not None for _, payoff in cells)
     say(console, f"{who} against the panel {after.panel}, payoff (95 % intervals over {after.deals} deals)", "bold")
@@ -82,7 +87,7 @@ def panel_json(evaluations: Sequence[Evaluation], experiment: Experiment | None,
     return {**data, "curve": curve, "met": sorted(known.met), "demonstrated": sorted(known.demonstrated)}
 
 
-def _known(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> Known:
+def _known(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> TrainingOpponents:
     return met_in_training(experiment).with_own(run, [cell.member for cell in evaluation.cells])
 
 
@@ -91,18 +96,18 @@ def _mean(evaluation: Evaluation) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _row(payoff: Compared, rates: Sequence[str], has_best: bool) -> list[Cell]:
+def _row(payoff: Comparison, rates: Sequence[str], has_best: bool) -> list[Cell]:
     before = [] if payoff.before is None else [interval(payoff.before)]
     moved = payoff.difference
     difference = [] if moved is None else [verdict("payoff", moved, interval(moved))]
     return [*before, interval(payoff.after), *difference, *rates, *([cell(payoff.best, "{:.2f}")] * has_best)]
 
 
-def _difference_line(name: str, rate: Compared) -> Text:
+def _difference_line(name: str, rate: Comparison) -> Text:
     assert rate.before is not None and rate.difference is not None
     line = Text(f"{NAMES[name]} {interval(rate.before)} → {interval(rate.after)}  ", style="dim")
     return line.append(verdict(name, rate.difference, interval(rate.difference)))
 
 
-def _mark(member: str, known: Known) -> str:
+def _mark(member: str, known: TrainingOpponents) -> str:
     return "*" if member in known.met else "†" if member in known.demonstrated else ""

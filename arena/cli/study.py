@@ -54,9 +54,6 @@ def study(
             metavar="STUDY.JSON", help="Earlier study with other seeds, to estimate the detectable difference."
         ),
     ] = None,
-    new_rule: Annotated[
-        bool, typer.Option("--new-rule", help="Judge the existing runs by a changed rule; the record keeps this.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the arms of a recipe with many seeds, and judge its claim by the rule that the recipe states.
@@ -68,7 +65,7 @@ def study(
     """
     from arena.config.arms import check_arms, chosen_arms, study_of
     from arena.config.sources import named_layer
-    from arena.evaluate.study.overrides import kept_by_arms, with_settings
+    from arena.evaluate.study.overrides import list_kept_by_arms, with_settings
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
     experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
@@ -77,7 +74,7 @@ def study(
     check_arms(experiment)
     seeds = seeds or study_of(experiment).seeds or DEFAULT_SEEDS
     if not as_json:
-        for line in kept_by_arms(experiment, set_ or []):
+        for line in list_kept_by_arms(experiment, set_ or []):
             note(line)
     folder = folder_of("study", experiment.name, out)
     power = _power(pilot, study_of(experiment), seeds, quiet=as_json) if pilot else {}
@@ -91,12 +88,8 @@ def study(
     from arena.evaluate.study import results as study_results
     from arena.evaluate.study.plot import plot
 
-    record = about() | power
-    runner = run_batch(
-        experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray, new_rule=new_rule,
-        on_plan=lambda plan: study_results.state_rule(plan, record),
-    )  # fmt: skip
-    results = study_results.collected(runner.plan)
+    runner = run_batch(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
+    results = study_results.collect(runner.plan)
     data = study_results.write(runner.plan, results, about() | power)
     if any(results.curves.values()) and not plot(results, folder / "study.png"):
         note(NO_PICTURE)
@@ -107,10 +100,10 @@ def study(
 
 def _power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
     """Print, and return for the record, the smallest differences that the study could detect, by a pilot."""
-    from arena.evaluate.study.family import POWER, foreseen
+    from arena.evaluate.study.family import POWER, predict_visible
     from arena.evaluate.study.results import read
 
-    least = foreseen(read(pilot), spec, seeds)
+    least = predict_visible(read(pilot), spec, seeds)
     for arm, difference in least.items() if not quiet else ():
         note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
     return {"pilot": {"file": pilot.name, "power": POWER, "smallest": least}}
@@ -127,20 +120,19 @@ def _rehearse(
 ) -> None:
     """Run two iterations of each arm in a folder of their own, and print the estimated time of the study."""
     from arena.config.arms import with_arm
-    from arena.evaluate.study.overrides import REHEARSED, rehearsal
+    from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
 
     short = rehearsal(experiment)
     if not as_json:
         label = f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms"
         _announce(short, label, len(arms), jobs, on_ray)
 
-    from arena.evaluate.study.remaining import Estimate
-    from arena.evaluate.study.results import collected
+    from arena.evaluate.study.results import collect
 
     runner = run_batch(short, rehearsed_in(folder), arms, 1, jobs, as_json, on_ray=on_ray)
-    collected(runner.plan)  # raises if a figure of an evaluation is missing
-    estimate, parallel = Estimate(runner.plan), runner.jobs
-    seconds = {arm: estimate.whole(arm, with_arm(experiment, arm)) for arm in arms}
+    collect(runner.plan)  # raises ConfigError for an unknown figure of an evaluation
+    parallel = runner.jobs
+    seconds = {run.arm: estimate_seconds(run.path, with_arm(experiment, run.arm)) for run in runner.plan.runs}
     known = [each for each in seconds.values() if each is not None]
     is_complete = len(known) == len(arms)
     total = max(sum(known) * seeds / min(parallel, len(arms) * seeds), *known) if is_complete else None
@@ -194,23 +186,15 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     if work:  # with equally many matches, an arm may still take more optimiser steps
         show_table(console, ("learned from, a run", "optimiser steps", "tokens"), work)
     say(console, f"{results.verdict.verdict}: {results.verdict.because}", STYLES.get(results.verdict.verdict, "yellow"))
-    for line in (missing_line(plan, results), changed_line(results)):
-        if line:
-            say(console, line, "yellow")
+    if line := missing_line(plan, results):
+        say(console, line, "yellow")
     say(console, f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})")
-
-
-def changed_line(results: Results) -> str:
-    """Return a warning if the study's rule was changed after its first runs; else ""."""
-    if not (runs := results.changed_after):
-        return ""
-    return f"the rule was changed after {runs} runs: it was not stated beforehand"
 
 
 def missing_line(plan: Plan, results: Results) -> str:
     """Return a line that names up to six unfinished runs; "" if all are finished."""
-    from arena.evaluate.study.results import missing
+    from arena.evaluate.study.results import missing_runs
 
-    names = [run.path.name for run in missing(plan, results)]
+    names = [run.path.name for run in missing_runs(plan, results)]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"missing: {', '.join(names[:6])}{more}" if names else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, folder_of, plan_line, run_batch
+from arena.cli.batch import Jobs, OnRay, about, folder_of, plan_line, run_batch
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json, listed
 from arena.cli.tables import interval, say, show_table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arena.evaluate.study.ranking import Ranked
     from arena.evaluate.study.results import Results
 
-RECORD, PICTURE = "sweep.json", "sweep.png"
+RECORD = "sweep.json"
 
 
 def sweep(
@@ -61,27 +61,27 @@ def sweep(
 
     Values are YAML, separated by commas. With --arms each arm of the recipe's study tries all of them, so a baseline
     is tuned as much as the mechanism. Each run is an ordinary run in FOLDER/SETTING-SEED. After an interruption, the
-    same command continues. At the end, FOLDER/sweep.json has all numbers and FOLDER/sweep.png a picture.
+    same command continues. At the end, FOLDER/sweep.json has all numbers.
 
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
     from arena.config.arms import check_arms, chosen_arms, study_of
     from arena.config.layers import compose
     from arena.config.sources import named_layer
-    from arena.evaluate.study.grid import axes, declared, grid, size, swept
+    from arena.evaluate.study.grid import build_grid, count_settings, read_axes, recipe_axes, sweep_experiment
 
     base = named_layer(recipe)
-    swept_axes = axes(set_) if set_ else declared(base)
+    swept_axes = read_axes(set_) if set_ else recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
     tuned = [""] if arms is None else chosen_arms(compose([base]), listed(arms))
-    settings = size(swept_axes)
+    settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds
     size_line = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"
     if runs > most:
         raise ConfigError(f"{size_line} are {runs} runs, more than {most}: try fewer values, or allow them with --most")
-    points = grid(swept_axes, tuned)
-    experiment = swept(base, points, seeds, figure, less_is_better, first_seed)
+    points = build_grid(swept_axes, tuned)
+    experiment = sweep_experiment(base, points, seeds, figure, less_is_better, first_seed)
     check_arms(experiment)
     names = list(study_of(experiment).arms)
     if not (as_json or redraw):
@@ -92,12 +92,10 @@ def sweep(
 
     folder = folder_of("sweep", experiment.name, out)
     runner = run_batch(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD, on_ray)
-    results = study_results.collected(runner.plan)
-    ranked = ranking.ranking(runner.plan, results, points)
-    ranks = {"grid": swept_axes, "ranking": ranking.as_json(ranked)}
+    results = study_results.collect(runner.plan)
+    ranked = ranking.rank(results, points)
+    ranks = {"grid": swept_axes, "ranking": ranking.to_json(ranked)}
     data = study_results.write(runner.plan, results, about() | ranks)
-    if ranked and not ranking.plot(results, ranked, folder / PICTURE):
-        note(NO_PICTURE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results, ranked)
     if runner.failures:
         raise typer.Exit(1)

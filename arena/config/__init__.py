@@ -1,1 +1,1 @@
-"""The experiment: its models, the layers it is made of, and the parts that are chosen by name."""
+"""Experiments: settings models, composition from recipes, files and overrides, and checks."""

@@ -1,26 +1,26 @@
-"""Arms of a study: the recipe and, beside it, the same with other settings, all at the same budget."""
+"""Arms of a study: the recipe and its variants with overridden settings, all at the same budget."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.kept import as_plain
 from arena.config.layers import compose
+from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, set_layer
 from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError
 
 
 def study_of(experiment: Experiment) -> StudySpec:
-    """An experiment's section `study`; ConfigError without one."""
+    """Return the experiment's `study` section. Raises ConfigError if it has none."""
     if experiment.study is None:
         raise ConfigError(f"{experiment.name} has no section `study` that names arms (docs/experiments.md)")
     return experiment.study
 
 
 def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
-    """The arms that `--arms` names, or `all`, in the experiment's order; ConfigError for one that it does not have."""
+    """Return the arms that `--arms` names, or all, in the experiment's order. Raises ConfigError for an unknown arm."""
     known = study_of(experiment).names
     if list(names) == ["all"]:
         return known
@@ -33,9 +33,9 @@ def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
 
 
 def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:
-    """The settings that an arm lays over the experiment; for the first arm those of every run of the study.
+    """Return the overrides of an arm: the study's `each` settings for this seed, then the arm's own.
 
-    ConfigError for one that it does not have.
+    Raises ConfigError for an unknown arm.
     """
     study = study_of(experiment)
     if arm not in study.names:
@@ -51,13 +51,16 @@ def _layer(place: str, setting: str) -> Layer:
 
 
 def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
-    """The experiment as one of its arms."""
+    """Return the experiment with the overrides of one arm."""
     layers = arm_layers(experiment, arm, seed)
     return compose([Layer(experiment.name, "", as_plain(experiment)), *layers]) if layers else experiment
 
 
 def check_arms(experiment: Experiment) -> None:
-    """ConfigError where an arm is no experiment, or plays more or fewer matches than the first unless it may."""
+    """Raise ConfigError if an arm is not a valid experiment, or if its budget differs from the first arm's.
+
+    Arms in `study.uneven` may have another budget.
+    """
     study = study_of(experiment)
     asked = experiment.evaluate
     figures = (study.figure, *study.also)
@@ -68,23 +71,23 @@ def check_arms(experiment: Experiment) -> None:
             raise ConfigError(f"study: {name} needs a section `evaluate` with `games` (docs/experiments.md)")
         if name.startswith(EVALUATED) and not 1 <= number <= games:
             raise ConfigError(
-                f"study: {name} is of game {number} of `evaluate`, which has 1 to {games} (docs/studies.md)"
+                f"study: {name} names game {number} of `evaluate`, which has games 1 to {games} (docs/studies.md)"
             )
     panels = [name for name in figures if name.startswith(PANEL)]
     if panels and not (asked and asked.panel):
         raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/panels.md)")
-    most = budget(with_arm(experiment, study.arm))
+    first = budget(with_arm(experiment, study.arm))
     for arm in study.arms:
         other = budget(with_arm(experiment, arm))
-        if other != most and arm not in study.uneven:
+        if other != first and arm not in study.uneven:
             raise ConfigError(
-                f"study.arms.{arm}: plays {_budget_text(other)} matches, {study.arm} {_budget_text(most)}: "
+                f"study.arms.{arm}: plays {_budget_text(other)} matches, {study.arm} {_budget_text(first)}: "
                 f"give both the same, or name {arm} in `study.uneven`"
             )
 
 
 def budget(experiment: Experiment) -> tuple[int, int]:
-    """Iterations, and matches of each, branches among them."""
+    """Return the number of iterations and of matches per iteration, including branches."""
     return experiment.iterations, experiment.play.matches * (1 + experiment.play.branch)
 
 

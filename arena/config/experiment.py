@@ -1,4 +1,4 @@
-"""All settings of a run (the experiment), composed of the settings that each package defines."""
+"""The experiment: all settings of a run, and the checks across its sections."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -27,68 +27,68 @@ from arena.trackers.settings import TrackerNames
 
 
 class LearnSpec(UpdateSpec):
-    """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
+    """Settings of the updates, one per iteration and policy. Parts are named as in `arena list`."""
 
     replay: Annotated[Chosen | None, REPLAY.or_none()] = None
-    """Replay: trajectories of earlier iterations that are learned from once more."""
+    """Replay of trajectories from earlier iterations."""
 
 
 class Experiment(Spec):
-    """One run, whole."""
+    """All settings of one run."""
 
     name: Name
-    """Name of the run; its folder begins with it."""
+    """Name of the run, and first part of its folder's name."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Every random choice comes from it."""
+    """Seed of all random choices."""
     iterations: Annotated[int, Field(ge=1, le=10**5)]
-    """Number of iterations, each of which plays, learns and publishes."""
+    """Number of iterations. Each one plays, learns and publishes new weights."""
     precision: Literal["auto", "fp32", "bf16", "bf16-true"] = "fp32"
-    """`bf16` is that of the matrix products in play and learning; `bf16-true` of the weights themselves too, of which
-    the optimiser then holds float32 masters: half the memory of a model beside them. `auto`: bf16 where a short trial
-    when the run begins finds it faster, else fp32; then noted in its config."""
+    """Precision of play and learning. `bf16` computes matrix products in bfloat16. `bf16-true` also stores the weights
+    in bfloat16, which halves the model's memory; the optimiser keeps float32 master weights. `auto` times both when the
+    run starts and records the faster of bf16 and fp32 in its config."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None = "auto"
-    """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
-    config; null leaves torch's own choice."""
+    """CPU threads of torch. `auto` times several numbers when the run starts and records the fastest in its config.
+    null is torch's default."""
     game: GameSpec | None = None
-    """With `seats`: the only game of the run."""
+    """The game of the run, together with `seats`."""
     roles: Folder | None = None
-    """A folder of role files, searched after the built-in ones."""
+    """Folder with role files, searched after the built-in roles."""
     policies: dict[Name, PolicySpec]
-    """Weights by name."""
+    """Policies with weights, by name."""
     seats: dict[str, SeatSpec] | None = None
     """Role and policy at each seat of `game`."""
     tables: Annotated[list[TableSpec], Field(min_length=1)] | None = None
-    """Several games in one run, instead of `game` and `seats`."""
+    """Several games in one run; replaces `game` and `seats`."""
     league: LeagueSpec | None = None
-    """Past versions and others to play against."""
+    """Opponents of the league: past versions and fixed policies."""
     evaluate: EvaluateSpec | None = None
-    """Evaluation from outside, which never reaches learning."""
+    """Evaluation during and after training. It does not affect learning."""
     play: PlaySpec = PlaySpec()
     """Settings of play, such as the number of matches."""
     credit: CreditSpec = CreditSpec()
-    """Settings of credit: from rewards to advantages."""
+    """Settings of credit, which turns rewards into advantages."""
     learn: LearnSpec = LearnSpec()
-    """Settings of updates: loss, learning rate, regularisers."""
+    """Settings of the updates: loss, learning rate, regularisers."""
     engine: EngineSpec = EngineSpec()
-    """Engine that serves tokens."""
+    """Engine that generates tokens."""
     endpoint: EndpointSpec = EndpointSpec()
-    """The server of policies written `endpoint:MODEL`."""
+    """Server of the policies named `endpoint:MODEL`."""
     endpoints: dict[Name, EndpointSpec] = {}
-    """Further servers by name, for policies written `endpoint@NAME:MODEL`."""
+    """Further servers by name, for policies named `endpoint@NAME:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
-    """Settings of checkpoints: how often the run is committed."""
+    """Settings of checkpoints: how often they are saved and how many are kept."""
     tracker: TrackerNames = ["tensorboard"]
-    """Programs that show figures and sample matches: `tensorboard`, `trackio`, `wandb`; [] is none."""
+    """Trackers of metrics and sample matches: `tensorboard`, `trackio`, `wandb`, or [] for none."""
     source: SourceSpec | None = None
-    """Source of matches; null is play."""
+    """Source of matches: another run's log. null plays new matches."""
     scale: ScaleSpec | None = None
-    """Ranks and engines in processes of their own, by Ray; null is one process."""
+    """Trainer ranks and engines as Ray processes. null runs everything in one process."""
     study: StudySpec | None = None
-    """Claim that runs of it are to test, and how (`arena study`); a run itself does not read it."""
+    """The claim to test and how to test it (`arena study`). A single run ignores it."""
 
     @property
     def settled_precision(self) -> Precision:
-        """Precision of the run; ValueError while it is still `auto` (`arena.preflight.fitted` settles it)."""
+        """Precision of the run. Raises ValueError if it is `auto`, which `arena.preflight.fitted` replaces."""
         if self.precision == "auto":
             raise ValueError("precision is still auto: take what arena.preflight.fitted makes of the experiment")
         return Precision(self.precision)
@@ -99,94 +99,94 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Every game of the run with who sits at it, one or several."""
+        """Return the games of the run with their seats, as a list even if there is only one."""
         if self.tables is not None:
             return self.tables
         return [TableSpec(game=self.game, seats=self.seats)] if self.game and self.seats is not None else []
 
     def with_tables(self, tables: list[TableSpec]) -> "Experiment":
-        """The same with other tables, as many as there are."""
+        """Return the experiment with its tables replaced by as many others."""
         if self.tables is not None:
             return self.model_copy(update={"tables": tables})
         return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
 
     def servers(self) -> dict[str, EndpointSpec]:
-        """All servers by name, "" for the one of `endpoint`."""
+        """Return all servers by name; the server of `endpoint` has the name ""."""
         return {"": self.endpoint, **self.endpoints}
 
     def trained(self, policy: str) -> bool:
-        """Return True if this is the name of a policy that learns."""
+        """Return True if this policy is trained."""
         return policy in self.policies and self.policies[policy].train
 
-    # -- what only the whole can tell -------------------------------------------------------------------------
+    # -- checks across sections -------------------------------------------------------------------------------
 
     @model_validator(mode="after")
     def _measures_entropy(self) -> Self:
-        """Check that the entropy is kept by which matches are branched."""
+        """Check that the engine records entropies if branching depends on them."""
         trees = self.play.trees
         if trees and (trees.trigger == "entropy" or trees.first == "auto") and not self.engine.entropy:
             raise ConfigError(
-                "play.trees: goes by entropy, which the engine does not keep: set engine.entropy to true, or "
+                "play.trees: branches by entropy, which the engine does not record: set engine.entropy to true, or "
                 "trigger to random and `first` to a number"
             )
         return self
 
     @model_validator(mode="after")
     def _has_tables(self) -> Self:
-        """Check that there is one table or several, each with at least one match of an iteration."""
+        """Check that there is at least one table, and that each gets a match per iteration."""
         for field in ("game", "seats"):
             given = getattr(self, field) is not None
             if self.tables is None and not given:
                 raise ConfigError(f"{field}: missing: give `game` and `seats`, or `tables` for several games")
             if self.tables is not None and given:
                 raise ConfigError(
-                    f"{field}: given together with `tables`: give one or the other (`{field}: null` takes it away)"
+                    f"{field}: given together with `tables`: give one of the two (`{field}: null` removes this one)"
                 )
         counts = apportion(self.play.deals, [table.share for table in self.all_tables()])
         if 0 in counts:
             raise ConfigError(
-                f"tables[{counts.index(0)}].share: none of the {self.play.matches} matches of an iteration "
-                "would be played there: raise it, or play.matches"
+                f"tables[{counts.index(0)}].share: too small for one of the {self.play.matches} matches of "
+                "an iteration: raise it, or play.matches"
             )
         return self
 
     @model_validator(mode="after")
     def _can_overlap(self) -> Self:
-        """Check that weights which are played while they learn can be copied: ZeRO-3 takes them apart."""
+        """Check that overlapped play can copy the weights, which ZeRO-3 partitions."""
         if self.overlaps and self.learn.zero_stage == 3 and self.engine.kind == "in_process" and not self.scale:
             raise ConfigError(
-                "play: ahead and enough have the engine serve a copy of weights that learn, which zero_stage 3 takes "
-                "apart: set learn.zero_stage to 2, or play.ahead to 0 and play.enough to 1"
+                "play: ahead and enough need a full copy of the weights, which zero_stage 3 partitions: "
+                "set learn.zero_stage to 2, or play.ahead to 0 and play.enough to 1"
             )
         return self
 
     @model_validator(mode="after")
     def _can_cap(self) -> Self:
-        """Check that the option by which adaptive play shortens matches is there to be lowered."""
+        """Check that every game sets the option that adaptive play lowers, to a number."""
         cap = self.play.adaptive.cap if self.play.adaptive else None
         for table in self.all_tables() if cap else ():
             if not isinstance(table.game.options.get(cap or ""), int):
                 raise ConfigError(
-                    f"play.adaptive.cap: {cap} is lowered from what the game's options say: set {cap} there, "
-                    f"to a number, for {table.game.name}"
+                    f"play.adaptive.cap: {cap} is lowered from its value in the game's options: set {cap} to a number "
+                    f"in the options of {table.game.name}"
                 )
         return self
 
     @model_validator(mode="after")
     def _has_a_horizon(self) -> Self:
-        """Check that the option by which matches grow is the games' own, so that a plan is still its table's."""
+        """Check that every game sets the option that the horizon schedule replaces, to a number."""
         option = self.play.horizon.option if self.play.horizon else None
         for table in self.all_tables() if option else ():
             if not isinstance(table.game.options.get(option or ""), int):
                 raise ConfigError(
-                    f"play.horizon.option: {option} goes by the schedule in place of the game's options: set "
-                    f"{option} there, too, to what evaluations are to have, for {table.game.name}"
+                    f"play.horizon.option: {option} follows the schedule in training: set its value for evaluations in "
+                    f"the options of {table.game.name}"
                 )
         return self
 
     @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
-        """Check that there is a critic for the parts of credit that need values."""
+        """Check that the critic computes the values that parts of credit need."""
         rule, by_critic = self.credit, given_by_critics()
         values = frozenset[str]().union(*by_critic.values())
         given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
@@ -200,21 +200,21 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
-        """Check that parts which compare matches of one deal have several: a group, or branches of one match (ARPO)."""
+        """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
         alone = self.play.group == 1 and not self.play.branch
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
             by = part.whole().settings.get("by") or ()
             if alone and "seed" in by:
                 raise ConfigError(
-                    f"credit: {part.name} compares matches of one deal, and each deal is played once: set play.group, "
-                    f"such as play.group=8, or give {part.name} another `by` than {', '.join(by)}"
+                    f"credit: {part.name} compares matches of one deal, but each deal is played once: set play.group, "
+                    f"such as play.group=8, or set another `by` for {part.name} than {', '.join(by)}"
                 )
         return self
 
     @model_validator(mode="after")
     def _has_pairs(self) -> Self:
-        """Check that a loss over pairs of answers has pairs to compare, and the estimator and aggregate it needs."""
+        """Check that a loss over pairs of replies has pairs, and the estimator and aggregate that it needs."""
         credit, learn = self.credit, self.learn
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
@@ -225,44 +225,42 @@ class Experiment(Spec):
             wanted["credit.transforms: []"] = not credit.transforms
             wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
         if missing := [setting for setting, given in wanted.items() if not given]:
-            where = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
-            raise ConfigError(f"{where} compares two answers to the same words: set {' and '.join(missing)}")
+            part = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
+            raise ConfigError(f"{part} compares two replies in the same context: set {' and '.join(missing)}")
         return self
 
     @model_validator(mode="after")
     def _demonstrations_are_imitated(self) -> Self:
-        """Check that demonstrations have a source, and a weight that is never negative: they are not avoided."""
+        """Check that demonstrations have a source, and that their weight is never negative."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
         if demonstrations.patches and not self.play.patch:
-            raise ConfigError(
-                "learn.demonstrations.patches: nothing is patched: set play.patch, such as expert: oracle"
-            )
+            raise ConfigError("learn.demonstrations.patches: needs play.patch, such as play.patch.expert=oracle")
         for k in range(1, self.iterations + 1):
             weight: float = demonstrations.weight(Clock(k, self.iterations))
             if not 0 <= weight < math.inf:
-                raise ConfigError(f"learn.demonstrations.weight: {weight:g} in iteration {k}: it has to be 0 or more")
+                raise ConfigError(f"learn.demonstrations.weight: {weight:g} in iteration {k}: must be 0 or more")
         return self
 
     @model_validator(mode="after")
     def _has_opponents(self) -> Self:
-        """Check that a league has an opponent in every iteration, and a seat for it."""
+        """Check that a league has opponents in every iteration, and a game with a seat for them."""
         if self.league is None:
             return self
         for k in range(1, self.iterations + 1):
             if not any(opponent.met_in(k) for opponent in self.league.opponents):
                 raise ConfigError(
-                    f"league.opponents: nobody has a weight above 0 in iteration {k}: change weight, from, until"
+                    f"league.opponents: no opponent has a weight above 0 in iteration {k}: change weight, from, until"
                 )
         for opponent in self.league.opponents:
             if opponent.policy and self.trained(opponent.policy):
                 raise ConfigError(
-                    f"league.opponents: fixed opponent '{opponent.policy}' is a policy that is trained: "
+                    f"league.opponents: fixed opponent '{opponent.policy}' is a trained policy: "
                     "name a scripted policy or a policy with `train: false`, or use `play: past`"
                 )
         if not any(sum(self.trained(s.policy) for s in t.seats.values()) > 1 for t in self.all_tables()):
             raise ConfigError(
-                "league: its opponents take the seats of trained policies, and no game has two such seats "
-                "(league: null plays without one)"
+                "league: opponents replace trained policies, and no game has two seats with trained policies "
+                "(`league: null` turns the league off)"
             )
         return self

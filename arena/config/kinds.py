@@ -1,4 +1,4 @@
-"""All kinds of parts by name, gathered from the packages that define them, and where in an experiment each belongs."""
+"""All kinds of parts by name, and the key of the experiment for each kind."""
 
 from typing import Any
 
@@ -35,16 +35,16 @@ PLACES = {
     "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
     "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
 }  # fmt: skip
-"""Key of an experiment at which a part of a kind is named; schedules are everywhere."""
+"""Key of the experiment at which a part of each kind is set. Schedules may be at any number."""
 
 
 def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
-    """A part by the names of its kind and its own, settings checked; ValueError for what does not exist or fit."""
+    """Return a part by the name of its kind and its own name. Raises ValueError for unknown names or bad settings."""
     return chosen.choose(KINDS[kind], name, **settings)
 
 
-def placed(error: ValidationError) -> ValidationError:
-    """The same errors; one for a name that its kind does not have says where such a name belongs, if anywhere."""
+def with_hints(error: ValidationError) -> ValidationError:
+    """Return the same errors, with a hint for each unknown part name: the right key or the nearest name."""
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         about = fault.get("ctx", {})
@@ -61,7 +61,7 @@ def placed(error: ValidationError) -> ValidationError:
 
 
 def _hint(name: str, kind: str) -> str:
-    """Return what to add to an error: where in an experiment this name belongs, or the nearest of its own kind."""
+    """Return the end of an error message: the key that this name belongs to, or the nearest name of the kind."""
     places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in KINDS[other].table]
     places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
     if places:

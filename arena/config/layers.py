@@ -1,4 +1,4 @@
-"""From settings to an experiment: a recipe, over which a file and `--set` lie; checked as a whole."""
+"""Composition of an experiment from layers: a recipe, then a file, then `--set`; later layers win."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,18 +12,20 @@ from agents import nano, strict_yaml
 from agents.names import nearest
 from agents.players.spend import EndpointSpec
 from arena.config.experiment import Experiment, LearnSpec
-from arena.config.kinds import placed
+from arena.config.kinds import with_hints
 from arena.config.presets import preset_in
 from arena.config.sources import Layer, as_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
-from arena.parts.renamed import old_keys
 from arena.play.settings import SeatSpec
 from arena.store.files import CONFIG
 
 
 def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
-    """Servers by name from `A=B`, "" for the one of `endpoint:MODEL`, and from `NAME.A=B`; values read as YAML."""
+    """Parse `--endpoint` assignments into servers by name, values as YAML.
+
+    `A=B` sets the server of `endpoint:MODEL`, whose name is ""; `NAME.A=B` sets a named one. Raises ConfigError.
+    """
     given: dict[str, dict[str, Any]] = {}
     for assignment in assignments:
         place, equals, value = (part.strip() for part in assignment.partition("="))
@@ -42,27 +44,26 @@ def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
 
 
 def compose(layers: Iterable[Layer]) -> Experiment:
-    """Lay the sources over each other, later over earlier, and check the whole."""
+    """Merge the layers, later over earlier, and validate the experiment. Raises ConfigError with source and line."""
     stack = list(layers)
     merged: dict[str, Any] = {}
     for layer in stack:
-        _refuse_old_keys(as_mapping(layer))
-        # Several games replace one, and one several: they are two ways to say the same.
+        as_mapping(layer)
+        # `tables` replaces `game` and `seats`, and the other way round.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
-        merged = _over({key: value for key, value in merged.items() if key not in lower}, _written_out(layer))
+        merged = _merge({key: value for key, value in merged.items() if key not in lower}, _expand_preset(layer))
     try:
-        return Experiment.model_validate(_over(_for_nano(merged), merged))
+        return Experiment.model_validate(_merge(_nano_defaults(merged), merged))
     except ValidationError as error:
         raise ConfigError(_explain(error, stack)) from None
 
 
 NANO_LR = 5e-4
-"""Learning rate of tiny models where none is given: at a rate that is right for a real model, random weights learn
-nothing in a short run."""
+"""Default learning rate of nano models. At a real model's rate their random weights learn nothing in a short run."""
 
 
-def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an experiment whose policies are all `nano` has in place of the usual defaults."""
+def _nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that replace defaults if all policies are nano models, else {}."""
     policies = settings.get("policies")
     given = list(policies.values()) if isinstance(policies, Mapping) else []
     models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
@@ -70,38 +71,29 @@ def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"learn": {"lr": NANO_LR}} if tiny and isinstance(settings.get("learn", {}), Mapping) else {}
 
 
-def _refuse_old_keys(layer: Layer) -> None:
-    """ConfigError for the first key that has another name now."""
-    for path, new in old_keys(layer.data):
-        where = f"{layer.source}:{strict_yaml.line_of(layer.text, path)}" if layer.text else layer.source
-        both = _has(layer.data, (*path[:-1], new.rpartition(".")[2]))
-        mend = "both are given, so remove the old one" if both else "rename it"
-        raise ConfigError(strict_yaml.one_line(f"{where}: {'.'.join(path)} is called {new} now: {mend}"))
-
-
-def _written_out(layer: Layer) -> Mapping[str, Any]:
-    """The layer's settings with a preset's name replaced by its settings; those given in the layer win."""
+def _expand_preset(layer: Layer) -> Mapping[str, Any]:
+    """Return the layer's settings with a preset replaced by its settings. The layer's own settings win."""
     if (preset := preset_in(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
     beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
-    return {**layer.data, "learn": _over(preset.learn, beside, LearnSpec)}
+    return {**layer.data, "learn": _merge(preset.learn, beside, LearnSpec)}
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
-    """One source over another, key by key; another part in a part's place takes it whole, settings and all."""
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
+    """Merge two layers key by key, `above` wins. Another part replaces a part with all its settings."""
     merged = dict(below)
     for key, value in above.items():
-        old, (is_part, inner) = merged.get(key), _place(hint, key)
+        old, (is_part, inner) = merged.get(key), _inner_hint(hint, key)
         if isinstance(old, Mapping) and isinstance(value, Mapping) and not (is_part and old.keys() != value.keys()):
-            merged[key] = _over(old, value, inner)
+            merged[key] = _merge(old, value, inner)
         else:
             merged[key] = value
     return merged
 
 
-def _place(hint: Any, key: str) -> tuple[bool, Any]:
-    """Return, for the value under a key, whether it is one part, and the hint by which to read on inside it."""
-    if isinstance(hint, Kinds):  # parts by name: what stands there are settings
+def _inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
+    """Return if the value under a key is a part, and the type by which to read the values inside it."""
+    if isinstance(hint, Kinds):  # several parts by name: each value is a part's settings
         return False, settings_model(hint.kind, key) if key in hint.kind.table else None
     if get_origin(hint) is UnionType:  # `Model | None`
         hint = get_args(hint)[0]
@@ -120,11 +112,11 @@ def _place(hint: Any, key: str) -> tuple[bool, Any]:
 
 
 def _explain(error: ValidationError, stack: list[Layer]) -> str:
-    """One line naming the source that the wrong field came from: the last layer that speaks of it."""
-    error = placed(error)
+    """Return the error in one line, with the source and line of the last layer that sets the wrong field."""
+    error = with_hints(error)
     worst = strict_yaml.gravest(error)
     path = tuple(worst["loc"])
-    if worst["type"] == "missing" and (slip := _slip(path[:-1], stack)):
+    if worst["type"] == "missing" and (slip := _misspelt_entry(path[:-1], stack)):
         raise ConfigError(slip)
     for depth in range(len(path), 0, -1):
         for layer in reversed(stack):
@@ -133,8 +125,8 @@ def _explain(error: ValidationError, stack: list[Layer]) -> str:
     return strict_yaml.explain(error, stack[-1].text, stack[-1].source, Experiment)
 
 
-def _slip(path: tuple[str | int, ...], stack: list[Layer]) -> str:
-    """Return the error of a half-filled entry whose key looks like a neighbour's: `seats.opner`; "" if none."""
+def _misspelt_entry(path: tuple[str | int, ...], stack: list[Layer]) -> str:
+    """Return the error for an incomplete entry with a misspelt key, such as `seats.opner`; "" if it is none."""
     if not path or not isinstance(path[-1], str):
         return ""
     siblings = [key for layer in stack for key in _keys(layer.data, path[:-1]) if key != path[-1]]
@@ -177,7 +169,8 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
                 raise ConfigError(f"policies.{name}: a frozen policy has the name that {seat} needs: rename it")
             if policies.setdefault(name, trainable[spec.policy]) != trainable[spec.policy]:
                 raise ConfigError(
-                    f"seats.{seat}: policy '{name}' would have to begin as two different ones: name them yourself"
+                    f"seats.{seat}: policy '{name}' would have two different initial settings: "
+                    "name the policies in the config"
                 )
             seats[seat] = SeatSpec(role=spec.role, policy=name)
         tables.append(table.model_copy(update={"seats": seats}))
@@ -185,7 +178,7 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
 
 
 def _policy_name(role: str) -> str:
-    """A role's name, or its file's, as the name of a policy."""
+    """Turn the name of a role or of its file into a policy's name."""
     return re.sub(r"[^a-z0-9_-]", "-", Path(role).stem.lower()).lstrip("-_")
 
 

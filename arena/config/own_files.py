@@ -1,114 +1,171 @@
-"""A run's own files: roles, games and parts of files, and games' data, copied into its folder and found there first.
+"""Copies of a run's own files (roles, games, parts, data) in its folder, and trust in code and servers of a folder.
 
-So that copying the folder copies the run, and no later edit of a file changes what a run plays. Games and parts are
-code: what came with a run's folder is imported only if a run of these very bytes was begun here, or the user says so.
+The copies make a run folder complete, and later edits of the originals do not change the run. Games and parts are code.
+Code in a run folder is imported, and its servers are asked with the user's keys, only if a run with the same files and
+servers was started on this machine before, or if the user passes `--trust` once.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agents.players.endpoint import KEY_VARIABLE
+from agents.players.spend import EndpointSpec
 from agents.role import list_roles
+from agents.weights import home
 from arena.config.experiment import Experiment
-from arena.config.trust import digest, trusted
-from arena.config.trust import remember as remember_digests
 from arena.errors import ConfigError, StoreError
 from arena.play.settings import GameSpec, SeatSpec, TableSpec
-from arena.store.files import explained, inside
+from arena.store.files import explained, inside, make_folder, write_atomic
 from arena.store.reader import RunReader
 from games.adapters import loading
 from games.adapters.loading import file_of
 from games.plain_files import read_plain
 
 LARGEST = 4 * 10**9
-"""Bytes of a file of which a run keeps a copy."""
+"""Maximum size in bytes of a file that is copied into a run folder."""
 FILES = "files"
-"""Key of a run's environment: by what the config calls a file, where its copy lies, its hash, and what it was."""
+"""Key of a run's environment: for each file name in the config, its copy's path, its hash and its original path."""
 
 
 def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
-    """Files to copy into the folder of a new run, by path within it, and their record for its environment."""
+    """Read the experiment's own files for a new run folder.
+
+    Returns the contents by path within the folder, and the record of all files for the environment's key `FILES`.
+    """
     copies: dict[str, bytes] = {}
     known: dict[str, dict[str, str]] = {}
-    for kind, name, source in _named(experiment):
+    for kind, name, source in _named_files(experiment):
         if name not in known:
             with explained(source, "reading"):
                 data = read_plain(source, LARGEST)
-            place = _free(f"{kind}/{source.name}", data, copies)
+            place = _free_path(f"{kind}/{source.name}", data, copies)
             copies[place] = data
             known[name] = {"copy": place, "sha256": digest(data), "from": str(source)}
     return copies, known
 
 
-def admit(run: Path, config: Any, trust: bool = False) -> None:
-    """Have all code that a run's config names come from its folder, and not unasked; before the config is composed."""
-    known = _known(run)
+def admit_code(run: Path, config: Any, trust: bool = False) -> None:
+    """Make the loader take all code that a run's config names from the run folder, and refuse untrusted code.
+
+    Works on the raw config, because composing it already loads code. `trust` trusts the code from now on.
+    """
+    known = _recorded_files(run)
     for path in _code_files(config):
-        _keep_code(run, path, known, trust)
+        _load_code_from(run, path, known, trust)
     _admit_modules(run, config, trust)
 
 
 def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
-    """The experiment with the run's own roles in place of their names; its games are found in the folder, too.
+    """Return the experiment with paths of the run's role copies, and make the loader use its copies of other files.
 
-    ConfigError when a copy is gone or was edited.
+    Raises ConfigError if a copy is missing or was edited.
     """
-    known = _known(run)
+    known = _recorded_files(run)
     for about in known.values():
         copy = inside(run, about["copy"])
         with explained(copy, "reading"):
             if digest(read_plain(copy)) != about["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
     for path in _part_files(experiment):
-        _keep_code(run, path, known, trust)
+        _load_code_from(run, path, known, trust)
     for game in _games(experiment):
-        _keep(run, game, known, trust)
+        _load_game_from(run, game, known, trust)
     _admit_modules(run, _plain_games(experiment), trust)
     roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
-    if not roles:  # of an older Arena
+    if not roles:
         return experiment
     tables = [_with_roles(table, roles) for table in experiment.all_tables()]
     return experiment.with_tables(tables).model_copy(update={"roles": None})
 
 
 def edited(run: Path) -> list[str]:
-    """Lines on files that were edited since the run began, outside of its folder: the run plays its own copy."""
-    lines = []
-    for name, about in _known(run).items():
+    """Return a note for each original file that was edited since the run began; the run uses its own copy."""
+    notes = []
+    for name, about in _recorded_files(run).items():
         source = Path(about["from"])
         if source.is_file() and digest(source.read_bytes()) != about["sha256"]:
-            lines.append(f"{name} was edited since {run} began, which plays its own copy, {run / about['copy']}")
-    return lines
+            notes.append(f"{name} was edited since {run} began; the run uses its own copy, {run / about['copy']}")
+    return notes
 
 
 def same_game(name: str, *experiments: Experiment | None) -> str:
-    """Return a run's name for the game of a file that the user names, wherever its copies lie; else the name itself.
+    """Return the runs' name for a user's game file, or `name` if no run has a game of that file name.
 
-    Of several runs' experiments the first that has such a game counts.
+    The first experiment with such a game decides.
     """
     known = (game.name for experiment in experiments if experiment for game in _games(experiment))
     own = (called for called in known if Path(called).name == Path(name).name) if ".py:" in name else ()
     return next(iter(own), name)
 
 
-def remember(experiment: Experiment) -> None:
-    """The user began a run with these files of games and parts: their bytes need no asking from now on."""
+def trust_files(experiment: Experiment) -> None:
+    """Trust the contents of the experiment's game and part files, and its modules, from now on."""
     paths = [*filter(None, (file_of(game.name) for game in _games(experiment))), *_part_files(experiment)]
-    remember_digests(digest(path.read_bytes()) for path in paths if path.is_file())
-    remember_digests(_modules(_plain_games(experiment)).values())
+    _trust(digest(path.read_bytes()) for path in paths if path.is_file())
+    _trust(_modules(_plain_games(experiment)).values())
+
+
+def trust_servers(servers: Iterable[EndpointSpec]) -> None:
+    """Trust these servers from now on."""
+    _trust(map(_server_digest, servers))
+
+
+def admit_servers(
+    run: Path, asked: Mapping[str, EndpointSpec], recorded: Mapping[str, EndpointSpec], trust: bool = False
+) -> None:
+    """Raise ConfigError if a run folder names an untrusted server, which would get a key; trust the servers otherwise.
+
+    Servers in `asked` that differ from the `recorded` ones come from the user's command and are trusted.
+    """
+    for name, server in asked.items():
+        from_folder = name in recorded and _server_digest(recorded[name]) == _server_digest(server)
+        if from_folder and not trust and _server_digest(server) not in _trusted():
+            url, variable = server.url or "OpenAI, or OPENAI_BASE_URL", server.key_variable or KEY_VARIABLE
+            raise ConfigError(f"{run} would ask {url} with the key in {variable}: to allow that, pass --trust")
+    trust_servers(asked.values())
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of the data in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _trust(digests: Iterable[str]) -> None:
+    known = _trusted()
+    if new := set(digests) - known:
+        make_folder(_trust_file().parent)
+        write_atomic(_trust_file(), "".join(f"{each}\n" for each in sorted(known | new)))
+
+
+def _trusted() -> set[str]:
+    """Return the digests that the user trusts."""
+    try:
+        return set(_trust_file().read_text("ascii").split())
+    except (OSError, ValueError):
+        return set()
+
+
+def _trust_file() -> Path:
+    return home() / "trusted"
+
+
+def _server_digest(server: EndpointSpec) -> str:
+    return digest(f"server {server.url} {server.key_variable}".encode())
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Have no module imported for a game, as `pettingzoo:package.module` asks, that nobody agreed to."""
+    """Make the loader refuse untrusted modules of games, as `pettingzoo:package.module` names them."""
     for module, known in _modules(config).items():
         if trust:
-            remember_digests([known])
-        if known not in trusted():
-            loading.refuse(module, f"{run} would run the code of the module {module}: look at it, then say --trust")
+            _trust([known])
+        if known not in _trusted():
+            loading.refuse(module, f"{run} would run the code of the module {module}: read it, then pass --trust")
 
 
 def _modules(config: Any) -> dict[str, str]:
-    """All that could be the name of one, with the digest under which it is remembered."""
+    """Return the trust digest of every text in the config that could name a module, by name."""
     names = (text.rpartition("pettingzoo:")[2] for text in _texts(config))
     return {name: digest(f"module {name}".encode()) for name in names if "." in name}
 
@@ -117,29 +174,29 @@ def _plain_games(experiment: Experiment) -> list[Any]:
     return [game.model_dump(mode="json") for game in _games(experiment)]
 
 
-def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
-    """Have the game of a file, and data that it is given, come from the run's folder; and not unasked."""
+def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
+    """Make the loader take a game file and its data files from the run folder, and refuse untrusted code."""
     path = file_of(game.name)
     if path is None:
         return
-    _keep_code(run, path, known, trust)
-    for option in _data(game):
+    _load_code_from(run, path, known, trust)
+    for option in _data_options(game):
         if option in known:
             loading.keep_data(option, str(inside(run, known[option]["copy"]).absolute()))
 
 
-def _keep_code(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
+def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
     about = known.get(str(path))
     own = inside(run, about["copy"]).absolute() if about else path
-    bytes_of = {digest(own.read_bytes())} if own.is_file() else set[str]()
+    digests = {digest(own.read_bytes())} if own.is_file() else set[str]()
     if trust:
-        remember_digests(bytes_of)
-    why = "" if bytes_of <= trusted() else f"{run} would run the code of {own}: read it, then say --trust"
+        _trust(digests)
+    why = "" if digests <= _trusted() else f"{run} would run the code of {own}: read it, then pass --trust"
     loading.keep(path, loading.Kept(own, why))
 
 
-def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
-    """Kind, name in the config and place of every file that the experiment names."""
+def _named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
+    """Yield kind, name in the config, and path of every file that the experiment names."""
     roles = list_roles([experiment.roles] if experiment.roles else [])
     for table in experiment.all_tables():
         for seat in table.seats.values():
@@ -147,7 +204,7 @@ def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
     for game in _games(experiment):
         if path := file_of(game.name):
             yield "games", str(path), path
-            for option in _data(game):
+            for option in _data_options(game):
                 if Path(option).is_absolute() and Path(option).is_file():
                     yield "data", option, Path(option)
     for path in _part_files(experiment):
@@ -155,28 +212,28 @@ def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
 
 
 def _games(experiment: Experiment) -> list[GameSpec]:
-    """All that it plays or is judged by."""
+    """Return all games of play and evaluation."""
     games = [table.game for table in experiment.all_tables()]
     if (asked := experiment.evaluate) is None:
         return games
-    judged = asked.panel.game if asked.panel else None
-    by_panel = [GameSpec(name=judged.name, options=judged.options or {})] if judged else []
-    return [*games, *by_panel, *asked.held_out]
+    panel_game = asked.panel.game if asked.panel else None
+    of_panel = [GameSpec(name=panel_game.name, options=panel_game.options or {})] if panel_game else []
+    return [*games, *of_panel, *asked.held_out]
 
 
 def _part_files(experiment: Experiment) -> list[Path]:
-    """The files of estimators, losses and other parts, and of players."""
+    """Return the files of estimators, losses and other parts, and of scripted players."""
     games = {file_of(game.name) for game in _games(experiment)}
     return [path for path in _code_files(experiment.model_dump(mode="json")) if path not in games]
 
 
 def _code_files(config: Any) -> list[Path]:
-    """The files of all that is named as file.py:name in a config, which need not be a whole or a right one."""
+    """Return the path of every `file.py:name` in a config, which may be incomplete or wrong."""
     return list(dict.fromkeys(filter(None, map(file_of, _texts(config)))))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every key and every text."""
+    """Yield every key and every text within a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -187,14 +244,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _data(game: GameSpec) -> list[str]:
-    """Options of a file's game that name a file."""
+def _data_options(game: GameSpec) -> list[str]:
+    """Return the options of a file's game that look like paths of files."""
     texts = [value for value in game.options.values() if isinstance(value, str) and Path(value).suffix]
     return [text for text in texts if file_of(game.name) and "\0" not in text and len(text) < 1000]
 
 
-def _free(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
-    """The place, or one beside it where a file of other bytes has it."""
+def _free_path(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
+    """Return the path, numbered if a copy with other contents has it."""
     path, number = Path(place), 1
     while copies.get(place, data) != data:
         number += 1
@@ -207,11 +264,12 @@ def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
     return table.model_copy(update={"seats": seats})
 
 
-def _known(run: Path) -> dict[str, dict[str, str]]:
-    found: Any = RunReader(run).environment().get(FILES, {})
+def _recorded_files(run: Path) -> dict[str, dict[str, str]]:
+    """Return the record of the run's own files. Raises StoreError if it is malformed."""
+    files: Any = RunReader(run).environment().get(FILES, {})
     texts = ("copy", "sha256", "from")
-    if not isinstance(found, dict) or not all(
-        isinstance(about, dict) and all(isinstance(about.get(text), str) for text in texts) for about in found.values()
+    if not isinstance(files, dict) or not all(
+        isinstance(about, dict) and all(isinstance(about.get(text), str) for text in texts) for about in files.values()
     ):
         raise StoreError(f"{run}: its environment does not say which files are its own: restore environment.json")
-    return found
+    return files

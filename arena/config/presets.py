@@ -1,8 +1,8 @@
-"""Names from papers and libraries for a way to learn, and what they stand for: `learn.loss: grpo`.
+"""Presets of the learning settings under the names of papers and libraries, such as `learn.loss: grpo`.
 
-A preset is settings of `learn`: they give way to others of its own layer and override those of earlier layers. The
-experiment that is run, and its config.yaml, hold what it stood for, never its name. What a turn was worth stays the
-estimator's business: `goes_with` names the one that the paper has.
+A preset sets `learn.loss`, `aggregate` and `regularisers`. Other settings of its layer override it; it overrides
+earlier layers. A run's config.yaml holds the expanded settings, not the preset's name. A preset does not set the
+estimator: `goes_with` names the one of the paper.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from arena.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """The settings of a preset, and its source."""
+    """A preset's settings and their source."""
 
     learn: Mapping[str, Any]
     """Settings of `learn`."""
     goes_with: str
-    """Parts of the source's method that are not settings of `learn`."""
+    """Settings outside `learn` that the source's method needs, as text."""
     source: str
 
 
@@ -72,7 +72,7 @@ PRESETS = {
 
 
 def preset_in(data: Mapping[str, Any], source: str) -> Preset | None:
-    """The preset that a layer's `learn.loss` names; ConfigError for one that is given settings."""
+    """Return the preset that `learn.loss` names, or None. Raises ConfigError if the preset is given settings."""
     learn = data.get("learn")
     given = learn.get("loss") if isinstance(learn, Mapping) else None
     name, settings = next(iter(given.items()), (None, None)) if isinstance(given, Mapping) else (given, None)
@@ -81,7 +81,7 @@ def preset_in(data: Mapping[str, Any], source: str) -> Preset | None:
     if settings:
         instead = PRESETS[name].learn["loss"]["policy_gradient"]
         raise ConfigError(
-            f"{source}: learn.loss: {name} is a preset and takes no settings: write what it stands for, "
+            f"{source}: learn.loss: {name} is a preset and takes no settings: write out its loss, "
             f"policy_gradient: {{ratio: {instead['ratio']}, clip: {next(iter(instead['clip']))}}}, and set that"
         )
     return PRESETS[name]

@@ -1,6 +1,6 @@
-"""JSON Schemas of experiments, panels and roles, from the models that check them: editors explain with these.
+"""JSON Schemas of experiments, panels and roles for editors, generated from their models.
 
-python -m arena.config.schema      # writes them beside the files that name them in their first line
+python -m arena.config.schema      # writes the shipped schema files
 """
 
 import json
@@ -32,18 +32,18 @@ FILES = {
 }
 """Path of each shipped schema, by kind of file."""
 DIALECT = "http://json-schema.org/draft-07/schema#"
-"""The one that all editors know."""
+"""Draft that all editors support."""
 Schema = dict[str, Any]
 OWN = r"\.py:\w+$"
-"""A part in a file of one's own, whose settings nobody knows here."""
+"""Pattern of a part in a user's file, whose settings are unknown here."""
 _OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}}, "additionalProperties": False}
 
 
 class Generator(GenerateJsonSchema):
-    """Writes a part that is a default as its kind, its name and its settings."""
+    """Schema generator that can encode parts as defaults."""
 
     def encode_default(self, dft: Any) -> Any:
-        """The default as JSON."""
+        """Return a default as JSON, a part as its kind, name and settings."""
         if isinstance(dft, Chosen):
             return {"kind": dft.kind.name, "name": dft.name, "settings": self.encode_default(dict(dft.settings))}
         if isinstance(dft, dict):
@@ -52,7 +52,7 @@ class Generator(GenerateJsonSchema):
 
 
 def modeline(kind: str) -> str:
-    """The first line of a YAML file whose schema lies in the same folder."""
+    """Return the first line of a YAML file that names the schema in the same folder."""
     return f"# yaml-language-server: $schema={FILES[kind].name}\n"
 
 
@@ -60,17 +60,17 @@ _MODELS: dict[str, type[BaseModel]] = {"panel": Panel, "role": Role}
 
 
 def schema_of(kind: str) -> Schema:
-    """The JSON Schema of an experiment, a panel or a role."""
+    """Return the JSON Schema of a kind of file: `experiment`, `panel` or `role`."""
     return _experiment() if kind == "experiment" else _finished(kind, _MODELS[kind].model_json_schema())
 
 
 def text_of(kind: str) -> str:
-    """As it is shipped."""
+    """Return the schema's JSON text as shipped."""
     return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
 
 
 def _experiment() -> Schema:
-    """An experiment's, with every part and its settings; what is laid over a recipe need not be whole."""
+    """Return the schema of an experiment with all parts. No key is required, since files override recipes."""
     schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
@@ -87,21 +87,21 @@ def _experiment() -> Schema:
 
 
 def _suggested(names: Any) -> Schema:
-    """Any text, these among it."""
+    """Return a schema that accepts any text and suggests these names."""
     return {"anyOf": [{"enum": sorted(names)}, {"type": "string"}]}
 
 
 def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
-    """A part's settings, or nothing where it has none that must be given; what they refer to goes to `definitions`."""
+    """Return the schema of a part's settings, which may be null; add the definitions it refers to to `definitions`."""
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)
-    told = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
-    return {"description": told, "anyOf": [schema, {"type": "null"}]}
+    description = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
+    return {"description": description, "anyOf": [schema, {"type": "null"}]}
 
 
 def _part(kind: Kind, settings: Schema) -> Schema:
-    """A part's name, or its name with settings; a number is a constant schedule."""
+    """Return the schema of a part: its name, its name with settings, or for a schedule a number."""
     names = [*settings, *(PRESETS if kind == LOSS else ())]
     arms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
     arms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
@@ -109,7 +109,7 @@ def _part(kind: Kind, settings: Schema) -> Schema:
 
 
 def _placed(schema: Any) -> Any:
-    """The schema with a reference in every place of a part."""
+    """Replace every placeholder of a part by a reference to its definition."""
     if isinstance(schema, dict):
         if PLACE in schema:
             kept = {key: value for key, value in schema.items() if key in ("description", "default")}
@@ -123,7 +123,7 @@ def _finished(kind: str, schema: Schema) -> Schema:
 
 
 def main() -> None:
-    """Write them all."""
+    """Write all schema files."""
     for kind, file in FILES.items():
         file.write_text(text_of(kind), "utf-8")
 

@@ -1,4 +1,4 @@
-"""Tables of an experiment: every game, role and policy that it names is found, and checked for its seat."""
+"""Resolution of an experiment's tables: games, roles and policies by name, each checked for its seat."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ from arena.play.tables import Table, lay_table
 from games.contracts import Game
 
 SHOWN = ("scripted", "against")
-"""Settings of an imitation that name scripted policies."""
+"""Settings of `imitate` that name scripted policies."""
 
 
 def set_tables(experiment: Experiment) -> list[Table]:
-    """Find everything the experiment names; ConfigError with the nearest name for what there is not."""
+    """Resolve the experiment's games, roles and policies. Raises ConfigError with a hint for an unknown name."""
     folders = [experiment.roles] if experiment.roles else []
     tables = []
     for i, spec in enumerate(experiment.all_tables()):
@@ -37,7 +37,7 @@ def set_tables(experiment: Experiment) -> list[Table]:
 
 
 def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
-    """Check that every seat's holder can play there."""
+    """Check that every seat's policy can play there."""
     game = table.make_game()
     for seat, held in spec.seats.items():
         policy = experiment.policies.get(held.policy)
@@ -49,7 +49,7 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
 
 
 def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Check that each imitated scripted policy can play somewhere, and at each of the learner's seats one of them."""
+    """Check that each imitated scripted policy can play some seat of the learner, and some policy each seat."""
     made = [table.make_game() for table in tables]
     for name, policy in experiment.policies.items():
         shown = {f"policies.{name}.imitate.{field}": getattr(policy.imitate, field, ()) for field in SHOWN}
@@ -66,7 +66,7 @@ def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
 
 
 def _why_not(script: str, game: Game, seat: str, where: str) -> ConfigError | None:
-    """Say why a scripted policy cannot play there; None where it can."""
+    """Return the error if a scripted policy cannot play at a seat, else None."""
     try:
         _check_scripted(script, game, seat, where)
     except ConfigError as error:
@@ -75,7 +75,7 @@ def _why_not(script: str, game: Game, seat: str, where: str) -> ConfigError | No
 
 
 def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:
-    """The league's scripted policies can play wherever they may take a seat."""
+    """Check that the league's scripted policies can play all seats that they may get."""
     trained = [seat for seat, held in spec.seats.items() if experiment.trained(held.policy)]
     for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
         if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
@@ -85,7 +85,10 @@ def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> N
 
 
 def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
-    """ConfigError unless it is a scripted policy that can play there, one of `policies`, if given, or an endpoint."""
+    """Raise ConfigError unless `spec` is a scripted policy that can play at the seat.
+
+    With the names of other `policies`, endpoints are accepted and a misspelt policy gets a hint.
+    """
     try:
         if policies is not None and spec.startswith(PREFIXES):
             parsed(spec)
@@ -101,13 +104,13 @@ def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iter
 
 
 def _check_sampling(role: Role, policy: str) -> None:
-    """A trained policy must be sampled from whole: a cut tail has no gradient that would explain it."""
+    """Check that a trained policy samples from its full distribution. The gradient does not model a truncated one."""
     sampling = role.sampling
     if sampling.cautious or sampling.votes:
         rule = "cautious" if sampling.cautious else "votes"
         raise ConfigError(
-            f"role {role.role}: sampling.{rule} keeps one of several trials, which no policy learns from: leave it "
-            f"out, or set policies.{policy}.train to false"
+            f"role {role.role}: sampling.{rule} keeps one of several samples, which training does not support: "
+            f"leave it out, or set policies.{policy}.train to false"
         )
     if sampling.top_p < 1 or sampling.top_k or sampling.temperature == 0:
         raise ConfigError(
@@ -117,7 +120,7 @@ def _check_sampling(role: Role, policy: str) -> None:
 
 
 def _check_instructions(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Instructions are of roles whose seats a policy with weights holds, and written by such a policy."""
+    """Check that instructions are for roles of policies with weights, and written by such a policy."""
     held = {
         table.roles[seat].role: None
         for table in tables
@@ -134,7 +137,7 @@ def _check_instructions(experiment: Experiment, tables: Sequence[Table]) -> None
 
 
 def _check_role_names(tables: Sequence[Table]) -> None:
-    """Credit, ratings and the log know roles by name: one name is one role in a run."""
+    """Check that no two roles share a name, by which credit, ratings and the log identify roles."""
     roles: dict[str, Role] = {}
     for role in (role for table in tables for role in table.roles.values()):
         if roles.setdefault(role.role, role) != role:

@@ -1,20 +1,25 @@
-"""Sources of settings: a recipe, a file, `--set`; each becomes a layer, of keys and values not yet checked."""
+"""Layers of settings, not yet validated: recipes, files and command-line overrides."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import games
 from agents import strict_yaml
 from agents.names import nearest
+from agents.role import written_for
+from agents.weights import DEFAULT
 from arena.errors import ConfigError
+from games.abilities import Split
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One source of settings: where it comes from, its text, and what was read from it."""
+    """Settings from one source: the source's name, its text, and the parsed values."""
 
     source: str
     text: str
@@ -22,19 +27,19 @@ class Layer:
 
 
 def recipe_names() -> list[str]:
-    """Experiments that come with the package."""
+    """Return the names of the built-in recipes, sorted."""
     return sorted(f.name[:-5] for f in files("arena.recipes").iterdir() if f.name.endswith(".yaml"))
 
 
 def recipe_layer(name: str) -> Layer:
-    """A built-in recipe by name."""
+    """Load a built-in recipe. Raises ConfigError for an unknown name."""
     if name not in recipe_names():
         raise ConfigError(f"unknown recipe '{name}'{nearest(name, recipe_names())} (arena list recipes)")
     return text_layer(f"recipe {name}", (files("arena.recipes") / f"{name}.yaml").read_text("utf-8"))
 
 
 def file_layer(path: Path) -> Layer:
-    """A user's own settings."""
+    """Load a YAML file of settings. Raises ConfigError if it cannot be read."""
     try:
         text = strict_yaml.read_text(path)
         return as_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))
@@ -43,20 +48,20 @@ def file_layer(path: Path) -> Layer:
 
 
 def named_layer(name: str) -> Layer:
-    """A built-in recipe by its name, or a file by its path."""
+    """Load a file if the name ends in .yaml or .yml or has a slash, else a built-in recipe."""
     is_file = name.endswith((".yaml", ".yml")) or "/" in name
     return file_layer(Path(name)) if is_file else recipe_layer(name)
 
 
 def as_mapping(layer: Layer) -> Layer:
-    """The layer, or ConfigError where it is not of keys and values."""
+    """Return the layer. Raises ConfigError unless its data is a mapping."""
     if not isinstance(layer.data, Mapping):
         raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
     return layer
 
 
 def text_layer(source: str, text: str) -> Layer:
-    """Settings given as text."""
+    """Parse YAML text into a layer. Raises ConfigError, which names `source`."""
     try:
         return Layer(source, text, strict_yaml.load(text, source))
     except strict_yaml.YamlError as error:
@@ -64,7 +69,7 @@ def text_layer(source: str, text: str) -> Layer:
 
 
 def game_options(assignments: Iterable[str]) -> dict[str, Any]:
-    """A game's options from `A=B`, values read as YAML."""
+    """Parse `--option A=B` assignments into a game's options, values as YAML."""
     options: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = (part.strip() for part in assignment.partition("="))
@@ -75,19 +80,19 @@ def game_options(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def scale_layers(asked: str) -> list[Layer]:
-    """`trainers=2,engines=2` as layers of the section `scale`; `none` is one process."""
+    """Parse `--scale trainers=2,engines=2` into layers of the section `scale`; `none` removes the section."""
     if asked.strip() == "none":
         return [set_layer("scale=null")]
     parts = [part.strip() for part in asked.split(",") if part.strip()]
     if wrong := [part for part in parts if "=" not in part] or ([] if parts else [asked]):
-        said = strict_yaml.one_line(f"--scale {wrong[0]}", 200)
-        raise ConfigError(f"{said}: write it as --scale trainers=2,engines=2, or --scale none for one process")
+        flag = strict_yaml.one_line(f"--scale {wrong[0]}", 200)
+        raise ConfigError(f"{flag}: write it as --scale trainers=2,engines=2, or --scale none for one process")
     pairs = [part.split("=", 1) for part in parts]
     return [set_layer(f"scale.{key}={json.dumps(value) if key == 'address' else value}") for key, value in pairs]
 
 
 def set_layer(assignment: str) -> Layer:
-    """`a.b=c`: the value is read as YAML."""
+    """Parse `--set a.b=c` into a layer, the value as YAML. Raises ConfigError if it has no key."""
     source = strict_yaml.one_line(f"--set {assignment}", 200)
     path, equals, value = assignment.partition("=")
     if not equals or not path.strip():
@@ -96,3 +101,42 @@ def set_layer(assignment: str) -> Layer:
     for key in reversed(path.strip().split(".")):
         data = {key: data}
     return Layer(source, "", data)
+
+
+def recipe_of(game: str) -> Layer:
+    """Return the recipe named after the game, or a generic one: the default model at all seats.
+
+    Each seat has the role written for it, or `player`. Raises ConfigError if the game needs options.
+    """
+    if game in recipe_names():
+        return recipe_layer(game)
+    name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
+    try:
+        made = games.make(game)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{game}: {error}") from None
+    roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
+    seats = "\n".join(f"  {json.dumps(seat)}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
+    split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` uses the held-out deals
+    return text_layer(
+        f"recipe for {game}", _GENERIC.format(name=name, game=json.dumps(game), split=split, model=DEFAULT, seats=seats)
+    )
+
+
+_GENERIC = """\
+name: "{name}"
+iterations: 10
+precision: auto
+game: {{name: {game}, options: {{illegal: end{split}}}}}
+policies:
+  shared: {{model: {model}}}
+seats:
+{seats}
+play:
+  matches: 24
+learn:
+  lr: 4e-5
+  regularisers: {{kl: {{weight: 0.02}}}}
+  token_budget: 1024
+checkpoint: {{every: 5, keep: 1}}
+"""

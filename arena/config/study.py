@@ -1,6 +1,6 @@
-"""Settings of a study: arms beside the recipe, the figure that decides, and the verdict's rule, stated beforehand.
+"""Settings of a study: its arms, its deciding metric, and the rule of the verdict, stated before any run.
 
-The rule holds the sample too: which seeds are judged, which were used to find the settings, and how often one may look.
+The rule includes the sample: the test seeds and the seeds used for tuning.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from arena.parts.spec import STRICT, Name, Positive
 from arena.store.manifest import digest
 
 EVALUATED = "evaluation."
-"""Prefix of figures of an evaluation."""
+"""Prefix of metrics of an evaluation."""
 PANEL = "panel."
-"""Prefix of figures of a panel."""
+"""Prefix of metrics of a panel."""
 TUNING = 1000
-"""First seed for trying out, where a recipe judges by the seeds from 0 on."""
+"""First tuning seed, if a study's test seeds start at 0."""
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**62)]
@@ -25,155 +25,150 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def evaluated_figure(figure: str) -> tuple[int, str]:
-    """The number of the game that a figure of an evaluation is of, from 1 on, and its name there."""
+    """Split `evaluation.NAME` or `evaluation.2.NAME` into the number of the game, from 1, and the metric's name."""
     number, dot, name = figure.removeprefix(EVALUATED).partition(".")
     numbered = dot and number.isdecimal() and len(number) < 4
     return (int(number), name) if numbered else (1, figure.removeprefix(EVALUATED))
 
 
 class GaugeSpec(BaseModel):
-    """A gauge of the mechanism: a figure that stays at nothing where the mechanism does not act.
+    """Check that a mechanism acted: a metric that stays at a known value if the mechanism does nothing.
 
-    Its mean over all iterations of the first arm's runs is compared with `nothing`, or with the same of another arm.
+    The metric's mean over all iterations of the first arm's runs is compared with `nothing`, or with another arm's
+    mean.
     """
 
     model_config = STRICT
 
     figure: str
-    """Name in an iteration's metrics: selection.out_of_loss, learn.shared.clipped."""
+    """Metric of an iteration, such as selection.out_of_loss or learn.shared.clipped."""
     nothing: Finite = 0.0
-    """What it is where nothing was done."""
+    """Value of the metric if the mechanism does nothing."""
     unlike: Name | None = None
-    """Or an arm without the mechanism, in which it would be the same."""
+    """Arm without the mechanism to compare with, instead of `nothing`."""
     above: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """How far from that counts as acting: more than this."""
+    """The mechanism acted if the difference is larger than this."""
 
 
 class RoomSpec(BaseModel):
-    """The check whether a world can tell arms apart: not where they all reach the best there is, or all end alike."""
+    """Check that the environment can separate the arms: they neither all reach the maximum nor all end alike."""
 
     model_config = STRICT
 
     best: Finite | None = None
-    """The figure's ceiling, or its value in theory; null where nobody knows it."""
+    """Maximum or theoretical value of the metric; null if unknown."""
     within: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """How near to that the arms' means are; without `best`, within how much of 0 the whole interval of each difference
-    from an arm that learns lies, so that all have come to the same."""
+    """The environment cannot separate the arms if all means are this close to `best`. Without `best`: if every interval
+    of the first arm's difference from a learning arm lies within this distance of 0."""
 
 
 class RuleSpec(BaseModel):
-    """Rule of the verdict: the claim holds if in each comparison the difference's whole interval lies above `by`.
+    """Rule of the verdict: the claim holds if the whole interval of every difference lies above `by`.
 
-    Contradicted where in one of them it lies below, not shown otherwise.
+    It is contradicted if the whole interval of one difference lies below, and not shown otherwise.
     """
 
     model_config = STRICT
 
     better_than: list[Name]
-    """The arms that the first arm has to be better than, seed by seed; none where nothing is claimed, as in a sweep."""
+    """Arms that the first arm has to beat, with differences paired by seed; empty without a claim, as in a sweep."""
     by: float = 0.0
-    """By how much more than this."""
+    """Minimum difference."""
     interval: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Level of the intervals."""
+    """Confidence level of the intervals."""
     less_is_better: bool = False
-    """Whether the figure is one that should fall, such as a distance."""
+    """Set to true if lower values of the metric are better, such as of a distance."""
 
 
-MOST_LOOKS = 3
 CONTROLS = ("zero", "shuffled")
-"""Arms that learn nothing from what was earned: who is better than these learns, by whatever mechanism."""
+"""Control arms, which do not learn from reward. An arm that beats them learns."""
 
 
-_TOLD = {"replicates", "claim", "published", "family", "minutes", "also", "grid"}
-"""What a study says beside its rule."""
+_DESCRIPTIVE = {"replicates", "claim", "published", "family", "minutes", "also", "grid"}
+"""Fields that are not part of the rule."""
 
 
 class StudySpec(BaseModel):
-    """Arms of a recipe, each with many seeds, and what they are to show."""
+    """A study: arms of a recipe with several seeds each, the claim, and the rule of the verdict."""
 
     model_config = STRICT
 
     replicates: str
-    """The paper or release."""
+    """Paper or release that the study replicates."""
     claim: str
-    """Claim that is put to the test, in one sentence."""
+    """Claim under test, in one sentence."""
     published: str
-    """The published figure, as text."""
+    """Published result, as text."""
     family: str
-    """Family of games, for listings."""
+    """Family of games, for lists of studies."""
     minutes: Annotated[float, Field(gt=0)] | None = None
-    """About how long a run takes on one core, where that is known."""
+    """Approximate minutes of one run on one core, if known."""
     figure: str
-    """Figure that decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or
-    payoff.opener; evaluation.NAME of the first game that `evaluate` names, evaluation.2.NAME of the second, before and
-    after learning; or panel.payoff, panel.valid or panel.deal of the panel that it names, each time that it judges."""
+    """Metric that decides. Either a metric of an iteration or its `report`, such as mean_payoff, deal or payoff.opener;
+    or evaluation.NAME for the first game of `evaluate` and evaluation.2.NAME for the second, measured before and after
+    learning; or panel.payoff, panel.valid or panel.deal, measured at every evaluation by the panel."""
     also: list[str] = []
-    """Figures that are reported too and decide nothing."""
+    """Further metrics to report. They do not affect the verdict."""
     first_seed: Seed = 0
-    """The first that is judged."""
+    """First test seed."""
     seeds: Positive | None = None
-    """How many seeds of each arm are judged, no more and no less; null leaves that to the command."""
+    """Exact number of test seeds per arm; null lets the command decide."""
     tuned_on: list[Seed] = []
-    """Seeds that anybody looked at when the settings were found: none of them may be judged."""
+    """Seeds used to tune the settings. They must not be test seeds."""
     grid: list[str] = []
-    """Values that each arm tries on those seeds before any is judged, as `arena sweep --set` takes them:
-    learn.lr=1e-4,3e-4."""
-    looks: Annotated[int, Field(ge=1, le=MOST_LOOKS)] = 1
-    """How often the judged seeds are looked at, after equal parts of them, by O'Brien and Fleming's bounds: a study may
-    end at any look without erring more often."""
+    """Values that each arm tries on tuning seeds, in the form of `arena sweep --set`: learn.lr=1e-4,3e-4."""
     gauges: list[GaugeSpec] = []
-    """Gauges of the mechanism: where one stays at nothing, the verdict is that it did not act."""
+    """Checks that the mechanism acted. If one fails, the verdict is that it did not act."""
     room: RoomSpec | None = None
-    """The check whether the world can tell arms apart at all."""
+    """Check that the environment can separate the arms."""
     last: Positive = 1
-    """Over how many last iterations the figure is averaged."""
+    """Number of last iterations over which the metric is averaged."""
     arm: Name
-    """Name of the recipe itself: the first arm."""
+    """Name of the first arm, which is the recipe itself."""
     arms: Annotated[dict[Name, list[str]], Field(min_length=1)]
-    """The other arms: settings laid over the recipe, as `--set` takes them."""
+    """Overrides of the other arms by name, in the form of `--set`."""
     each: list[str] = []
-    """Settings of every run, the first arm's too, in which {seed} is its seed: `policies.shared.model=nano-{seed}`."""
+    """Overrides of every run of all arms; {seed} becomes the run's seed: `policies.shared.model=nano-{seed}`."""
     warm: list[Name] = []
-    """Arms that begin with the weights with which the first arm's imitation of the same seed ended, and need not
-    imitate again; by themselves (`--arm`) they do."""
+    """Arms that start from the weights after the first arm's imitation with the same seed, instead of repeating it. Run
+    alone (`--arm`), they imitate."""
     uneven: list[Name] = []
-    """Arms that may play more or fewer matches than the first; all others play as many."""
+    """Arms whose budget of matches may differ from the first arm's."""
     verdict: RuleSpec
-    """The rule, stated beforehand."""
+    """Rule of the verdict."""
 
     @property
     def rule(self) -> str:
-        """Return the hash of all that decides: what the runs are and which, the figure, and how they are judged."""
-        return digest({name: value for name, value in self.model_dump(mode="json").items() if name not in _TOLD})
+        """Hash of all settings that decide the verdict: arms, seeds, metric and rule."""
+        return digest({name: value for name, value in self.model_dump(mode="json").items() if name not in _DESCRIPTIVE})
 
     @property
     def names(self) -> list[str]:
-        """Names of all arms, the first one first."""
+        """Names of all arms in order."""
         return [self.arm, *self.arms]
 
     @property
     def baselines(self) -> list[str]:
-        """The compared arms that learn from what was earned; none where the claim is only that something is learned."""
+        """Compared arms that learn from reward; empty if the claim is only that the first arm learns."""
         return [arm for arm in self.verdict.better_than if arm not in CONTROLS]
 
     def judged(self, seeds: int) -> range:
-        """Return so many seeds of those that are judged; ValueError where one of them was tuned on."""
-        found = range(self.first_seed, self.first_seed + seeds)
-        if seen := sorted(seed for seed in set(self.tuned_on) if seed in found):
+        """Return the first `seeds` test seeds. Raises ValueError if one of them was used for tuning."""
+        test_seeds = range(self.first_seed, self.first_seed + seeds)
+        if tuned := sorted(seed for seed in set(self.tuned_on) if seed in test_seeds):
             raise ValueError(
-                f"seed {seen[0]} is in `tuned_on`: {found[0]} to {found[-1]} cannot be judged, take another first_seed"
+                f"seed {tuned[0]} is in `tuned_on`: {test_seeds[0]} to {test_seeds[-1]} cannot be test seeds, "
+                "take another first_seed"
             )
-        return found
+        return test_seeds
 
     def seed_for_tuning(self, count: int) -> int:
-        """Return the first of `count` seeds for trying out: below those that are judged, or far above them."""
+        """Return the first of `count` tuning seeds: 0 if they fit below the test seeds, else `TUNING`."""
         return 0 if count <= self.first_seed else TUNING
 
     @model_validator(mode="after")
     def _holds_its_sample(self) -> Self:
         self.judged(self.seeds or 1)
-        if self.looks > 1 and (self.seeds is None or self.seeds < 2 * self.looks):
-            raise ValueError(f"`looks: {self.looks}` needs `seeds`, two or more for each look")
         return self
 
     @model_validator(mode="after")

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, spread_to_tokens, turn_means
 from arena.credit.selection import Selection
 from arena.credit.settings import CreditSpec
-from arena.credit.tokens import TokenAdvantages, gathered, spread
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen
 from arena.records import is_excused
@@ -25,18 +23,21 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
     if not selection.kept.all():
         batch, rewards, selection = _without_dropped(batch, rewards, selection)
     batch = batch.counting(selection.counted)
-    estimate = estimated(rule.estimator, batch, rewards)
+    estimate = estimate_advantages(rule.estimator, batch, rewards)
     tokens = estimate.values if isinstance(estimate, TokenAdvantages) else None
     if rule.transforms:
-        tokens = spread(batch, estimate) if tokens is None else tokens
+        tokens = spread_to_tokens(batch, estimate) if tokens is None else tokens
         for transform in rule.transforms:
             tokens = transform(batch, tokens)
-    advantages = estimate if tokens is None else gathered(batch, tokens)
+    advantages = estimate if tokens is None else turn_means(batch, tokens)
     return _by_trajectory(batch, rewards, advantages, tokens, selection)
 
 
-def estimated(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
-    """An estimator's advantages: [T] floats, or TokenAdvantages; ConfigError for a wrong number or non-finite ones."""
+def estimate_advantages(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
+    """Return the estimator's advantages: [T] floats, or TokenAdvantages.
+
+    Raises ConfigError if the estimator returns the wrong number of values or a value that is not finite.
+    """
     estimate = estimator(batch, rewards)
     by_token = isinstance(estimate, TokenAdvantages)
     values, wanted = (estimate.values, batch.token_turns) if by_token else (estimate, rewards)

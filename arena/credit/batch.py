@@ -1,13 +1,13 @@
-"""Batches of turns: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
+"""Batches of turns: the turns of an iteration's trajectories as flat columns, and statistics over groups.
 
-T is the number of turns, M of trajectories, N of sampled tokens. Turns stand trajectory after trajectory in the
-order of play; tokens stand trajectory after trajectory, stream after stream.
+T is the number of turns, M of trajectories, N of sampled tokens. Turns are ordered by trajectory, then by time; tokens
+by trajectory, then by stream.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 TrajectoryKey = Literal["game", "seed", "role", "policy", "seat", "version", "match"]
-"""Keys by which trajectories can be grouped: `seed` is the deal."""
+"""Keys to group trajectories by; `seed` identifies the deal."""
 Key = Literal[TrajectoryKey, "turn"]
-"""Keys by which turns can be grouped: `turn` is the number of the turn within its trajectory."""
+"""Keys to group turns by; `turn` is the turn's position within its trajectory."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class TurnBatch:
     clock: Clock = Clock()
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     memory: dict[str, Any] = field(default_factory=dict)
-    """Memory of parts from iteration to iteration, as JSON under their names; kept in the checkpoint."""
+    """State of estimators from iteration to iteration, by estimator name. Plain JSON, saved in the checkpoint."""
     measures: Mapping[str, Sequence[NDArray[np.float32]]] = field(default_factory=dict)
-    """Measures of the trajectories by models, one array each, by name; see `arena.credit.measures`."""
+    """Model measurements by name, one array per trajectory; see `arena.credit.measures`."""
     counted: Bools | None = None
-    """[M], which trajectories are in the statistics of their groups; None is all."""
+    """[M] trajectories that count in group statistics; None means all."""
 
     def counting(self, counted: Bools) -> "TurnBatch":
-        """The same batch with only these trajectories in the statistics."""
+        """Return the same batch with only these trajectories in the statistics."""
         return self._with(counted=counted)
 
     def remembering(self, memory: dict[str, Any]) -> "TurnBatch":
-        """The same batch with another memory."""
+        """Return the same batch with other estimator state."""
         return self._with(memory=memory)
 
     def _with(self, **changes: Any) -> "TurnBatch":
@@ -131,7 +131,7 @@ class TurnBatch:
 
     @staticmethod
     def numbered(labels: Sequence[Hashable]) -> Ints:
-        """A number for each label, the same for equal ones, in order of first appearance."""
+        """Return a number per label, equal for equal labels, in order of first appearance."""
         numbers: dict[Hashable, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
@@ -162,11 +162,11 @@ class TurnBatch:
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
-    def dealt(self, rows: Ints, groups: Ints) -> Ints:
-        """The same rows, dealt at random within each group; `groups` is of these rows."""
-        dealt = np.empty_like(rows)
-        dealt[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
-        return dealt
+    def permute_within(self, rows: Ints, groups: Ints) -> Ints:
+        """Permute the rows at random within each group; `groups` has one entry per row."""
+        permuted = np.empty_like(rows)
+        permuted[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
+        return permuted
 
     def _weights(self, size: int) -> Floats:
         return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
@@ -198,3 +198,52 @@ class TurnBatch:
 
 def _dense(labels: Ints) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Credited:
+    """A trajectory of K turns and n sampled tokens with its rewards and advantages."""
+
+    trajectory: Trajectory
+    rewards: Floats
+    """[K]"""
+    advantages: Floats
+    """[K]; the mean over the turn's tokens if they differ."""
+    tokens: Floats | None = None
+    """[n] advantages per token, stream after stream, if the estimator or a transform distinguishes tokens."""
+    learned: NDArray[np.bool_] | None = None
+    """[K] True for turns in the loss; None means all."""
+    counted: bool = True
+    """False if selection excluded the trajectory from group statistics."""
+
+
+class TokenAdvantages(NamedTuple):
+    """Advantages per token, of an estimator that distinguishes the tokens of a turn."""
+
+    values: Floats
+    """[N], in the order of `TurnBatch.token_turns`."""
+
+
+def spread_to_tokens(batch: TurnBatch, values: Floats) -> Floats:
+    """Return [N] each turn's value on each of its own tokens."""
+    return values[batch.token_turns]
+
+
+def turn_means(batch: TurnBatch, values: Floats) -> Floats:
+    """Return [T] the mean over each turn's own tokens; 0 for a turn without tokens."""
+    sums = np.bincount(batch.token_turns, values, len(batch.owner))
+    return sums / np.maximum(batch.turn_tokens, 1)
+
+
+def z_scores(batch: TurnBatch, values: Floats, by: Sequence[Key]) -> Floats:
+    """Return [N] token values standardised over the tokens of their turn's group: gap / (deviation + 1e-6).
+
+    Statistics are over tokens of counted trajectories. 0 in a group without any, or with a deviation below 1e-6.
+    """
+    groups = batch.groups(by)[batch.token_turns]
+    size = int(groups.max(initial=-1)) + 1
+    weights = batch.counts[batch.owner[batch.token_turns]].astype(np.float64)
+    count = np.maximum(np.bincount(groups, weights, size), 1.0)
+    gaps = values - (np.bincount(groups, weights * values, size) / count)[groups]
+    spread = np.sqrt(np.bincount(groups, weights * gaps**2, size) / count)[groups]
+    return np.where(spread >= 1e-6, gaps / (spread + 1e-6), 0.0)

@@ -15,18 +15,18 @@ class Pair(NamedTuple):
     """Two replies of one seat to the same messages, each followed by its own continuation of the match."""
 
     first: int
-    """Which of the trajectories gave the one answer,"""
+    """Index of the parent trajectory."""
     second: int
-    """and which the other: the branch."""
+    """Index of the branch's trajectory."""
     place: int
-    """Number of the turn within both trajectories."""
+    """Position of the turn within both trajectories."""
 
 
 def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
-    """The turns at which branches part from their matches, where both are there and the answers are not identical.
+    """Yield pairs of turns that start from the same state with different replies: a branch and its parent match.
 
-    A turn is in one pair at most, the first: the branches of a match part from it at different turns, but a branch of
-    a branch may part where that one did.
+    A turn is in at most one pair, the first found. Branches of one match leave it at different turns, but a branch of a
+    branch may start at the same turn.
     """
     taken = set[tuple[int, int]]()
     where = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
@@ -42,7 +42,7 @@ def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
 
 
 def parting(one: MatchId, other: MatchId) -> int:
-    """The first turn, of all seats', that two matches do not share; 0 for two that have no match in common."""
+    """Return the first turn, counted over all seats, that two matches do not share; 0 if they share no ancestor."""
     lines = one.line(), other.line()
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))))
     if not shared:
@@ -52,11 +52,11 @@ def parting(one: MatchId, other: MatchId) -> int:
 
 
 def copies(batch: TurnBatch) -> Ints:
-    """[T] a number for each turn, the same for the copies of one turn in a match and in its branches."""
+    """Return [T] a number per turn, equal for the copies of one turn in a match and in its branches."""
     lines = [MatchId.parse(t.match).line() for t in batch.trajectories]
 
     def taken(line: Sequence[MatchId], turn: int) -> str:
-        """The match of the line that took a turn; the others repeat it."""
+        """Return the match of the lineage in which the turn was sampled; later matches repeat it."""
         return str(next(match for match in reversed(line) if match.turn is None or match.turn <= turn))
 
     owners = batch.owner.tolist()
@@ -66,7 +66,7 @@ def copies(batch: TurnBatch) -> Ints:
 
 
 def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
-    """[N] -> [N]: each token's value, averaged over the copies of the token in a match and its branches."""
+    """Return [N] token values averaged over the copies of each token in a match and its branches."""
     first = np.concatenate([[0], np.cumsum(batch.turn_tokens)])
     order = np.argsort(batch.token_turns, kind="stable")
     place = np.empty(len(tokens), np.int64)
@@ -77,6 +77,6 @@ def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
 
 
 def _said(trajectory: Trajectory, turn: int) -> list[int]:
-    """The ids sampled in a turn."""
+    """Return the ids sampled in a turn."""
     stream, begin, end = place_of(trajectory.streams, turn)
     return stream.ids[begin:end]

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from arena.credit.assign import estimated, turn_rewards
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.assign import estimate_advantages, turn_rewards
+from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, turn_means
 from arena.credit.critics import CRITIC, CRITICS, critic_for
 from arena.credit.replay import Recall, as_credited
 from arena.credit.settings import CreditSpec
-from arena.credit.tokens import TokenAdvantages, gathered
 from arena.errors import ConfigError
 from arena.parts.chance import generator
 from arena.parts.chosen import Chosen
@@ -36,10 +34,10 @@ class Comparison:
     """Advantages of several estimators for the same turns."""
 
     turns: pd.DataFrame
-    """One row per turn of a trained policy, in the order of play: `iteration`, `match`, `turn`, `seat`, `role`,
-    `policy`, `game`, `valid`, `said`, `reward`, and one float column per estimator."""
+    """One row per turn of a trained policy, in order: `iteration`, `match`, `turn`, `seat`, `role`, `policy`, `game`,
+    `valid`, `said`, `reward`, and one float column per estimator."""
     estimators: list[str]
-    """The estimators' columns."""
+    """Column names of the estimators."""
 
     def overview(self) -> pd.DataFrame:
         """Return each estimator's mean, standard deviation, share of zeros and share of non-negative advantages."""
@@ -116,7 +114,7 @@ async def compare(
 
 
 class _Judge:
-    """An estimator on its way through a log, with what it remembers and its critic."""
+    """An estimator with its state and critic while it processes a log."""
 
     def __init__(self, chosen: Chosen, own: Chosen | None, seed: int) -> None:
         self.estimator, self.memory, self.seed = chosen, dict[str, Any](), seed
@@ -125,11 +123,13 @@ class _Judge:
             self.critic = critic_for(_critic(chosen, own), chosen, seed=seed)
 
     async def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
-        """[T] what it says of an iteration's turns, before its critic learns what came of them."""
+        """Return [T] advantages of an iteration's turns, then fit the critic on them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
         measures = await self.critic.predict(batch.trajectories) if self.critic else {}
-        estimate = estimated(self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
-        advantages = gathered(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
+        estimate = estimate_advantages(
+            self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards
+        )
+        advantages = turn_means(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
         if self.critic:
             cuts = batch.starts[1:-1]
             parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), strict=True)
@@ -140,7 +140,7 @@ class _Judge:
 
 
 def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
-    """The critic that an estimator can do with when there is only a log."""
+    """Return a critic that gives the estimator's measurements from a log alone."""
     offline = [own] if own and "policies" not in own.needs and not own.whole().settings.get("fresh") else []
     for critic in (*offline, Chosen(CRITIC, "linear")):
         if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]

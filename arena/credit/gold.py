@@ -19,11 +19,11 @@ Score = Callable[[Sequence[Stream], Sequence[float]], Awaitable[list[StreamScore
 async def beliefs(
     trajectories: Sequence[Trajectory], frame: ChatFrame, score: Score, gold: Gold
 ) -> list[NDArray[np.float32]]:
-    """[K] of each trajectory: the mean log-probability, at temperature 1, of the answer's tokens before each turn.
+    """Return [K] per trajectory: the mean log-probability, at temperature 1, of the answer's tokens before each turn.
 
-    Before a turn is where its first token was sampled: after all that the seat had seen, at the head of its reply.
-    There `gold.before` and the answer follow instead, as content. Costs a forward pass over every turn's context:
-    a few trajectories are asked at a time, as the contexts of long ones are much larger than their streams.
+    The context of turn k ends at its first sampled token; `gold.before` and the answer follow as content. Costs one
+    forward pass over every turn's context. Works in chunks of trajectories, because contexts are much larger than
+    streams.
     """
     by_trajectory: list[NDArray[np.float32]] = []
     for start in range(0, len(trajectories), _AT_ONCE):
@@ -39,7 +39,7 @@ _AT_ONCE = 64
 
 
 def _asked(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]:
-    """For each turn its context, `gold.before` and the answer, whose tokens count as sampled."""
+    """Return one stream per turn: its context, `gold.before`, and the answer, whose tokens count as sampled."""
     answer = answer_in(trajectory.game, trajectory.report, gold)
     written = frame.encode(gold.before + answer)
     # Where a word of the answer and the blank before it are one token, that token is the answer's.
@@ -58,7 +58,7 @@ def _asked(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]
 
 
 def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:
-    """The right answer of a match; ConfigError where its report has none."""
+    """Return the right answer from a match report. Raises ConfigError if the report has no such text."""
     answer = report.get(gold.entry)
     if not isinstance(answer, str) or not answer.strip():
         texts = ", ".join(name for name, value in report.items() if isinstance(value, str) and name != "ended")

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from agents.computing import compute
 from arena.credit.assign import assign, select, turn_rewards
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TurnBatch
 from arena.credit.critics.base import Measures
 from arena.credit.names import check_came
 from arena.credit.replay import Recall, Replay, recalls
@@ -27,11 +26,11 @@ class Credit(NamedTuple):
     """Result of an iteration's credit."""
 
     credited: list[Credited]
-    """To be learned together."""
+    """Trajectories to learn from in one update."""
     recalled: list[Credited]
-    """Trajectories that replay brings back, to be learned in a step of their own."""
+    """Replayed trajectories to learn from in an update of their own."""
     recalls: Sequence[Recall] = ()
-    """All that replay brought back, so that the credit can be worked out again from the log."""
+    """All replayed trajectories, so that the credit can be recomputed from the log."""
 
 
 class Crediting:
@@ -65,7 +64,7 @@ class Crediting:
         self._past: dict[str, Any] = state.get("replay", {})
         self._replay: Replay | None = replay(self._past, log) if replay else None
         self._known: dict[tuple[str, str, str], Any] = {}
-        """Measures of the present iteration: by what, match and seat."""
+        """Measures of the current iteration by measure, match and seat."""
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
@@ -106,7 +105,7 @@ class Crediting:
         return Credit(credited + replayed, [], brought)
 
     async def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
-        """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""
+        """Return the trajectories' batch and turn rewards, computed on a copy of the estimator state."""
         needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
         batch = await self._batch(k, trajectories, needs, deepcopy(self._memory))
         return batch, turn_rewards(batch, self.rule)

@@ -33,17 +33,17 @@ def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game
 
 
 def declared(games: Sequence[Game]) -> bool:
-    """Return True if all of these games name their rewards."""
+    """Return True if all of these games declare their rewards."""
     return all(game.reward_parts for game in games)
 
 
 def check_came(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:
-    """ConfigError for a reward that credit names and that nobody was paid."""
+    """Raise ConfigError for a reward name that was not paid in the batch."""
     check_names(rule, replay, made_by(rule.stages, batch) | {*named_rewards(batch, ())})
 
 
 def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
-    """The rewards that stages add to those of the batch."""
+    """Return the names of the rewards that stages add to those of the batch."""
     made = set()
     for number, stage in enumerate(stages):
         made |= {*stage(batch, named_rewards(batch, stages[:number]))} - stage.rewards
@@ -53,14 +53,14 @@ def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
 def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
     """Raise ConfigError for the first reward name in the credit rule that is not in `paid`."""
     known = {ILLEGAL, STAKE, *paid}
-    for place, name in spoken_of(rule, replay):
+    for place, name in reward_names(rule, replay):
         if name not in known:
             there = ", ".join(sorted(known))
             raise ConfigError(f"{place}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
 
 
-def spoken_of(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
-    """Every name of a reward in what credits and replays, after the place where it stands."""
+def reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
+    """Yield every reward name in credit and replay settings, with the field that holds it."""
     yield from (("credit.weights", name) for name in rule.weights)
     chosen = [(f"credit.{field}", part) for field, part in rule.parts()]
     chosen += [("learn.replay", replay)] if replay else []

@@ -19,8 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from agents.patterns import Pattern
-from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.rewards.columns import Regex
 from arena.credit.selection import scores
@@ -45,7 +44,7 @@ class Entry(NamedTuple):
     seat: str
     policy: str
     task: str
-    """Label of the group that it is compared with."""
+    """Label of its comparison group."""
     score: float
 
     @property
@@ -60,9 +59,9 @@ class Recall(NamedTuple):
     match: str
     seat: str
     instead: tuple[str, str] | None
-    """Match and seat of the trajectory in whose place credit heard of it; None where it came besides."""
+    """Match and seat of the trajectory that it replaces; None if it was added."""
     advantages: list[float]
-    """Advantages of its turns; empty where selection dropped it."""
+    """Advantages of its turns; empty if selection dropped it."""
 
 
 class Replay(Protocol):
@@ -244,7 +243,7 @@ class SelfImitation:
 def recalls(
     played: Sequence[Trajectory], heard: Sequence[Trajectory], credited: Sequence[Credited], besides: Sequence[Credited]
 ) -> list[Recall]:
-    """Replayed trajectories: those in place of what was played, and those added to it."""
+    """Return the replayed trajectories of an iteration: substitutes first, then additions."""
     worth = {
         (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()
         for c in credited
@@ -260,7 +259,7 @@ def recalls(
 
 
 def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
-    """An iteration's trajectories as its credit got them, from the match log and the recalls in its metrics."""
+    """Return an iteration's trajectories as credit got them, from the match log and the recalls in its metrics."""
     placed = [recall for recall in recalls if recall.instead]
     entries = [Entry(recall.match, recall.seat, "", "", 0.0) for recall in placed]
     by_place = dict(zip((tuple(r.instead or ()) for r in placed), recalled(log, entries), strict=True))
@@ -268,7 +267,10 @@ def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: Lo
 
 
 def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
-    """The trajectories of these entries, marked as recalled: of those that are held, or from the run's match log."""
+    """Return the entries' trajectories, marked as recalled: from `held`, or from the run's match log.
+
+    Raises StoreError if the log no longer has a match.
+    """
     by_seat = {(t.match, t.seat): t for t in held}
     absent = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
     for iteration in sorted({entry.iteration for entry in absent}):

@@ -17,9 +17,8 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
+from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, turn_means
 from arena.credit.estimators.relative import PROBLEM
-from arena.credit.tokens import gathered
 from arena.parts.chosen import Kind, RewardName, needs
 from games.contracts import CUT, UNREAD, TurnSource
 
@@ -35,11 +34,11 @@ class Selection:
     """Masks over a batch: turns in the loss, trajectories in the statistics, trajectories not dropped."""
 
     learned: Bools
-    """[T] whether the turn's tokens are in the loss."""
+    """[T] True for turns in the loss."""
     counted: Bools
-    """[M] whether the trajectory is in the statistics of its groups."""
+    """[M] True for trajectories in group statistics."""
     kept: Bools
-    """[M] whether the trajectory is there at all; a dropped one is neither counted nor learned."""
+    """[M] False for dropped trajectories, which are neither counted nor learned."""
 
     @classmethod
     def everything(cls, batch: TurnBatch) -> "Selection":
@@ -155,7 +154,7 @@ def high_entropy(
     trajectories with equal `by`. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch (`by: []`); in
     its released code the filter is commented out.
     """
-    entropy = gathered(batch, batch.measure("entropy"))
+    entropy = turn_means(batch, batch.measure("entropy"))
     groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
     low = np.zeros(len(entropy), bool)
     for group in np.unique(groups[spoken]).tolist():
@@ -272,16 +271,16 @@ def random(
 
 
 class _Judged(NamedTuple):
-    """Scores by group."""
+    """Scores with their groups."""
 
     batch: TurnBatch
-    """Whose statistics are over what counts so far."""
+    """The batch with statistics over the trajectories counted so far."""
     score: Floats
     """[M]"""
     groups: Ints
     """[M]"""
     several: Bools
-    """[M] whether at least two of the group count, so that it can be judged."""
+    """[M] True if at least two of the group count, so that they can be compared."""
 
 
 def _judged(
@@ -292,7 +291,7 @@ def _judged(
 
 
 _ROUNDING = 1e-9
-"""Sums of the same numbers in another order may differ by so much."""
+"""Tolerance for sums of the same numbers in another order."""
 
 SELECTORS: dict[str, Selector] = {
     f.__name__: f

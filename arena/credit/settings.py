@@ -25,17 +25,17 @@ class CreditSpec(Spec):
     """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
 
     stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_asked_alike)] = []
-    """Reward stages, in this order: each adds or changes named rewards."""
+    """Reward stages in order: each adds or changes named rewards."""
     weights: dict[str, Annotated[Chosen, SCHEDULE]] = {}
     """Weight of each named reward, a number or a schedule; 1 if not given."""
     select: list[Annotated[Chosen, SELECTOR]] = []
-    """Selectors: what is left out of learning, or out of credit's statistics."""
+    """Selectors: exclude turns or trajectories from learning or from credit's statistics."""
     estimator: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars")
-    """From the rewards of turns to one advantage per turn."""
+    """Advantage estimator: from turn rewards to one advantage per turn."""
     critic: Annotated[Chosen | None, CRITIC.or_none()] = None
-    """Critic that predicts the values that an estimator such as `gae_turn` needs."""
+    """Critic that predicts the values for an estimator such as `gae_turn`."""
     transforms: list[Annotated[Chosen, TRANSFORM]] = []
-    """After the estimator, in this order: from advantages to advantages."""
+    """Transforms of advantages after the estimator, in order."""
 
     @property
     def needs(self) -> frozenset[str]:

@@ -9,15 +9,14 @@ from typing import Annotated
 
 import numpy as np
 
-from arena.credit.batch import Floats, Key, TurnBatch
+from arena.credit.batch import Floats, Key, TurnBatch, z_scores
 from arena.credit.branches import over_copies
-from arena.credit.tokens import z_scores
 from arena.parts.chosen import Chosen, Kind, needs
 
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
 POLICY: list[Key] = ["policy"]
-"""All that one policy learns from in this iteration."""
+"""Group by policy: everything that one policy learns from in this iteration."""
 
 
 def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> Floats:
@@ -63,7 +62,7 @@ def dealt_measures(
 
     Each token gets the entropy of a random other token, so the amount of scaling is the same but its place is random.
     """
-    dealt = batch.dealt(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
+    dealt = batch.permute_within(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
     measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}
     return of(replace(batch, measures={**batch.measures, **measures}), advantages)  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""α-Rank: the share of time that evolution spends at each contender (Omidshafiei et al. 2019), by OpenSpiel."""
+"""α-Rank (Omidshafiei et al. 2019), by OpenSpiel."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ MUTATION = 0.01
 
 
 def alpha_rank(payoffs: np.ndarray) -> np.ndarray:
-    """Mass [n], summing to 1, from payoffs [n, n] of row against column, in the limit of strong selection.
+    """Return each player's share of evolutionary time [n], summing to 1, from payoffs [n, n] of row against column.
 
-    A population of one contender is taken over by another that is paid more by it than the reverse; the reverse
-    happens with chance MUTATION, so that the chain has one stationary distribution. Cycles share mass, unlike in
-    ratings. ImportError where open_spiel's own needs (matplotlib, networkx) are missing.
+    It is the stationary distribution in the limit of strong selection: a population of one player is replaced by
+    another player that earns more against it; the reverse happens with chance MUTATION. Unlike ratings, the players of
+    a cycle share their mass. Raises ImportError if OpenSpiel's requirements (matplotlib, networkx) are missing.
     """
     from open_spiel.python.egt import alpharank
 

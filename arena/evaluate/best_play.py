@@ -1,4 +1,4 @@
-"""Earnings of best play against a panel, where members and game let theory say: known opponents, and unknown ones."""
+"""Payoffs of best play against a panel, if they can be computed: against a known member, and against the mixture."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from games.abilities import BestAgainstMixture, BestResponse
 
 
 class BestPlay(NamedTuple):
-    """Payoffs of best play, deal by deal."""
+    """Payoffs of best play on each deal."""
 
     responses: Mapping[tuple[str, str], Deals]
-    """Of a best response to each member, by member and seat."""
+    """Payoff of a best response to the member, by member and own seat."""
     against_mixture: Mapping[str, Deals]
-    """Of the best play that does not know which member it meets, on average over them, by its seat."""
+    """Mean payoff of the best policy that does not know which member it meets, by own seat."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> BestPlay:
-        """Take what was found for an earlier evaluation of the same deals, members and seats."""
+        """Take the payoffs from an earlier evaluation of the same deals, members and seats."""
         responses = {(c.member, c.seat): c.best_response for c in evaluation.cells if c.best_response}
         return cls(responses, evaluation.best_against_mixture)
 
 
 def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
-    """All that theory says of these members, each met from a seat, on the deals of these seeds."""
+    """Compute best play against (member, own seat) pairs on the deals of these seeds.
+
+    Only scripted members with known action probabilities have results, and mixtures only if all members have them.
+    """
     by_seat: dict[str, list[Contender]] = {}
     for member, seat in places:
         by_seat.setdefault(seat, []).append(member)
@@ -51,7 +54,7 @@ def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Se
 
 
 def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
-    """Payoff of a best response to a scripted policy on each deal; [] where theory does not give one."""
+    """Return the payoff of a best response to a scripted policy on each deal; [] if it cannot be computed."""
     found: Deals = []
     for seed in seeds:
         game = make_game(spec)
@@ -67,7 +70,10 @@ def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int])
 
 
 def best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
-    """The same of the best play against one of these, all equally likely; [] where it is not known of every deal."""
+    """Return the payoff of the best play against an unknown member, all equally likely, on each deal.
+
+    [] if it cannot be computed for every deal.
+    """
     found: Deals = []
     for seed in seeds:
         game = make_game(spec)
@@ -79,7 +85,7 @@ def best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seed
             return []
         game.reset(seed=seed)
         worth = float(game.best_against_mixture(seat, known))
-        if not math.isfinite(worth):  # it may take long to find that out: ask no more
+        if not math.isfinite(worth):  # further deals may take long, too
             return []
         found.append(worth)
     return found

@@ -1,4 +1,4 @@
-"""Casting: which policy takes a seat outside of a run, and in which role."""
+"""Casting: the policy and role of each seat in matches outside a run."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"
 TINY = 10_000_000
-"""Parameters below which a model gets the terse role: it was made here and cannot read sentences."""
+"""Parameters below which a model gets the terse role. Such models are trained here and cannot read sentences."""
 
 
 @dataclass(frozen=True)
 class Casting:
-    """Seats for one policy, or for a run's several, which each take the seats that they took in the run."""
+    """Assignment of seats to one policy, or to several policies of a run, which keep their seats of the run."""
 
     name: str
     policies: Mapping[str, Policy]
-    """By the run's name for them; each is served under its own `name`."""
+    """Policies by their name in the run; each is served under its own `name`."""
     experiment: Experiment | None = None
-    """Experiment of the run they come from."""
+    """Experiment of the policies' run; None outside a run."""
     own_role: str = ""
-    """A role's name or path: for every seat, instead of what would be chosen."""
+    """Name or path of a role for every seat, instead of the usual choice."""
     summaries: int | None = None
-    """Number of summaries that a role whose memory is of that kind may write; None is the role's own."""
+    """Maximum number of summaries for roles with summary memory; None for the role's own number."""
     _roles: dict[tuple[str, str], Role] = field(default_factory=dict)
 
     def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
-        """Return the policy and the role for a seat; ConfigError where that cannot be said."""
+        """Return the policy and the role of a seat. Raises ConfigError if several policies could take it."""
         return self._policy(game, seat), self._role(game, seat)
 
-    def took(self, game: str, seats: Sequence[str]) -> list[str]:
-        """The seats that the run gave these policies in this game; all of them where it gave none."""
-        given = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seats(game, seat))]
-        return given or [*seats]
+    def seats_in_run(self, game: str, seats: Sequence[str]) -> list[str]:
+        """Return the seats of these policies in the run's game; all seats if the run never played it."""
+        own = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seats(game, seat))]
+        return own or [*seats]
 
-    def stranger_to(self, game: str) -> str:
-        """A line for the user where the run never played this game and none of its roles is for it, or for any; ""."""
+    def warn_unknown_game(self, game: str) -> str:
+        """Return a warning if the run never played this game and has no role for any game; "" otherwise."""
         tables = self.experiment.all_tables() if self.experiment else []
         if self.own_role or not tables or any(table.game.name == game for table in tables) or self._for_any_game():
             return ""
@@ -57,11 +57,11 @@ class Casting:
 
     @property
     def tiny(self) -> bool:
-        """Return True if one of them can read terse roles only."""
+        """True if one of the policies is too small to read sentences, and needs a terse role."""
         return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < TINY
 
     def _policy(self, game: str, seat: str) -> Policy:
-        """The only policy, or whom the run seats there."""
+        """Return the only policy, or the run's policy at this seat."""
         if len(self.policies) == 1:
             return next(iter(self.policies.values()))
         for spec in self._seats(game, seat):
@@ -72,7 +72,7 @@ class Casting:
         raise ConfigError(f"{self.name} has several policies ({known}), none at {game}'s {seat}: name one: {example}")
 
     def _role(self, game: str, seat: str) -> Role:
-        """The given role, the run's for this seat, the run's for any game, or a built-in one for any game."""
+        """Return `own_role`, the run's role of this seat, the run's role for any game, or a built-in one."""
         if (game, seat) not in self._roles:
             self._roles[game, seat] = self._with_summaries(self._choose_role(game, seat))
         return self._roles[game, seat]
@@ -92,7 +92,7 @@ class Casting:
         return load_role(NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < TINY else PLAYER)
 
     def _for_any_game(self) -> Role | None:
-        """The first of the run's roles that is of no certain game."""
+        """Return the first of the run's roles that is not written for one game."""
         if self.experiment is None:
             return None
         folders = [self.experiment.roles] if self.experiment.roles else []
@@ -100,16 +100,16 @@ class Casting:
         return next((role for spec in specs if (role := load_role(spec.role, folders)).game is None), None)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
-        """Return the run's settings of this seat, at each of its tables of this game."""
+        """Return the run's settings of this seat at each of its tables of this game."""
         tables = self.experiment.all_tables() if self.experiment else []
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]
 
 
 def casts(contenders: Iterable[Contender]) -> list[Casting]:
-    """The castings of those contenders that have weights."""
+    """Return the castings of the contenders that have weights."""
     return [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
 
 
-def strangers(contenders: Iterable[Contender], game: str) -> list[str]:
-    """A line for each run among them that never played this game and has no role for it."""
-    return list(dict.fromkeys(filter(None, (cast.stranger_to(game) for cast in casts(contenders)))))
+def warn_unknown_games(contenders: Iterable[Contender], game: str) -> list[str]:
+    """Return a warning for each run among the contenders that never played this game and has no role for it."""
+    return list(dict.fromkeys(filter(None, (cast.warn_unknown_game(game) for cast in casts(contenders)))))

@@ -1,13 +1,12 @@
-"""Evaluation: a contender against others on the same deals from every seat, with intervals.
+"""Evaluation of a contender against opponents on the same deals from every seat, with intervals.
 
-A deal is played once with the contender at each seat and the opponent at all the others (two seats: both orders),
-from the same seed; a run's policies, in a game of the run, at the seats only that they took there. So luck of the deal
-and of the seat cancels out, deals are independent of each other, and the deal is the unit of every interval but those
-of wins, draws and losses, which count matches (Wilson's). The deals depend on the seed alone: every contender evaluated
-with the same seed plays the same ones.
+Each deal is played once per lineup: the contender at one seat, the opponent at all others (two seats: both orders). A
+run's policies take only the seats that they had in the run, if it played the game. So the luck of deal and seat cancels
+out, and the deal is the unit of every interval, except for shares of wins, draws and losses, which count matches
+(Wilson). Deals depend on the seed alone: every contender evaluated with a seed plays the same ones.
 
-A win is a payoff above everybody else's, a draw a share in the highest one. A match that an illegal act ended is
-lost by its author and, lest others' blunders look like skill, a draw to the others.
+A win is the only highest payoff, a draw a shared highest one. A match ended by an illegal act is a loss for the
+offender and a draw for the others, so that an opponent's blunder does not look like skill.
 """
 
 from __future__ import annotations
@@ -35,23 +34,24 @@ from games.contracts import UNREAD, Game, MatchId
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
 Lineup = Mapping[str, Contender]
-"""Contender at each seat."""
+"""Contender at each seat of a match."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """Outcome of a finished match: payoffs, report and acts by seat."""
+    """Outcome of a finished match."""
 
     payoffs: Mapping[str, float]
-    """By seat, like all that follows."""
     acts: Mapping[str, int]
+    """Number of acts by seat."""
     invalid: Mapping[str, int]
+    """Number of illegal acts by seat."""
     offender: str
-    """The seat whose illegal act ended the match, if one did."""
+    """Seat whose illegal act ended the match; ""."""
     report: Mapping[str, float | bool | str]
 
     def score(self, seats: Sequence[str]) -> float:
-        """Score of the holder of these seats: 1 for a win, 0.5 for a draw, 0 for a loss."""
+        """Return the score of the player at these seats: 1 for a win, 0.5 for a draw, 0 for a loss."""
         if self.offender:
             return 0.0 if self.offender in seats else 0.5
         best = max(self.payoffs.values())
@@ -61,47 +61,48 @@ class Played:
         return 1.0 if len(winners) == 1 else 0.5
 
     def payoff(self, seats: Sequence[str]) -> float:
-        """The mean payoff of these seats."""
+        """Return the mean payoff of these seats."""
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
 @dataclass
 class Result:
-    """Results of a contender in a game against one opponent, or alone."""
+    """Results of a contender in a game against one opponent, or alone in a game of one seat."""
 
     game: GameSpec
     contender: str
     against: str
-    """"" for a game of one seat."""
+    """Empty for a game of one seat."""
     seats: tuple[str, ...]
     matches: int
     figures: dict[str, list[float]]
-    """A value per deal, NaN where there is none: payoff, invalid (share of the contender's acts), turns, the game's."""
+    """One value per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, turns, and the numbers
+    of the game's report."""
     scored: dict[str, int] | None
-    """Matches by outcome: win, draw, loss; None where nobody can win: one seat, the same payoffs, itself, or seats that
-    are no rivals."""
+    """Matches by outcome: win, draw, loss. None if no outcome is a win: one seat, a cooperative game, self-play, or
+    seats that are not rivals."""
     illegal: dict[str, int]
-    """Matches that were ended by an illegal act of `own` or of `other`."""
+    """Matches ended by an illegal act, by its author: `own` or `other`."""
     ended: dict[str, int]
-    """Matches by why they ended."""
+    """Matches by the reason of their end."""
     failed: dict[str, int] = field(default_factory=dict)
-    """Failed attempts by reason; their deals were played again and count once."""
+    """Failed attempts by reason. Their deals were played again and count once."""
     ranges: dict[str, Bounds] = field(default_factory=dict)
-    """By figure, what it can be at least and at most."""
+    """Range of each figure."""
     by_seat: dict[str, list[float]] = field(default_factory=dict)
-    """The contender's payoff at each seat that it took, a value per deal, NaN where there is none."""
+    """The contender's payoff on each deal, by its seat; NaN if unknown."""
 
     def rate(self, outcome: str) -> Interval:
-        """The share of matches with this outcome."""
+        """Return the share of matches with this outcome; NaN if `scored` is None."""
         return rate_ci(self.scored[outcome], self.matches) if self.scored else Interval(*[math.nan] * 3)
 
     def mean(self, figure: str) -> Interval:
-        """The mean over deals."""
+        """Return the figure's mean over deals."""
         known = [value for value in self.figures[figure] if not math.isnan(value)]
         return mean_ci(known, self.ranges.get(figure, ANY))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: every interval as [estimate, low, high], null where the data cannot say."""
+        """Return the results as JSON values: intervals as [estimate, low, high], with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "contender": self.contender,
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
@@ -113,12 +114,12 @@ class Result:
 
 
 def plain(interval: Interval) -> list[float | None]:
-    """An interval for JSON."""
+    """Return an interval as a JSON list [estimate, low, high], with null for NaN."""
     return [value if math.isfinite(value) else None for value in interval]
 
 
 def change(before: Result, after: Result, figure: str) -> Interval:
-    """The mean difference, after less before, deal by deal: both must have played the same deals."""
+    """Return the figure's mean change, after minus before, paired by deal. Both must have played the same deals."""
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
     known = [pair for pair in pairs if not math.isnan(sum(pair))]
     same = before.ranges.get(figure) == after.ranges.get(figure)
@@ -127,7 +128,7 @@ def change(before: Result, after: Result, figure: str) -> Interval:
 
 
 def make_game(spec: GameSpec) -> Game:
-    """The game; ConfigError with the nearest name, or for an option that it does not take."""
+    """Create the game. Raises ConfigError for an unknown name (with the nearest one) or an invalid option."""
     if complaint := games.complaint(spec.name):
         raise ConfigError(f"{complaint} (arena list games)")
     try:
@@ -137,8 +138,11 @@ def make_game(spec: GameSpec) -> Game:
 
 
 def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
-    """The game with hidden entities of this split only; unless asked otherwise, of the one that its options name, or
-    of `test`, whom learners of `train` never met. ConfigError where a game without splits is asked for one."""
+    """Return the game's settings with a split of its hidden entities.
+
+    It is `asked`, else the split of the game's options, else `test`, whose entities do not occur in `train`. A game
+    without splits stays unchanged. Raises ConfigError if `asked` names a split that the game does not have.
+    """
     if not isinstance(make_game(spec), Split):
         if asked:
             raise ConfigError(f"--split {asked}: {spec.name} has no splits: leave it out")
@@ -149,8 +153,8 @@ def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
     return split_spec
 
 
-def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
-    """ConfigError when one of them cannot play some seat of the game."""
+def require_playable(contenders: Sequence[Contender], spec: GameSpec) -> None:
+    """Raise ConfigError unless every contender can play every seat of the game."""
     game = make_game(spec)
     for contender in contenders:
         for seat in game.possible_agents:
@@ -158,7 +162,7 @@ def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
 
 
 def check_met(contender: Contender, opponents: Sequence[Contender], spec: GameSpec) -> None:
-    """ConfigError when somebody cannot play a seat that an evaluation gives them."""
+    """Raise ConfigError if a player cannot take one of its seats in this evaluation."""
     game = make_game(spec)
     for _, tables in _meetings(contender, opponents, spec):
         for table in tables:
@@ -174,10 +178,10 @@ async def evaluate(
     seed: int,
     ended: Callable[[], None] = lambda: None,
 ) -> list[Result]:
-    """A result per opponent, after at least `matches` matches with each; `ended` is called with every finished match.
+    """Play at least `matches` matches with each opponent and return one result per opponent.
 
-    In a game of one seat nobody is met and there is one result. A match that keeps failing is left out and told;
-    PlayError when most of them do.
+    A game of one seat gives one result. `ended` is called after each finished match. Matches that keep failing are left
+    out and counted in `failed`. Raises PlayError if most matches fail.
     """
     check_met(contender, opponents, game)
     met = _meetings(contender, opponents, game)
@@ -185,34 +189,34 @@ async def evaluate(
 
 
 def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
-    """Return the number of matches of an evaluation: every deal once in each lineup."""
+    """Return the number of matches of an evaluation, one per deal and lineup."""
     return sum(deals_for(matches, len(tables)) * len(tables) for _, tables in _meetings(contender, opponents, game))
 
 
 def _meetings(
     contender: Contender, opponents: Sequence[Contender], spec: GameSpec
 ) -> list[tuple[Contender, list[dict[str, Contender]]]]:
-    """Every opponent, and the lineups with it; in a game of one seat the contender alone."""
+    """Return every opponent with its lineups; in a game of one seat the contender alone."""
     seats = tuple(make_game(spec).possible_agents)
     others = opponents if len(seats) > 1 else [contender]
     return [(other, lineups(contender, other, spec.name, seats)) for other in others]
 
 
 def deals_for(matches: int, lineups: int) -> int:
-    """Return how many deals make at least so many matches."""
+    """Return the number of deals that gives at least `matches` matches."""
     return -(-matches // lineups)
 
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """Seatings to play: the contender at each of its seats in turn, the other everywhere else; with itself, one."""
+    """Return one lineup per seat of the contender, with `other` at all other seats; one lineup for self-play."""
     own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
 
 def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return the seats at which it is judged: of a run's policies those that they learned, of everybody else all."""
+    """Return the seats at which a contender is evaluated: those that a run's policies had in the run, else all."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
-    return cast.took(game, seats) if isinstance(cast, Casting) else seats
+    return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
 
 async def _result(
@@ -245,7 +249,7 @@ async def _result(
 
 
 def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """Payoff at each seat, deal by deal; a contender that plays with itself holds all seats at once."""
+    """Return the payoff at each seat of the contender, by deal. In self-play it holds all seats at once."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
@@ -253,9 +257,9 @@ def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[s
 def _figures(
     played: list[list[Played | None]], held: list[list[str]], scored: bool
 ) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
-    """Every figure's mean over the matches of each deal, NaN for a deal of which a match is missing; and its range."""
+    """Return each figure's mean over the matches of each deal, NaN if one is missing, and each figure's range."""
 
-    def measured(p: Played, own: Sequence[str]) -> dict[str, float | bool]:
+    def measure(p: Played, own: Sequence[str]) -> dict[str, float | bool]:
         acts = sum(p.acts[seat] for seat in own)
         figures = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
         figures |= {"win": p.score(own) == 1} if scored else {}
@@ -263,7 +267,7 @@ def _figures(
         return figures | {n: v for n, v in p.report.items() if n not in figures and not isinstance(v, str)}
 
     by_deal = zip(*played, strict=True)
-    deals = [[measured(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
+    deals = [[measure(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
     by_match = [figures for row in deals for figures in row]
     ranges = {
         name: SHARE if name == "invalid" else range_of(name, [row[name] for row in by_match if name in row])
@@ -283,24 +287,26 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def deal_seeds(seed: int, deals: int) -> list[int]:
-    """The seeds of an evaluation's deals; those of a run come from its iteration, too, and are others."""
-    place = (seed, int.from_bytes(b"deals", "big"))
-    return [int(each) for each in np.random.SeedSequence(place).generate_state(deals, np.uint64)]
+    """Return the seeds of an evaluation's deals. They differ from training seeds, which depend on the iteration."""
+    entropy = (seed, int.from_bytes(b"deals", "big"))
+    return [int(each) for each in np.random.SeedSequence(entropy).generate_state(deals, np.uint64)]
 
 
 async def play(
     tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT,
 ) -> tuple[list[list[Played | None]], Counter[str]]:  # fmt: skip
-    """Every lineup plays the same deals: by lineup and deal what was played, None for a match that kept failing;
-    and failed attempts by reason."""
+    """Play the same deals with every lineup.
+
+    Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
+    """
     seeds = deal_seeds(seed, deals)
     plans = [
         MatchPlan(
             MatchId(i, deal), spec.name, dict(spec.options), seeds[deal],
             {seat: who.seating(spec.name, seat) for seat, who in table.items()},
         )
-        for deal in range(deals)  # a deal's matches side by side: what they open with is computed once
+        for deal in range(deals)  # matches of a deal run together and share their cached prefix
         for i, table in enumerate(tables)
     ]  # fmt: skip
     played: dict[tuple[int, int], Played] = {}
@@ -311,7 +317,7 @@ async def play(
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
             played[table, deal] = _played(record)
-        return replace(record, turns=(), streams={})  # nobody needs them any more
+        return replace(record, turns=(), streams={})  # frees memory
 
     def note(record: MatchRecord) -> None:
         if record.status == "failed":

@@ -1,4 +1,4 @@
-"""A run's own panel: its weights as they are now, on the run's own engine, between iterations."""
+"""Panel evaluations of a run's current weights between iterations, on the run's own engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arena.evaluate import specs
 from arena.evaluate.best_play import BestPlay
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import make_game
-from arena.evaluate.panel import Sitting, check_members, panel_game
+from arena.evaluate.panel import PanelPlan, check_members, panel_game
 from arena.evaluate.panel_figures import figures
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.parts.paths import anchored
@@ -30,15 +30,15 @@ from arena.store.run import RunFolder
 
 
 class Examination:
-    """Evaluation of a run before its first iteration, at intervals, and after its last (`arena.lab.Examiner`)."""
+    """Panel evaluation of a run before its first iteration, at intervals, and after its last (`arena.lab.Examiner`)."""
 
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
-        """The experiment asks for a panel, and was checked."""
+        """`experiment` names a panel that `check_panel` accepted."""
         self.run, self.experiment = run, experiment
-        self._sitting: Sitting | None = None
+        self._plan: PanelPlan | None = None
         self._best: BestPlay | None = None
         self._done: set[int | None] | None = None
-        """Iterations that were judged, or could not be."""
+        """Iterations that were evaluated, or whose evaluation failed."""
 
     async def due(self, k: int, parts: Parts) -> bool:
         """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
@@ -51,44 +51,44 @@ class Examination:
         return wanted and k not in self._done
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Plays the panel, keeps the evaluation in the run's folder, and returns its figures.
+        """Play the panel, append the evaluation to the run's folder, and return its figures.
 
-        A panel that cannot be played, because a server is down, say, does not end the run: the watcher is notified.
+        If the panel cannot be played (a server is down), notify the watcher and return {}; the run continues.
         """
-        sitting = self._sitting
-        assert sitting is not None and self._done is not None
+        plan = self._plan
+        assert plan is not None and self._done is not None
         self._done.add(k)
-        watcher.phase(k, f"panel {sitting.panel.panel}" if k else f"panel {sitting.panel.panel}: before it learns")
+        watcher.phase(k, f"panel {plan.panel.panel}" if k else f"panel {plan.panel.panel}: before it learns")
         if self._best is None:
-            self._best = await compute(sitting.best_play)
+            self._best = await compute(plan.best_play)
         try:
-            evaluation = await sitting.play(
-                _counted(watcher, sitting.matches), self.experiment.play.in_flight, self._best, k
+            evaluation = await plan.play(
+                _count_for(watcher, plan.matches), self.experiment.play.in_flight, self._best, k
             )
         except PlayError as error:
-            watcher.note(f"iteration {k} was not judged by the panel {sitting.panel.panel}: {error}")
+            watcher.note(f"iteration {k} was not evaluated against the panel {plan.panel.panel}: {error}")
             return {}
         for reason, times in evaluation.failed.items():
-            watcher.note(f"panel {sitting.panel.panel}, iteration {k}: {times} failed and played again: {reason}")
+            watcher.note(f"panel {plan.panel.panel}, iteration {k}: {times} failed and played again: {reason}")
         self.run.evaluations.append(evaluation.model_dump(mode="json"))
         return figures(evaluation)
 
     async def _begin(self, parts: Parts) -> None:
-        """Seats who plays, and reads what was judged before the run was interrupted."""
-        self._sitting = await _sitting(self.experiment, parts)
-        before = [e for e in read_evaluations(self.run.path) if e.key == self._sitting.key]
+        """Seat the players and read the evaluations from before an interruption."""
+        self._plan = await _plan_panel(self.experiment, parts)
+        before = [e for e in read_evaluations(self.run.path) if e.key == self._plan.key]
         self._done = {evaluation.iteration for evaluation in before}
         if before:
             self._best = BestPlay.of(before[-1])
 
 
 def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
-    """Return the run's examination; None where its experiment names no panel."""
+    """Return the run's examination; None if its experiment names no panel."""
     return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
 
 
-async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
-    panel = asked(experiment)
+async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
+    panel = panel_of(experiment)
     assert panel is not None
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
@@ -96,13 +96,13 @@ async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
     members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )
-    sitting = Sitting(who, panel, panel_game(panel, experiment), members)
-    sitting.check()
-    return sitting
+    plan = PanelPlan(who, panel, panel_game(panel, experiment), members)
+    plan.check()
+    return plan
 
 
-def _counted(watcher: Watcher, total: int) -> Callable[[], None]:
-    """Report progress of one more match to the watcher, if it follows progress."""
+def _count_for(watcher: Watcher, total: int) -> Callable[[], None]:
+    """Return a callback that reports one more match to the watcher, if it follows progress."""
     numbers = count(1)
     return lambda: watcher.progress(next(numbers), total) if isinstance(watcher, ProgressWatcher) else None
 
@@ -110,8 +110,8 @@ def _counted(watcher: Watcher, total: int) -> Callable[[], None]:
 # -- before anything is played -----------------------------------------------------------------------------
 
 
-def asked(experiment: Experiment) -> Panel | None:
-    """The panel that an experiment asks for, with as many deals as it asks for."""
+def panel_of(experiment: Experiment) -> Panel | None:
+    """Return the experiment's panel, with its number of deals; None without a panel."""
     spec = experiment.evaluate
     if spec is None or spec.panel is None:
         return None
@@ -119,18 +119,21 @@ def asked(experiment: Experiment) -> Panel | None:
 
 
 def check_panel(experiment: Experiment) -> None:
-    """ConfigError, StoreError or WeightsError where the panel of an experiment cannot judge it; loads no weights."""
-    if (panel := asked(experiment)) is None:
+    """Check that the experiment's panel can evaluate it, without loading weights.
+
+    Raises ConfigError, StoreError or WeightsError.
+    """
+    if (panel := panel_of(experiment)) is None:
         return
     try:
         game = panel_game(panel, experiment)
-        check_members(panel, game, _judged_seats(experiment, game))
+        check_members(panel, game, _learner_seats(experiment, game))
     except (ConfigError, StoreError, WeightsError) as error:
         raise type(error)(f"evaluate.panel: {error}") from None
 
 
-def _judged_seats(experiment: Experiment, game: GameSpec) -> list[str]:
-    """Return the seats at which the learners are judged: those that they have in the run, else all."""
+def _learner_seats(experiment: Experiment, game: GameSpec) -> list[str]:
+    """Return the seats at which the learners are evaluated: those that they have in the run, else all."""
     seats = list(make_game(game).possible_agents)
     tables = [table for table in experiment.all_tables() if table.game.name == game.name]
     own = [seat for seat in seats if any(experiment.trained(t.seats[seat].policy) for t in tables if seat in t.seats)]
@@ -141,12 +144,12 @@ def _judged_seats(experiment: Experiment, game: GameSpec) -> list[str]:
             f"arena eval runs/latest:{trained[0]} --panel NAME"
         )
     if not trained:
-        raise ConfigError("the run trains nobody, so there is nothing to judge")
+        raise ConfigError("the run trains no policy, so there is nothing to evaluate")
     return own or seats
 
 
-def settled(experiment: Experiment) -> Experiment:
-    """The experiment with a panel that stays as it is while the run goes on: whole paths, weights of now."""
+def with_fixed_panel(experiment: Experiment) -> Experiment:
+    """Return the experiment with a panel that cannot change during the run: absolute paths and pinned iterations."""
     spec = experiment.evaluate
     if spec is None or spec.panel is None:
         return experiment
@@ -156,7 +159,7 @@ def settled(experiment: Experiment) -> Experiment:
 
 
 def _pinned(member: str) -> str:
-    """`runs/other` as `runs/other@12`, where 12 is its newest iteration: it may still be learning."""
+    """Return `runs/other` as `runs/other@12`, its newest iteration, because that run may still be learning."""
     match = RUN_WEIGHTS.fullmatch(member)
     if match is None or names_scripted(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
         return member

@@ -1,10 +1,9 @@
-"""Forks: a logged match up to a turn, then somebody else or another act; what comes of it, beside what came of it.
+"""Forks: counterfactual continuations of a logged match from a turn, with other players or another act.
 
-The deal is dealt again from its seed and the logged acts are put to the game, which must show every seat what the log
-says it saw. From the fork on everybody plays with new chance, from the run's seed and the fork's number: in fork i the
-players that stay draw alike in both arms (common random numbers), so differences are taken fork by fork. Chance that
-the game draws itself stays that of the deal.
-How somebody takes a seat of a match that has begun: `arena.play.joining`.
+The match is replayed from its seed with the logged acts, and the game must show every seat what the log says it saw.
+After the fork all players draw from the run's seed and the fork's number. In fork i the unchanged players use the same
+random numbers in both arms (common random numbers), so differences are paired by fork. The game's own chance stays that
+of the deal. Joining a match in progress: `arena.play.joining`.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from pathlib import Path
 
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
 from arena.config.own_files import same_game, with_own_roles
+from arena.config.saved_config import experiment_of
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.matrix import in_role
-from arena.evaluate.specs import Contenders, kept_iterations
+from arena.evaluate.specs import Contenders, available_iterations
 from arena.league.pool import version_of
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
-from arena.play.joining import Joining, Parting, strayed
+from arena.play.joining import Joining, Parting, first_difference
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
@@ -36,42 +35,42 @@ from arena.store.reader import RunReader
 from games.contracts import UNREAD, MatchId
 
 Figures = dict[str, list[float]]
-"""A value for each fork: `payoff SEAT`, and what the game reports."""
+"""One value per fork, by figure: `payoff SEAT` and the numbers of the game's report."""
 
 
 @dataclass(frozen=True)
-class Forked:
-    """Outcomes of the forks of one match."""
+class ForkResults:
+    """Outcomes of one match's forks: an unchanged arm and a forked arm."""
 
     parting: Parting
     sat: Mapping[str, str]
-    """By seat, who sits in the unchanged arm: those of the match, or the nearest of their versions that are kept."""
+    """Players of the unchanged arm by seat: those of the match, or their nearest available versions."""
     others: Mapping[str, str]
-    """By seat, who sits there instead in the forked arm."""
+    """Replaced players of the forked arm by seat."""
     logged: dict[str, float]
-    """Outcome of the match itself, by figure."""
+    """Outcome of the logged match, by figure."""
     unchanged: Figures
-    """Outcomes of replays by those who stay; without values where there were none."""
+    """Outcomes of replays by the same players; {} if a person sat at a seat."""
     forked: Figures
     failed: dict[str, int] = field(default_factory=dict)
-    """Attempts that failed, by reason; they were played again."""
+    """Failed attempts by reason; they were played again."""
 
     def bounds(self, figure: str) -> Bounds:
-        """Return the bounds of a figure."""
+        """Return a figure's range."""
         arms = (self.unchanged.get(figure, []), self.forked.get(figure, []))
         return ANY if figure.startswith("payoff ") else range_of(f"report.{figure}", [v for arm in arms for v in arm])
 
     def mean(self, arm: Figures, figure: str, level: float = 0.95) -> Interval:
-        """The mean over forks of one of the arms."""
+        """Return a figure's mean over the forks of one arm."""
         return mean_ci(arm.get(figure, []), self.bounds(figure), level)
 
     def difference(self, figure: str) -> Interval:
-        """Forked less unchanged, fork by fork; NaN where forks of the two do not have the figure alike."""
+        """Return the mean of forked minus unchanged, paired by fork; NaN if the arms' numbers of values differ."""
         one, two = self.unchanged.get(figure, []), self.forked.get(figure, [])
         return paired_ci(one, two, self.bounds(figure)) if len(one) == len(two) else Interval(*[float("nan")] * 3)
 
     def figures(self) -> list[str]:
-        """All that were told, payoffs first."""
+        """Return the names of all figures, payoffs first."""
         return list(dict.fromkeys([*self.logged, *self.unchanged, *self.forked]))
 
 
@@ -85,48 +84,50 @@ async def fork(
     loader: Contenders | None = None,
     person: Contender | None = None,
     ended: Callable[[], None] = lambda: None,
-) -> Forked:
-    """Play a match of a run on from turn `turn` (from 0), `n` times with others at some `seats` or another `act`.
+) -> ForkResults:
+    """Continue a run's match from turn `turn` (from 0), `n` times with the changes and `n` times without.
 
-    And `n` times with those who sat there. ConfigError or StoreError, one line, where match, turn, seat or player are
-    not to be had, or where the game no longer shows what the log says it did. `person` sits where `human` is named.
+    Changes are other players at some `seats` (spec by seat) or another `act` at that turn. `person` plays the seats
+    named `human`. `ended` is called after each match. Raises ConfigError or StoreError if match, turn, seat or player
+    do not exist, or if the game no longer shows what the log says; PlayError if every fork failed.
     """
     loader, others = loader or Contenders(), dict(seats or {})
     reader = RunReader(run)
     experiment = with_own_roles(reader.path, experiment_of(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))
     record = replace(record, game=same_game(record.game, experiment))
-    parting = checked(Parting(record, turn, act), others)
-    told: dict[str, None] = {}
-    sat = {seat: _who(reader.path, experiment, held, told) for seat, held in record.seats.items()}
-    for line in told:
+    parting = require_forkable(Parting(record, turn, act), others)
+    notes: dict[str, None] = {}
+    sat = {seat: _spec_of(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
+    for line in notes:
         loader.note(line)
     if nobody := [seat for seat, name in (sat | others).items() if not name]:
         raise ConfigError(f"a person sat at {nobody[0]} of {match}: name who plays on, such as {nobody[0]}=random")
     arms = [sat, sat | others] if all(sat.values()) else [sat | others]
     names = dict.fromkeys(name for arm in arms for name in arm.values() if name != HUMAN)
-    found = dict(zip(names, await loader.load(*names), strict=True))
+    players = dict(zip(names, await loader.load(*names), strict=True))
     if person is not None:
-        found[HUMAN] = person
+        players[HUMAN] = person
     for seat, name in (sat | others).items():
-        if name not in found:
-            raise ConfigError(f"nobody can be asked to play {seat}: name somebody other than {HUMAN}")
-        found[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
+        if name not in players:
+            raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
+        players[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
     roles = {} if loader.role else _roles(experiment, record.game)
     tables = [
-        {seat: _as(roles.get(seat), found[name], record.game, seat) for seat, name in arm.items()} for arm in arms
+        {seat: _in_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
+        for arm in arms
     ]
     played, failed = await _play(parting, tables, experiment.seed, n, ended)
-    whole = [forks for forks in zip(*played, strict=True) if all(forks)]  # what failed in one arm has no partner
-    if not whole:
+    pairs = [forks for forks in zip(*played, strict=True) if all(forks)]  # a fork that failed in one arm has no pair
+    if not pairs:
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
-    figures = [_figures(records) for records in zip(*whole, strict=True)]
+    figures = [_figures(records) for records in zip(*pairs, strict=True)]
     unchanged = figures[0] if len(arms) > 1 else {}
-    return Forked(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
+    return ForkResults(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
 
 
-def checked(parting: Parting, others: Mapping[str, str]) -> Parting:
-    """The parting, where it can be had; ConfigError for a turn or seat that is not there, or a game that changed."""
+def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
+    """Return the parting unchanged. Raises ConfigError for an unknown turn or seat, no change, or a changed game."""
     record, turn = parting.match, parting.turn
     if not 0 <= turn < len(record.turns):
         raise ConfigError(f"{record.id} has turns 1 to {len(record.turns)}: it cannot be forked at {turn + 1}")
@@ -135,38 +136,39 @@ def checked(parting: Parting, others: Mapping[str, str]) -> Parting:
             known = ", ".join(record.seats)
             raise ConfigError(f"{record.id} has no seat '{seat}'{nearest(seat, record.seats)} (its seats: {known})")
     if not (others or parting.act):
-        raise ConfigError("a fork needs something that is another: somebody at a seat, or an act")
+        raise ConfigError("a fork needs a change: another player at a seat, or another act")
     if parting.act and record.turns[turn].source in UNREAD:
         raise ConfigError(f"no game read turn {turn + 1} of {record.id}: fork it at another turn")
-    if why := strayed(parting, make_game(GameSpec(name=record.game, options=record.options))):
+    if why := first_difference(parting, make_game(GameSpec(name=record.game, options=record.options))):
         raise ConfigError(f"{record.id} cannot be forked: {why}")
     return parting
 
 
-def _who(run: Path, experiment: Experiment, held: Seating, told: dict[str, None]) -> str:
-    """Return the spec of who sat at a seat, "" for a person; of weights that are gone, the nearest that are kept."""
+def _spec_of(run: Path, experiment: Experiment, held: Seating, notes: dict[str, None]) -> str:
+    """Return the spec of a seat's player; "" for a person, and the nearest available version of deleted weights.
+
+    Adds a message to `notes` if the weights are deleted.
+    """
     if held.kind != "model":
         return "" if held.kind == "human" else held.policy
     name, version = version_of(held.policy) or (held.policy, held.version)
     if not experiment.trained(name):
         return f"{run}:{name}"
-    nearest_kept = min(kept_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))
-    if nearest_kept != version:
-        line = (
-            f"{run} keeps no weights of {name} after iteration {version}: those of {nearest_kept} play in their place"
-        )
-        told.setdefault(line)
-    return f"{run}@{nearest_kept}:{name}"
+    closest = min(available_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))
+    if closest != version:
+        line = f"{run} keeps no weights of {name} after iteration {version}: those of {closest} play in their place"
+        notes.setdefault(line)
+    return f"{run}@{closest}:{name}"
 
 
 def _roles(experiment: Experiment, game: str) -> dict[str, str]:
-    """The role in which the run plays the game, by seat."""
+    """Return the run's role of each seat of the game."""
     tables = [table for table in experiment.all_tables() if table.game.name == game]
     return {seat: held.role for table in tables[:1] for seat, held in table.seats.items()}
 
 
-def _as(role: str | None, who: Contender, game: str, seat: str) -> Contender:
-    """The contender in the run's role where it has none of its own, so that it is asked in the same words."""
+def _in_run_role(role: str | None, who: Contender, game: str, seat: str) -> Contender:
+    """Return the contender in the run's role, for the same prompts, unless it has a role of its own."""
     bare = isinstance(who, ModelContender) and isinstance(who.cast, Casting) and who.cast.experiment is None
     return in_role(who, game, seat, role) if role and (bare or isinstance(who, EndpointContender)) else who
 
@@ -177,9 +179,10 @@ def _as(role: str | None, who: Contender, game: str, seat: str) -> Contender:
 async def _play(
     parting: Parting, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
 ) -> tuple[list[list[MatchRecord | None]], Counter[str]]:
-    """Play the forks: records by table and fork, None for one that kept failing; and failed attempts by reason.
+    """Play `n` forks per table.
 
-    Only the last table begins with the act that is another.
+    Returns the records by table and fork (None for a fork that kept failing) and the failed attempts by reason. Only
+    the last table starts with the replaced act.
     """
     record, failed = parting.match, Counter[str]()
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
@@ -210,17 +213,18 @@ async def _play(
             ended()
 
     person = any(who.name == HUMAN for table in tables for who in table.values())
-    await play_all(plans, one, note, 1 if person else IN_FLIGHT)  # a person plays one match after the other
+    await play_all(plans, one, note, 1 if person else IN_FLIGHT)  # a person plays one match at a time
     return played, failed
 
 
 def _outcome(record: MatchRecord) -> dict[str, float]:
-    """A match's payoffs, and what else its game says in numbers."""
+    """Return a match's payoffs and the numbers of its report."""
     report = {name: float(value) for name, value in record.report.items() if not isinstance(value, str)}
     return {f"payoff {seat}": value for seat, value in record.payoffs.items()} | report
 
 
 def _figures(records: Sequence[MatchRecord | None]) -> Figures:
-    """A value per fork that ended, for each figure that all of them have."""
-    told = [_outcome(record) for record in records if record]
-    return {name: [one[name] for one in told] for name in (told[0] if told else ()) if all(name in one for one in told)}
+    """Return one value per finished fork for each figure that all of them have."""
+    outcomes = [_outcome(record) for record in records if record]
+    names = [name for name in (outcomes[0] if outcomes else ()) if all(name in one for one in outcomes)]
+    return {name: [one[name] for one in outcomes] for name in names}

@@ -1,4 +1,4 @@
-"""Held-out evaluation: a run's first and last weights on games that may be others than those it trained on."""
+"""Held-out evaluation: a run's first and last weights on games that may differ from those of training."""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -10,7 +10,7 @@ from agents.names import nearest
 from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (
@@ -33,13 +33,13 @@ FILE = "evaluation.json"
 
 
 class Compared(NamedTuple):
-    """Results before and after learning, game by game and opponent by opponent, on the same deals."""
+    """Results before and after learning on the same deals, one per game and opponent."""
 
     before: list[Result]
     after: list[Result]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: both, and the change of every figure, after less before."""
+        """Return both results and the change of every figure (after minus before) as JSON values."""
         return {
             "before": [result.to_json() for result in self.before],
             "results": [result.to_json() for result in self.after],
@@ -48,7 +48,7 @@ class Compared(NamedTuple):
 
 
 def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
-    """The change of every figure that both have, with its interval."""
+    """Return the change of every common figure with its interval, as JSON values."""
     return [
         {
             "game": new.game.name,
@@ -60,7 +60,10 @@ def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str,
 
 
 def check_spec(experiment: Experiment) -> None:
-    """ConfigError, StoreError or WeightsError for a game, opponent or player that there is not; loads no weights."""
+    """Check the games, opponents and players of the experiment's `evaluate` section, without loading weights.
+
+    Raises ConfigError, StoreError or WeightsError.
+    """
     if (spec := experiment.evaluate) is None:
         return
     check_panel(experiment)
@@ -82,7 +85,7 @@ def check_spec(experiment: Experiment) -> None:
 
 
 def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collection[str]) -> None:
-    """ConfigError for a scripted opponent that cannot play the game at a seat that the learners leave to it."""
+    """Raise ConfigError for a scripted opponent that cannot play one of its seats. `held` are the learners' seats."""
     made = make_game(game)
     seats = list(made.possible_agents)
     theirs = [seat for seat in seats if any(seat != own for own in held or seats)]
@@ -97,9 +100,9 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
 async def held_out(
     run: Path, spec: EvaluateSpec, seed: int, begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None
 ) -> Compared:
-    """Play what `spec` asks for and keep it in the run's folder as evaluation.json.
+    """Evaluate the run's first and last weights by `spec` and write evaluation.json to the run's folder.
 
-    `begin` is called with the number of matches and returns what to call after each of them.
+    `begin` is called with the number of matches and returns a callback for each finished match.
     """
     loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()), summaries=spec.summaries)
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
@@ -107,7 +110,7 @@ async def held_out(
         weights, specs.before(weights), *spec.against, games=[game.name for game in spec.held_out]
     )
     games = [on_split(game) for game in spec.held_out]
-    work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
+    work = [(who, game, _opponents(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
         check_met(who, opponents, game)
     step = begin(sum(matches_of(who, opponents, game, spec.matches) for who, game, opponents in work))
@@ -118,7 +121,7 @@ async def held_out(
     return compared
 
 
-def _met(who: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:
+def _opponents(who: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:
     made = make_game(game)
     if len(made.possible_agents) == 1:
         return []

@@ -1,8 +1,8 @@
-"""Agents against simulated persons: the same tasks for everybody, several trials of each, so that luck shows.
+"""Success rates of agents with simulated persons: the same tasks for every agent, several trials per task.
 
-A task is one deal of a simulator: its hidden entity depends on the seed alone, never on who plays or whom they meet. A
-trial plays it again with other chance for models and random players. What a scripted person says
-belongs to the task, so a scripted agent does the same in every trial with it. Tasks are the unit of all intervals.
+A task is one deal of a simulator: its hidden entity depends on the seed alone. A trial replays the task with other
+randomness for models and random players. A scripted person's text belongs to the task, so a scripted agent plays every
+trial with it alike. The task is the unit of all intervals.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from games.contracts import Game, MatchId
 
 SCRIPT = "script"
 NOBODY = "as it is"
-"""Column of a simulator without personas."""
+"""Column name of a simulator without personas."""
 ATTEMPTS = 2
-"""Number of times that a match that fails is played; then its trial is missing."""
+"""Maximum attempts per match; a trial whose attempts all fail is missing."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """A column: a persona of the simulator, and who words what it says."""
+    """A column of the matrix: a persona of the simulator and the speaker of its lines."""
 
     persona: str
-    """"" in a simulator that has no personas."""
+    """Empty in a simulator without personas."""
     voice: Contender | None = None
-    """None: the simulator's templates."""
+    """Player that words the person's lines; None for the simulator's templates."""
 
     @property
     def name(self) -> str:
-        """As it is typed."""
+        """Name as a user types it: PERSONA or PERSONA+VOICE."""
         persona = self.persona or NOBODY
         return persona if self.voice is None else f"{persona}+{self.voice.name}"
 
-    def deal(self, game: GameSpec) -> GameSpec:
-        """Return the game with this person in it."""
+    def apply_to(self, game: GameSpec) -> GameSpec:
+        """Return the game's settings with this person in it."""
         options = {"persona": self.persona} if self.persona else {}
         if is_worded(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else "render"
@@ -64,24 +64,24 @@ class Person:
 
 @dataclass
 class Cell:
-    """Results of an agent with a person."""
+    """Results of one agent with one person."""
 
     agent: str
     person: str
-    words: str
-    """Whose words the person's are: SCRIPT, or policy, version and role."""
+    speaker: str
+    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role."""
     tasks: int
     trials: int
     k: int
     successes: dict[int, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    """By task, in each trial that was finished."""
+    """Success of each finished trial, by task."""
     figures: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    """By name and task: the report's numbers, turns among them."""
+    """Numbers of the game's report (such as turns), by name and task."""
     faults: Counter[str] = field(default_factory=Counter)
-    """Matches that failed, by reason; they are no score of 0, and were played again."""
+    """Failed matches by reason. They were played again and are not counted as a success of 0."""
 
     def add(self, task: int, record: MatchRecord) -> None:
-        """Counts a match."""
+        """Count a match, finished or failed."""
         if record.status == "failed":
             self.faults[record.reason] += 1
             return
@@ -92,36 +92,34 @@ class Cell:
 
     @property
     def matches(self) -> int:
-        """Finished ones."""
+        """Number of finished matches."""
         return sum(map(len, self.successes.values()))
 
-    @property
-    def success(self) -> Interval:
-        """The share of trials that succeeded: mean over tasks."""
-        return mean_ci([sum(won) / len(won) for _, won in sorted(self.successes.items())], SHARE)
-
     def reliability(self, k: int) -> Interval:
-        """pass^k: how likely k trials of a task all succeed, over the tasks of which k trials were finished."""
-        counted = [won for _, won in sorted(self.successes.items()) if len(won) >= k]
-        return mean_ci([pass_hat_k(sum(won), len(won), k) for won in counted], SHARE)
+        """Return pass^k, the chance that k trials of a task all succeed.
+
+        It averages over the tasks with at least k finished trials; pass^1 is the success rate.
+        """
+        counted = [trials for _, trials in sorted(self.successes.items()) if len(trials) >= k]
+        return mean_ci([pass_hat_k(sum(trials), len(trials), k) for trials in counted], SHARE)
 
     @property
     def fault_rate(self) -> Interval:
-        """The share of matches that failed, of all that were begun."""
+        """Share of failed matches among all that were started."""
         failed = sum(self.faults.values())
         return rate_ci(failed, failed + self.matches)
 
     def mean(self, figure: str) -> Interval:
-        """Mean over tasks of the mean over trials."""
+        """Return the mean over tasks of a figure's mean over trials."""
         means = [float(np.mean(sorted(values))) for _, values in sorted(self.figures[figure].items())]
         return mean_ci(means, range_of(figure, means))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: every interval as [estimate, low, high], null where the data cannot say."""
+        """Return the results as JSON values: intervals as [estimate, low, high], with null for NaN."""
         return {
-            "agent": self.agent, "person": self.person, "words": self.words,
+            "agent": self.agent, "person": self.person, "words": self.speaker,
             "matches": self.matches, "missing": self.tasks * self.trials - self.matches,
-            "success": plain(self.success),
+            "success": plain(self.reliability(1)),
             **{f"pass^{k}": plain(self.reliability(k)) for k in range(1, self.k + 1)},
             "faults": {"rate": plain(self.fault_rate), "reasons": dict(sorted(self.faults.items()))},
             "figures": {name: plain(self.mean(name)) for name in self.figures},
@@ -130,10 +128,10 @@ class Cell:
 
 
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
-    """Persona and voice, "" where it is scripted, of texts such as `terse` or `terse+smollm2-135m-instruct`.
+    """Return (persona, voice) for texts such as `terse` or `terse+smollm2-135m-instruct`; voice is "" if scripted.
 
-    All personas, scripted, where there are no texts, and "" for a simulator without any; ConfigError for a game that is
-    no simulator, for a persona that it does not have, and for a voice where nobody's words can be another's.
+    Without texts, return all personas, scripted; [("", "")] for a simulator without personas. Raises ConfigError for a
+    game that is not a simulator, an unknown persona, or a voice in a simulator whose lines no player can word.
     """
     made = make_game(game)
     if not isinstance(made, Peopled):
@@ -148,20 +146,24 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
         if plus and not voice:
-            raise ConfigError(f"--persons {text}: name whose words they are, such as {persona}+smollm2-135m-instruct")
+            raise ConfigError(f"--persons {text}: name the speaker, such as {persona}+smollm2-135m-instruct")
         if voice and not is_worded(made):
-            raise ConfigError(f"--persons {text}: {game.name} has no option `person`: its own words are all there are")
+            raise ConfigError(f"--persons {text}: {game.name} has no option `person`, so no player can word its lines")
         persons.append((persona, voice))
     return persons
 
 
 def is_worded(game: Game) -> bool:
-    """Return True if a model may word what the simulator's person says: the class has an option `person`."""
+    """Return True if a player may word the lines of the simulator's person: the class has an option `person`."""
     return any("person" in signature(kind).parameters for kind in type(game).__mro__ if issubclass(kind, TextGame))
 
 
 def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
-    """The contender in this role or, "", in the one written for its seat, if it has none of its own and can read it."""
+    """Return the contender in `role` or, if that is empty, in the role written for the seat.
+
+    Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
+    read sentences.
+    """
     if isinstance(who, EndpointContender) and (chosen := role or written_for(game, seat)):
         loaded = load_role(chosen)
         return replace(who, role=lambda game, seat: loaded)
@@ -172,7 +174,7 @@ def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
     return who
 
 
-async def matrix(
+async def play_matrix(
     agents: Sequence[Contender],
     persons: Sequence[Person],
     game: GameSpec,
@@ -182,51 +184,54 @@ async def matrix(
     seed: int,
     ended: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Cell]:
-    """Plays and yields cell by cell, agent by agent; `ended` is called after each match.
+    """Play agent by agent and person by person, and yield each finished cell. `ended` is called after each match.
 
-    ConfigError, before anything is played, when somebody cannot take its seat.
+    Raises ConfigError before the first match if a player cannot take its seat.
     """
     for person in persons:
-        sample = make_game(person.deal(game))
+        sample = make_game(person.apply_to(game))
         first, *others = sample.possible_agents
         for who, seat in [*((agent, first) for agent in agents), *((person.voice, seat) for seat in others)]:
             if who is not None:
                 who.check(game.name, sample, seat)
     for agent in agents:
         for person in persons:
-            yield await _cell(agent, person, game, tasks, trials, k, seed, ended)
+            yield await _play_cell(agent, person, game, tasks, trials, k, seed, ended)
 
 
-async def _cell(
+async def _play_cell(
     agent: Contender, person: Person, game: GameSpec, tasks: int, trials: int, k: int, seed: int,
     ended: Callable[[], None],
 ) -> Cell:  # fmt: skip
-    spec = person.deal(game)
+    spec = person.apply_to(game)
     seats = make_game(spec).possible_agents
     table = dict(zip(seats, [agent, *([person.voice] if person.voice else [])], strict=True))
     seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
-    cell = Cell(agent.name, person.name, _identity(seating[seats[-1]]) if person.voice else SCRIPT, tasks, trials, k)
-    deals = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
-    chances = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)
+    speaker = _describe(seating[seats[-1]]) if person.voice else SCRIPT
+    cell = Cell(agent.name, person.name, speaker, tasks, trials, k)
+    task_seeds = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
+    trial_seeds = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)
     plans = [
-        MatchPlan(MatchId(task, trial), spec.name, dict(spec.options), int(deals[task]), seating)
+        MatchPlan(MatchId(task, trial), spec.name, dict(spec.options), int(task_seeds[task]), seating)
         for task in range(tasks)
         for trial in range(trials)
     ]
 
-    async def one(plan: MatchPlan) -> MatchRecord:
-        return await play_one(plan, table, int(chances[plan.identity.deal]), LIMITS, keep_turns=False)
+    async def play(plan: MatchPlan) -> MatchRecord:
+        return await play_one(plan, table, int(trial_seeds[plan.identity.deal]), LIMITS, keep_turns=False)
 
     def note(record: MatchRecord) -> None:
         cell.add(record.identity.iteration, record)
         if record.status == "finished" or record.attempt == ATTEMPTS - 1:
             ended()
 
-    with suppress(PlayError):  # the cell says how many matches failed and why; others may be well
-        await play_all(plans, one, note, IN_FLIGHT, ATTEMPTS)
+    with suppress(PlayError):  # the cell counts its failed matches; other cells may still succeed
+        await play_all(plans, play, note, IN_FLIGHT, ATTEMPTS)
     return cell
 
 
-def _identity(who: Seating) -> str:
-    """Name the speaker of a seat's words: a scripted policy, or a version of a policy in a role."""
-    return who.policy if who.kind == "brain" else f"{who.policy}, version {who.version}, role {who.role}"
+def _describe(seating: Seating) -> str:
+    """Return a scripted policy's name, or policy, version and role of a model."""
+    if seating.kind == "brain":
+        return seating.policy
+    return f"{seating.policy}, version {seating.version}, role {seating.role}"

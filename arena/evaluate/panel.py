@@ -1,4 +1,4 @@
-"""A panel plays: what a contender earns from every seat against every member, on the same deals for everybody."""
+"""Evaluation of a contender against a panel: its payoffs from every seat against every member, on the same deals."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from arena.play.contenders import Contender, ScriptedContender
 from arena.play.settings import GameSpec
 from arena.store.evaluations import Cell, Deals, Evaluation
 
-MOST = 10**6
-"""Matches of one evaluation: all of them are planned at once."""
+MAX_MATCHES = 10**6
+"""Maximum number of matches of one evaluation, which are all planned in memory."""
 
 
 class Place(NamedTuple):
-    """A member, and the seat from which it is met."""
+    """One lineup: the panel member and the contender's seat."""
 
     member: Contender
     seat: str
@@ -35,8 +35,8 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sitting:
-    """Evaluation of one contender against a panel, ready to be played."""
+class PanelPlan:
+    """Planned evaluation of one contender against a panel."""
 
     who: Contender
     panel: Panel
@@ -45,7 +45,7 @@ class Sitting:
 
     @property
     def places(self) -> list[Place]:
-        """Every member from every seat that the contender is judged at, member by member."""
+        """Lineups of every member with every seat of the contender, member by member."""
         seats = tuple(make_game(self.game).possible_agents)
         return [
             Place(member, mine, {seat: self.who if seat == mine else member for seat in seats})
@@ -55,17 +55,17 @@ class Sitting:
 
     @property
     def matches(self) -> int:
-        """Return the number of matches that are played."""
+        """Number of matches to play."""
         return len(self.places) * self.panel.deals
 
     @property
     def key(self) -> str:
-        """Key of what is played, the same for every contender: see `Evaluation.key`."""
+        """Hash of the panel's settings and lineups, the same for every contender (`Evaluation.key`)."""
         met = [(place.member.name, place.seat) for place in self.places]
         return _key(self.panel, self.game, met)
 
     def check(self) -> None:
-        """ConfigError where somebody cannot play a seat that is theirs, or where it would be too much."""
+        """Raise ConfigError if a player cannot play its seat, or if the evaluation has too many matches."""
         game = make_game(self.game)
         check_size(self.panel, self.game, len(self.places) // len(self.members))
         for place in self.places:
@@ -79,9 +79,10 @@ class Sitting:
         best: BestPlay | None = None,
         iteration: int | None = None,
     ) -> Evaluation:
-        """Plays all matches and says what came of each; `best` is what best play earns, where it is known already.
+        """Play all matches and return the evaluation.
 
-        A match that keeps failing has no value; PlayError when most of them do.
+        `ended` is called after each match. `best` are known payoffs of best play, which are computed otherwise. A match
+        that keeps failing has no value. Raises PlayError if most matches fail.
         """
         started, places, panel = perf_counter(), self.places, self.panel
         played, failed = await play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
@@ -105,36 +106,36 @@ class Sitting:
         )
 
     def best_play(self) -> BestPlay:
-        """The payoff of best play on these deals, where the members and the game let theory say."""
+        """Compute the payoffs of best play on these deals, if members and game allow it."""
         met = [(place.member, place.seat) for place in self.places]
         return best_play(met, self.game, deal_seeds(self.panel.seed, self.panel.deals))
 
 
 def _cell(place: Place, row: Sequence[Played | None], best: Deals | None) -> Cell:
     seat = place.seat
-    tells = any(p and "deal" in p.report for p in row)
+    has_deals = any(p and "deal" in p.report for p in row)
     return Cell(
         member=place.member.name,
         seat=seat,
         payoff=[p.payoffs[seat] if p else None for p in row],
         valid=[1 - p.invalid[seat] / p.acts[seat] if p and p.acts[seat] else None for p in row],
-        deal=[float(p.report["deal"]) if p and "deal" in p.report else None for p in row] if tells else None,
+        deal=[float(p.report["deal"]) if p and "deal" in p.report else None for p in row] if has_deals else None,
         best_response=best,
     )
 
 
 def _key(panel: Panel, game: GameSpec, met: Sequence[tuple[str, str]]) -> str:
-    said = [panel.panel, game.name, game.options, panel.deals, panel.seed, met]
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    settings = [panel.panel, game.name, game.options, panel.deals, panel.seed, met]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-# -- what a panel plays, and who can -----------------------------------------------------------------------
+# -- checks before play -----------------------------------------------------------------------
 
 
 def panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
-    """The game with the panel's own options, else with those of the run that is judged; of splits, the `test` one.
+    """Return the game with the panel's options, else those of the evaluated run, on the `test` split if it has one.
 
-    ConfigError where there is no such game, option, or second seat.
+    Raises ConfigError for an unknown game or option, or a game without a second seat.
     """
     options = panel.game.options
     if options is None:
@@ -143,24 +144,24 @@ def panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
         options = {key: value for own in trained[:1] for key, value in own.items() if key != "split"}
     spec = on_split(GameSpec(name=panel.game.name, options=options))
     if len(make_game(spec).possible_agents) < 2:
-        raise ConfigError(f"panel {panel.panel}: {spec.name} has one seat, and members have to sit somewhere")
+        raise ConfigError(f"panel {panel.panel}: {spec.name} has one seat, and a panel needs a seat for its members")
     return spec
 
 
 def check_size(panel: Panel, game: GameSpec, seats: int) -> None:
-    """ConfigError for more matches than anybody wants to wait for."""
+    """Raise ConfigError for more than `MAX_MATCHES` matches."""
     matches = len(panel.members) * seats * panel.deals
-    if matches > MOST:
+    if matches > MAX_MATCHES:
         raise ConfigError(
             f"panel {panel.panel}: {len(panel.members)} members, {seats} seats of {game.name} and {panel.deals:,} "
-            f"deals are {matches:,} matches: at most {MOST:,}; take fewer deals"
+            f"deals are {matches:,} matches: at most {MAX_MATCHES:,}; take fewer deals"
         )
 
 
 def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
-    """ConfigError, StoreError or WeightsError for a member that there is not, or that cannot play; loads no weights.
+    """Check that every member exists and can play, without loading weights. `own` are the evaluated seats.
 
-    `own` are the seats that are judged.
+    Raises ConfigError, StoreError or WeightsError.
     """
     check_size(panel, game, len(own))
     made = make_game(game)
@@ -175,31 +176,31 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
 
 
 def _unloaded(source: specs.Source) -> Casting:
-    """Return the casting of a source's policies before anything but tokenizers is read."""
+    """Return the casting of a source's policies with tokenizers but without weights."""
     found = source.folders.items()
     policies = {name: Policy.load(f"{source.spec}/{name}", folder, folder, train=False) for name, folder in found}
     return Casting(source.spec, policies, source.experiment)
 
 
-class Known(NamedTuple):
-    """Opponents and demonstrators that a run's learners met in training."""
+class TrainingOpponents(NamedTuple):
+    """Opponents and demonstrators of a run's training."""
 
     met: frozenset[str] = frozenset()
-    """Whom they played against."""
+    """Names of the opponents that the learners played against."""
     demonstrated: frozenset[str] = frozenset()
-    """Policies whose demonstrations they imitated."""
+    """Names of the policies whose demonstrations the learners imitated."""
 
-    def with_own(self, run: Path, members: Iterable[str]) -> Known:
-        """Among these members, the run's own earlier weights are of those that it met."""
+    def with_own(self, run: Path, members: Iterable[str]) -> TrainingOpponents:
+        """Add those `members` that are earlier weights of the run itself."""
         here = run.resolve()
         own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
         return self._replace(met=self.met | own)
 
 
-def met_in_training(experiment: Experiment | None) -> Known:
-    """The opponents of a run by the names that a panel would use, its own past versions left out; nobody out of one."""
+def met_in_training(experiment: Experiment | None) -> TrainingOpponents:
+    """Return a run's opponents (without its own past versions) and demonstrators by their panel names."""
     if experiment is None:
-        return Known()
+        return TrainingOpponents()
     tables = [table for table in experiment.all_tables()]
     held = [t.seats.values() for t in tables if any(experiment.trained(seat.policy) for seat in t.seats.values())]
     met = {seat.policy for seats in held for seat in seats if not experiment.trained(seat.policy)}
@@ -209,4 +210,4 @@ def met_in_training(experiment: Experiment | None) -> Known:
     imitated = [spec.imitate for spec in experiment.policies.values() if spec.imitate and spec.train]
     demonstrated = {script for spec in imitated for script in (*spec.scripted, *spec.against)}
     demonstrated |= set(experiment.learn.demonstrations.scripted) if experiment.learn.demonstrations else set()
-    return Known(frozenset(frozen.get(name, name) for name in met), frozenset(demonstrated))
+    return TrainingOpponents(frozenset(frozen.get(name, name) for name in met), frozenset(demonstrated))

@@ -1,4 +1,4 @@
-"""Contenders as a user may type them, and the loading of those that are meant.
+"""Contender specs as a user types them, and the loading of contenders.
 
 random, mcts:100              a scripted policy (arena list policies)
 runs/latest                   a run's newest weights
@@ -6,7 +6,7 @@ runs/latest@12, runs/latest@0 its weights after iteration 12, its first ones
 runs/latest@12:opener         one of its policies, where it has several
 nano, smollm2-135m-instruct   a model's name, or its folder
 endpoint:gpt-4o-mini          a model behind an OpenAI-compatible endpoint
-endpoint@local:qwen3          one behind another, which has this name
+endpoint@local:qwen3          a model behind the endpoint named `local`
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from agents.reply import one_line
 from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
 from arena.config.own_files import edited, same_game, with_own_roles
+from arena.config.saved_config import experiment_of
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of
@@ -48,19 +48,19 @@ from games import complaint as unknown_game
 
 @dataclass(frozen=True)
 class Source:
-    """Meaning of a contender's name, before any weights are loaded."""
+    """A parsed contender spec, before any weights are loaded."""
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
     folders: Mapping[str, Path]
-    """Folder of each policy's weights."""
+    """Weights folder by policy name."""
     experiment: Experiment | None = None
     iteration: int = 0
     run: Path | None = None
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
-    """Read a contender's spec; ConfigError, StoreError or WeightsError is one line with the nearest name."""
+    """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name."""
     if spec.startswith(PREFIXES):
         try:
             parsed(spec)
@@ -93,9 +93,9 @@ def _is_run(spec: str) -> bool:
 
 
 def _unknown(spec: str, path: Path) -> ConfigError | None:
-    """Return an error for a spec that names nothing, with the nearest name; None for a folder that holds no model."""
+    """Return an error with the nearest name for an unknown spec; None for a folder or hub name without a model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
-        return None  # what is wrong with the folder, or with the hub, is said already
+        return None  # the caller's error about the folder or the hub says more
     beside = path.parent.glob("*") if isdir(path.parent) else ()
     runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
     known = runs if "/" in spec else [*(model.name for model in available()), *SCRIPTED, *runs]
@@ -119,18 +119,22 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
 
 
 def newest(run: Path) -> int:
-    """The iteration of the newest checkpoint; StoreError where there is none, or it is not whole."""
+    """Return the iteration of the newest checkpoint. Raises StoreError if there is none or it is damaged."""
     return checkpoints.newest(run).iteration
 
 
-def kept_iterations(run: Path) -> list[int]:
-    """The iterations whose weights can still be had, the first ones (0) included, ascending."""
+def available_iterations(run: Path) -> list[int]:
+    """Return the iterations with available weights in ascending order, including 0, the first weights."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
 
 def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
-    """From the checkpoint, else from the league's pool, else (0, and all of a frozen one) from where the run began."""
+    """Return the folder of a policy's weights after an iteration.
+
+    It is the checkpoint, else the league's pool, else (for iteration 0 and frozen policies) the model that the run
+    started from. Raises StoreError if there is none.
+    """
     if not experiment.policies[policy].train:
         return resolve(experiment.policies[policy].model)
     if iteration in checkpoints.iterations(run):
@@ -139,47 +143,45 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
         return pooled
     if iteration == 0:
         return resolve(experiment.policies[policy].model)
-    known = ", ".join(map(str, kept_iterations(run)))
+    known = ", ".join(map(str, available_iterations(run)))
     raise StoreError(f"{run} keeps no weights of iteration {iteration}; it has: {known}")
 
 
 class Contenders:
-    """Loads contenders: every folder's weights once, served at the precision of the run that they come from."""
+    """Loader of contenders. It loads each folder once and serves weights in the precision of their run."""
 
     def __init__(
         self,
         role: str = "",
-        doing: Callable[[str], None] = lambda what: None,
+        doing: Callable[[str], None] = lambda step: None,
         endpoints: Endpoints | None = None,
         note: Callable[[str], None] = lambda line: None,
         trust: bool = False,
         engine: EngineSpec | None = None,
         summaries: int | None = None,
     ) -> None:
-        """`role`: for all models at all seats, instead of their own; `doing` is called with a word on each slow step.
+        """Configure the loader.
 
-        `note` is called with files that were edited since a run began; with `trust`, code in a run's folder may run.
-        `summaries` are what a role of that memory may write, instead of its own number.
+        `role` replaces the roles of all models. `doing` is called with a description of each slow step, `note` with a
+        message for each file that was edited since its run began. `trust` lets code in a run's folder run. `summaries`
+        replaces the number of summaries of roles with summary memory.
         """
-        self.role, self.doing, self.endpoints, self.note, self.trust = (
-            role,
-            doing,
-            endpoints or Endpoints(),
-            note,
-            trust,
-        )
-        self.summaries = summaries
+        self.role, self.doing, self.note, self.trust = role, doing, note, trust
+        self.endpoints, self.summaries = endpoints or Endpoints(), summaries
         self.engine = engine or EngineSpec()
-        """Settings of the engine that serves their weights."""
+        """Settings of the engine that serves the weights."""
         self._engines: dict[Precision, Engine] = {}
         self._policies: dict[Path, Policy] = {}
 
     async def load(self, *specs: str, games: Iterable[str] = ()) -> list[Contender]:
-        """Load the contenders of these specs; all are read, and servers are asked, before the first is loaded.
+        """Load the contenders of these specs, after parsing all specs and probing all endpoints.
 
-        Scripted players that come with one of `games` are known by their names.
+        Scripted players of `games` from files become available by their names. Raises ConfigError, StoreError or
+        WeightsError for an unknown or unusable contender or game.
         """
-        read = {spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)}  # whose own copies of files count
+        read = {
+            spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)
+        }  # a run brings its own copies of files
         experiments = [source.experiment for source in read.values()]
         for complaint in filter(None, (unknown_game(same_game(name, *experiments)) for name in games)):
             raise ConfigError(f"{complaint} (arena list games)")
@@ -216,7 +218,7 @@ class Contenders:
         )
 
     async def _engine_for(self, source: Source) -> Engine:
-        """The engine that computes in the precision of the contender's run, else in float32."""
+        """Return the engine for the precision of the contender's run, or for float32."""
         run = source.experiment
         precision = run.settled_precision if run else Precision.FP32
         if precision not in self._engines:
@@ -225,29 +227,34 @@ class Contenders:
         return self._engines[precision]
 
     async def close(self) -> None:
-        """Release everything that was loaded."""
+        """Close all engines."""
         for engine in self._engines.values():
             await engine.close()
 
     async def unload(self, contender: Contender) -> None:
-        """Release a contender's weights."""
+        """Release a contender's weights from its engine."""
         if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
             for policy in contender.cast.policies.values():
                 await contender.engine.retire(policy.name)
 
 
 def before(spec: str, trust: bool = False) -> str:
-    """The spec of a run's first weights, from one of any of its weights; ConfigError for other contenders."""
+    """Return the spec of a run's first weights, given the spec of any of its weights.
+
+    Raises ConfigError for contenders that are not runs.
+    """
     match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
-        raise ConfigError(f"{spec} has no before: only a run does, such as runs/latest")
+        raise ConfigError(f"{spec} has no first weights: name a run, such as runs/latest")
     return f"{match['path']}@0" + (f":{match['policy']}" if match["policy"] else "")
 
 
 def history(spec: str, trust: bool = False) -> list[str]:
-    """The specs of all weights that a run still keeps, oldest first; any other contender's own."""
+    """Return the specs of all available weights of a run, oldest first; [spec] for other contenders."""
     match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""
-    return [f"{match['path']}@{iteration}{policy}" for iteration in kept_iterations(Path(expanduser(match["path"])))]
+    return [
+        f"{match['path']}@{iteration}{policy}" for iteration in available_iterations(Path(expanduser(match["path"])))
+    ]

@@ -15,8 +15,8 @@ import games
 from agents.conversation import Chat, Conversation
 from agents.errors import RoleError
 from agents.role import Role
-from arena.config.kept import experiment_of
 from arena.config.own_files import same_game, with_own_roles
+from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.store.older import iteration_of
-from arena.store.reader import RunReader
+from arena.store.reader import RunReader, iteration_of
 from arena.store.schema import CreditRow
 
 Row = dict[str, Any]

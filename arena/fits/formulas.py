@@ -1,12 +1,12 @@
-"""Memory in bytes that loading, playing and learning need, part by part: pure functions of sizes and settings.
+"""Formulas for the memory in bytes of loading, playing and learning, as pure functions of sizes and settings.
 
-They hold for decoders of the Llama kind (Llama, Qwen2, Mistral, SmolLM2): attention with shared keys, and three linear
-layers with a gate. Others come close as far as their layers have the same sizes. What a formula cannot know of the
-workload is said in its arguments, so that a measurement can say it exactly (`benchmarks/fits.py`).
+They hold for decoders like Llama (Llama, Qwen2, Mistral, SmolLM2): grouped-query attention and a gated MLP of three
+linear layers. They approximate other decoders with layers of the same sizes. The workload is an argument, so that a
+measurement can pass exact values (`benchmarks/fits.py`).
 
-Of each weight that learns there are 4 bytes, 4 of gradient and 8 of AdamW's moments (Rajbhandari et al. 2019, "ZeRO",
-§3.1). The bytes of activations are those of the tensors that torch keeps for the backward pass, counted one by one, as
-in Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", §4.1, for other layers.
+A trained weight takes 4 bytes, its gradient 4 and AdamW's moments 8 (Rajbhandari et al. 2019, "ZeRO", §3.1).
+Activations are the tensors that torch keeps for the backward pass, counted as in Korthikanti et al. 2022, "Reducing
+Activation Recomputation in Large Transformer Models", §4.1.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from agents.precision import Precision
 
 Parts = dict[str, int]
-"""Bytes by what they are for."""
+"""Bytes by purpose."""
 
 LIBRARIES = 380_000_000
-"""Python, torch and transformers with nothing loaded, CPU builds. This and the next three were fitted to pilot runs."""
+"""Python, torch and transformers without a model, CPU builds. This and the next three were fitted to pilot runs."""
 DEEPSPEED = 30_000_000
-"""DeepSpeed on top of them, once an optimiser is made."""
+"""Additional memory of DeepSpeed after it made an optimiser."""
 PRODUCTS = 170_000_000
-"""Compiled bfloat16 products that oneDNN keeps for shapes it has met, and memory between them."""
-HOLES = 2
-"""Memory of a pass over the tensors that live in it, on a CPU. Passes differ in shape, the allocator keeps what one of
-them freed (`arena.process`), and the next fits into little of it. On a GPU it is taken to be 1."""
+"""Compiled bfloat16 products that oneDNN caches per shape, with fragmentation."""
+FRAGMENTATION = 2
+"""Ratio of a pass's peak memory to its live tensors, on a CPU. Passes differ in shape, the allocator keeps freed
+buffers (`arena.process`), and the next pass can reuse few of them. Taken to be 1 on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -33,111 +33,111 @@ class Shape:
 
     layers: int
     width: int
-    """Numbers in a token's vector."""
+    """Hidden size."""
     inner: int
-    """Numbers within a layer's gated part; with experts, of those that a token passes."""
+    """Intermediate size of the MLP; with experts, the sum over those that process one token."""
     heads: int
     kv_heads: int
-    """Heads that have keys and values of their own."""
+    """Number of key-value heads."""
     head_width: int
     vocabulary: int
     parameters: int
-    """All weights; a head that is the embedding counts once."""
+    """Number of weights; a tied head counts once."""
     linear: int
-    """Weights in linear layers, the head not among them."""
+    """Number of weights in linear layers, without the head."""
     edges: int
-    """Inputs and outputs of those layers together: an adapter of rank r has r times as many weights."""
+    """Sum of these layers' input and output sizes; an adapter of rank r has r times as many weights."""
     tied: bool
-    """Whether the head's weights are the embedding's."""
+    """True if the head shares the embedding's weights."""
 
     @property
     def head(self) -> int:
-        """Weights of the head."""
+        """Number of weights of the head."""
         return self.vocabulary * self.width
 
     @property
     def others(self) -> int:
-        """Weights outside linear layers and head: the embedding, norms."""
+        """Number of weights outside linear layers and head: embedding and norms."""
         return self.parameters - self.linear - (0 if self.tied else self.head)
 
     @property
     def halved(self) -> int:
-        """Bytes of all linear layers and the head in bfloat16; a tied head is then a copy beside the embedding."""
+        """Bytes of all linear layers and the head in bfloat16. A tied head is then a separate copy."""
         return 2 * (self.linear + self.head)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Device and numbers that a model computes with."""
+    """Device and precision of a model's computation."""
 
     precision: Precision
     gpu: bool = False
     packs: bool = True
-    """Whether the processor's bfloat16 products take packed matrices (`agents.half.packs_here`)."""
+    """True if the processor's bfloat16 products use packed matrices (`agents.half.packs_here`)."""
 
     @property
     def number(self) -> int:
-        """Bytes of a number that a matrix product gives."""
+        """Bytes per element of a matrix product's result."""
         return 2 if self.precision.bf16_products else 4
 
     @property
-    def holes(self) -> int:
-        """Memory of a pass over the tensors that live in it."""
-        return 1 if self.gpu else HOLES
+    def fragmentation(self) -> int:
+        """Ratio of a pass's peak memory to its live tensors."""
+        return 1 if self.gpu else FRAGMENTATION
 
     @property
     def compiled(self) -> int:
-        """Bytes of compiled products."""
+        """Bytes of cached compiled products."""
         return PRODUCTS if self.precision.bf16_products and not self.gpu else 0
 
 
 @dataclass(frozen=True)
 class Playing:
-    """Demands of play on an engine."""
+    """Workload of play for an engine."""
 
     rows: int
-    """Replies that are written at once."""
+    """Number of replies sampled in one batch."""
     streams: int
-    """Seats' streams whose caches are kept between turns."""
+    """Number of streams whose caches are kept between turns."""
     context: int
-    """Tokens of a stream at its end."""
+    """Tokens of a finished stream."""
     fresh: int
-    """Tokens of a row that one pass reads at most: what no cache knows yet."""
+    """Maximum number of uncached tokens per row in one pass."""
     cache_bytes: int = 2 << 30
-    """Most that is kept of streams' caches between turns, all policies together."""
+    """Maximum bytes of caches kept between turns, over all policies."""
 
 
 @dataclass(frozen=True)
 class Learning:
-    """Demands of an update on a trainer."""
+    """Workload of an update for a trainer."""
 
     tokens: int
-    """Tokens of a forward pass, padding among them."""
+    """Tokens of a forward pass, including padding."""
     sampled: int
-    """Those of them that the policy sampled, of which there are logits."""
+    """Number of these tokens that the policy sampled; only they have logits."""
     learners: int = 1
-    """Policies that learn, each with weights, or an adapter, of its own."""
+    """Number of trained policies, each with its own weights or adapter."""
     rank: int | None = None
-    """Of adapters; None is all weights."""
+    """Rank of the adapters; None trains all weights."""
     reference: bool = False
-    """Whether a KL is taken to the initial weights."""
+    """True if a KL term needs reference weights."""
     checkpointing: bool = False
-    """Whether a layer's activations are recomputed."""
+    """True if a layer's activations are recomputed in the backward pass."""
 
 
 def frozen_weights(shape: Shape, place: Place) -> int:
-    """Weights of a model that only plays: float32, or linear layers and head in bfloat16 beside the rest."""
+    """Return the bytes of a frozen model's weights. With bfloat16 products, linear layers and head are bfloat16."""
     if not place.precision.bf16_products:
         return 4 * shape.parameters
     return shape.halved + (2 if place.precision.bf16_weights else 4) * shape.others
 
 
 def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
-    """Loading one model, in the processor's memory: the mapped file and a copy, or the copy and what is made of it.
+    """Return the peak CPU memory of loading one model: the copied weights with the mapped file or packed layers.
 
-    What a file holds in bfloat16, two bytes a weight, is copied so where products are bfloat16 and the model is
-    `frozen`, as an adapter's base; float16 is not told apart, and takes more. Of packed layers the largest, the head,
-    is there in two layouts for a moment.
+    A bfloat16 file (less than 3 bytes per weight) is copied as bfloat16 if products are bfloat16 and the model is
+    `frozen`, such as an adapter's base. float16 files count as bfloat16 but take more. While layers are packed, the
+    largest, the head, exists in two layouts.
     """
     stays = frozen and place.precision.bf16_products and file_bytes < 3 * shape.parameters
     half = stays or place.precision.bf16_weights
@@ -148,16 +148,16 @@ def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
 
 
 def cache_per_token(shape: Shape, place: Place) -> int:
-    """Keys and values of one token: 2 × layers × key heads × their width."""
+    """Return the bytes of one token's keys and values: 2 × layers × key-value heads × head width × element size."""
     return 2 * shape.layers * shape.kv_heads * shape.head_width * place.number
 
 
 def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
-    """Caches, a pass over what is new, and sampling; without the weights.
+    """Return the memory of play without weights: caches, a forward pass over new tokens, and sampling.
 
-    When a quarter of the rows has ended, the batch's cache is copied without them: 1.75 times its room for a moment.
-    A pass holds of each token the residual and what a layer makes of it: three inner vectors, and about three of the
-    width in float32. Sampling takes logits and five more arrays like them in float32.
+    When a quarter of the rows has ended, the batch's cache is copied without them, which takes 1.75 times its size. A
+    pass keeps per token three vectors of the intermediate size and about three of the hidden size in float32. Sampling
+    needs the logits and five float32 arrays of their shape.
     """
     kept = min(asked.streams * asked.context * cache_per_token(shape, place), asked.cache_bytes)
     batch = 7 * asked.rows * asked.context * cache_per_token(shape, place) // 4
@@ -171,21 +171,21 @@ def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
 
 
 def playing(shape: Shape, place: Place, asked: Playing) -> Parts:
-    """Frozen weights at play: `arena play`, `eval`, `serve`."""
+    """Return the memory of play with frozen weights: `arena play`, `eval`, `serve`."""
     return {"libraries": LIBRARIES, "weights": frozen_weights(shape, place), **at_play(shape, place, asked)}
 
 
 def adapter(shape: Shape, rank: int) -> int:
-    """Weights of one adapter on all linear layers: A [rank, in] and B [out, rank] of each (Hu et al. 2021, §4.1)."""
+    """Return an adapter's number of weights: A [rank, in], B [out, rank] per linear layer (Hu et al. 2021, §4.1)."""
     return rank * shape.edges
 
 
 def held(shape: Shape, place: Place, asked: Learning) -> Parts:
-    """Weights, gradients and optimiser state of what learns; only one policy at a time has gradients.
+    """Return the memory of a trainer between passes: weights, gradients, optimiser state and reference.
 
-    An adapter's base is frozen, and on a CPU in bfloat16 held in a second layout, in which it plays. Each adapter is
-    float32, with a bfloat16 copy that plays. With bfloat16 weights ZeRO's optimiser has float32 masters, and float32
-    sums of the gradients beside the gradients themselves.
+    Only one policy at a time has gradients. An adapter's base is frozen; on a CPU with bfloat16 products a second
+    layout of it is kept for play. Each adapter is float32, with a bfloat16 copy for play. With bfloat16 weights ZeRO's
+    optimiser has float32 master weights and float32 sums of gradients.
     """
     learned = shape.parameters if asked.rank is None else adapter(shape, asked.rank)
     frozen = frozen_weights(shape, place)
@@ -208,12 +208,12 @@ def held(shape: Shape, place: Place, asked: Learning) -> Parts:
 
 
 def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
-    """Count the bytes that one layer keeps of a token for its backward pass.
+    """Return the bytes of activations that one layer keeps per token for the backward pass.
 
-    With i, h, q, k the widths of the gated part, of a token, of all queries and of all keys. Float32: 4 vectors of i
-    (gate, its activation, up, their product), 6 of h (input, normalised, scaled, at both norms), 2 of q (queries,
-    output), keys and values. Bfloat16 products take copies in bfloat16 of their inputs, one for each of five layers,
-    and norms keep float32. An adapter's norms are frozen and keep their input alone.
+    With i, h, q, k the sizes of the MLP, of the hidden state, of all queries and of all keys: float32 keeps 4 vectors
+    of size i (gate, its activation, up, their product), 6 of h (input, normalised and scaled, at both norms), 2 of q
+    (queries, output), keys and values. Bfloat16 products keep bfloat16 copies of their inputs, one for each of five
+    layers, and norms keep float32. An adapter's norms are frozen and keep their input only.
     """
     i, h = shape.inner, shape.width
     q, k = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
@@ -226,7 +226,7 @@ def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
 
 
 def activations(shape: Shape, place: Place, asked: Learning) -> int:
-    """Count the bytes kept for the backward pass; with checkpointing each layer's input, and one layer whole."""
+    """Return the bytes of activations kept for the backward pass; with checkpointing all inputs and one full layer."""
     layer = activations_per_token(shape, place, asked)
     if asked.checkpointing:
         return asked.tokens * (shape.layers * 4 * shape.width + layer)
@@ -234,21 +234,21 @@ def activations(shape: Shape, place: Place, asked: Learning) -> int:
 
 
 def logits(shape: Shape, place: Place, asked: Learning) -> int:
-    """Logits of the sampled tokens and their gradient; in float32 only a few rows at a time."""
+    """Return the bytes of the sampled tokens' logits and their gradient. float32 copies cover few rows at a time."""
     return 2 * asked.sampled * shape.vocabulary * place.number
 
 
 def learning(shape: Shape, place: Place, asked: Learning) -> Parts:
-    """An update at its peak: when the backward pass begins, with the gradient of earlier passes there."""
+    """Return an update's peak memory, at the start of a backward pass, with gradients of earlier passes."""
     return {
         **held(shape, place, asked),
-        "activations": place.holes * activations(shape, place, asked),
-        "logits": place.holes * logits(shape, place, asked),
+        "activations": place.fragmentation * activations(shape, place, asked),
+        "logits": place.fragmentation * logits(shape, place, asked),
         "compiled products": place.compiled,
     }
 
 
 def play_between_updates(shape: Shape, place: Place, asked: Learning, play: Playing) -> Parts:
-    """Play of a run that learns: what learning holds between updates, and what play takes."""
+    """Return the memory of play between updates: the trainer's, without gradients, and that of play."""
     between = held(shape, place, asked)
     return {**between, "gradients": 0, **at_play(shape, place, play)}

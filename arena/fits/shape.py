@@ -1,4 +1,4 @@
-"""Sizes of a model from its settings alone: its modules are made without memory for weights, and counted."""
+"""Sizes of a model from its config alone, counted on a model without memory for weights (meta device)."""
 
 import json
 import os
@@ -18,15 +18,16 @@ from agents.model_folder import as_weights_error, auto_classes
 from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
-"""Sizes that no model has: what is beyond them would be waited for."""
+"""Limits on sizes in a config. Larger values would take too long to build."""
 MOST_SECONDS = 60.0
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 def shape_of(model: str) -> tuple[Shape, int]:
-    """Sizes of a model, and bytes of its files of weights, 0 where they are not here; WeightsError in one line.
+    """Return a model's sizes, and the bytes of its weight files (0 if they are not on this machine).
 
-    `model` is a built-in name, a folder, a config.json, or a name on the hub, of which the settings alone are fetched.
+    `model` is a built-in name, a folder, a config.json, or a name on the hub, from which only the config is fetched.
+    Raises WeightsError if there is no such model or its config is invalid.
     """
     if model == smollm2.NAME:
         return counted({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
@@ -55,7 +56,7 @@ def _shape_in(folder: Path, file: str) -> Shape:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Bytes of the folder's files of weights; links elsewhere count as what they lead to, what is no file not."""
+    """Return the total bytes of the folder's weight files; follows links, ignores anything else than files."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors") if path.is_file())
 
 
@@ -70,13 +71,13 @@ def _from_hub(name: str) -> Path:
 
 
 def counted(settings: dict[str, Any], source: str) -> Shape:
-    """Sizes of the model that transformers would make of these settings; no weights are drawn, none is held."""
+    """Return the sizes of the model that transformers builds from these settings, without its weights."""
     kind = settings.get("model_type")
     if not isinstance(kind, str):
         raise WeightsError(f"{source} names no model_type: it is no transformers model")
     text = settings.get("text_config")
     _check(settings, text if isinstance(text, dict) else {}, source)
-    auto_model, _ = auto_classes()  # before what would load the most of it
+    auto_model, _ = auto_classes()  # loads transformers with fewer modules than the next import
     import torch
     from transformers import AutoConfig
 
@@ -89,7 +90,7 @@ def counted(settings: dict[str, Any], source: str) -> Shape:
 
 @contextmanager
 def _silently() -> Iterator[None]:
-    """Without transformers' remarks on settings, of which those that matter are errors."""
+    """Silence transformers' log messages within the context; relevant ones are also errors."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()
@@ -102,7 +103,10 @@ def _silently() -> Iterator[None]:
 
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """TimeoutError after so many seconds, in the main thread alone: some models work tables out number by number."""
+    """Raise TimeoutError in the context after this many seconds. Some models compute tables slowly.
+
+    Does nothing outside the main thread, which alone can receive signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -120,7 +124,7 @@ def _within(seconds: float) -> Iterator[None]:
 
 
 def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
-    """WeightsError for sizes that are none, missing or beyond any model's: its modules would take for ever."""
+    """Raise WeightsError for sizes that are missing, not numbers, or larger than the limits above."""
     layers = experts = 1
     for key, value in {**settings, **text}.items():
         for number in value if isinstance(value, list) else [value]:
@@ -139,12 +143,12 @@ def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
         found = next((n for n in names if n in settings or n in text), None)
         value = None if found is None else text.get(found, settings.get(found))
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            said = f"{found} is {json.dumps(value)[:24]}, no number" if found else f"there is no {names[0]}"
-            raise WeightsError(f"{source}: {said}: fetch the model's config.json again")
+            fault = f"{found} is {json.dumps(value)[:24]}, no number" if found else f"there is no {names[0]}"
+            raise WeightsError(f"{source}: {fault}: fetch the model's config.json again")
 
 
 def _measured(model: Any, source: str) -> Shape:
-    """Sizes of a model whose weights take no memory."""
+    """Count the sizes of a model on the meta device."""
     import torch
 
     text, head = model.config.get_text_config(decoder=True), model.get_output_embeddings()

@@ -12,9 +12,9 @@ from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating
 
 FADING = 0.98
-"""Factor on earlier results each time that one more is known: the learner of long ago was another."""
+"""Decay of earlier results per new result, because old results are of older learners."""
 PRIOR = 2.0
-"""Matches, half of them won, that are assumed against everybody."""
+"""Prior matches against every opponent, half of them won."""
 
 
 class WinRates:

@@ -18,7 +18,7 @@ from games.plain_files import read_plain
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
 Save = Callable[[str, Path], None]
-"""(policy, empty folder): writes the policy's weights as they are now in Hugging Face layout."""
+"""(policy, empty folder): write the policy's current weights in Hugging Face layout."""
 
 
 def version_name(policy: str, version: int) -> str:
@@ -27,7 +27,7 @@ def version_name(policy: str, version: int) -> str:
 
 
 def version_of(name: str) -> tuple[str, int] | None:
-    """The policy and the version of `shared@12`; None for other names."""
+    """Return the policy and the version of `shared@12`; None for other names."""
     match = _VERSION.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
@@ -39,17 +39,17 @@ class Pool:
     """
 
     def __init__(self, run: Path, spec: PoolSpec, lag: int, state: Mapping[str, list[int]] | None = None) -> None:
-        """The pool as a checkpoint's `state` has it, or an empty one."""
+        """Restore the pool from a checkpoint's `state`, or create an empty one."""
         self.run, self.folder, self.spec, self.lag = run, run / "league", spec, lag
         self.members: list[int] = list(state["members"]) if state else []
         self.recent: list[int] = list(state["recent"]) if state else []
         self.sealed: list[int] = list(state.get("sealed", [])) if state else []
-        """Those of them that have a manifest: all but an older Arena's."""
+        """Versions with a manifest."""
         self.held: set[int] = set()
-        """Those that matches which go on still meet, whether they are in the pool or not any more."""
+        """Versions that running matches still use, in the pool or not."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
-        """Admit the policies as they are after iteration `k` if it is due; return whether it was."""
+        """Admit the policies after iteration `k` if due; return True if weights were written."""
         if k % self.spec.every == 0:
             self.members.append(k)
             if len(self.members) > self.spec.keep:
@@ -83,7 +83,7 @@ class Pool:
         return self.folder / version_name(safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """State for the checkpoint."""
+        """Return the state for the checkpoint."""
         held = {"held": sorted(self.held)} if self.held else {}
         return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
 
@@ -98,14 +98,14 @@ class Pool:
                 remove(folder)
 
     def check(self, policies: Iterable[str]) -> None:
-        """StoreError when the weights of a version are gone or not as they were written."""
+        """Raise StoreError if a version's weights are missing or damaged."""
         for policy in policies:
             for version in sorted(self.versions):
                 _verify(self.path(policy, version), version in self.sealed)
 
 
 def past_weights(run: Path, policy: str, version: int) -> Path | None:
-    """Return the folder of a version's weights in a run's pool, None if there is none; StoreError if damaged."""
+    """Return the folder of a version's weights in a run's pool, None if absent. Raises StoreError if damaged."""
     folder = run / "league" / version_name(safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None
@@ -123,7 +123,7 @@ def _verify(folder: Path, sealed: bool) -> None:
 
 
 def _listed(run: Path) -> set[int]:
-    """Versions that any of the run's checkpoints lists."""
+    """Return the versions that any of the run's checkpoints lists."""
     return {version for state in _states(run) for listed in state.values() for version in listed}
 
 

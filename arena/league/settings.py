@@ -8,7 +8,7 @@ from arena.parts.paths import PolicyName
 from arena.parts.spec import Positive, Spec
 
 Share = Annotated[float, Field(ge=0, le=1e6)]
-"""Relative to others: their sum stays finite."""
+"""Relative to other weights; bounded so that sums stay finite."""
 
 
 class OpponentSpec(Spec):
@@ -17,18 +17,18 @@ class OpponentSpec(Spec):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     play: Literal["self", "past", "pfsp", "fixed"]
-    """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
-    learner seldom beats; `fixed`: a scripted policy or a frozen policy."""
+    """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the learner
+    seldom beats; `fixed`: a scripted policy or a frozen policy."""
     weight: Share = 1.0
-    """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
+    """Probability of being drawn for a match, relative to the other opponents of the same iteration."""
     lag: Positive | None = None
-    """For `past`: how many updates ago."""
+    """For `past`: number of updates ago."""
     policy: PolicyName | None = None
     """For `fixed`: a scripted policy, a frozen policy, or `endpoint:MODEL`."""
     since: Annotated[Positive, Field(alias="from")] = 1
-    """First iteration in which it is met."""
+    """First iteration of this opponent."""
     until: Positive | None = None
-    """Last one; null is the end of the run."""
+    """Last iteration of this opponent; null is the end of the run."""
 
     def met_in(self, iteration: int) -> bool:
         """Return True if this opponent may be drawn in the iteration."""
@@ -51,9 +51,9 @@ class PoolSpec(Spec):
     """Settings of the pool of past versions."""
 
     every: Positive = 5
-    """Iterations between two admissions; the beginning is always admitted."""
+    """Iterations between two admissions; the initial policies are always admitted."""
     keep: Annotated[int, Field(ge=2, le=10**6)] = 8
-    """Members; beyond, the oldest but the first goes."""
+    """Maximum number of members; beyond it the second oldest retires."""
     in_memory: Positive = 4
     """Past versions that are loaded at once."""
 
@@ -62,6 +62,6 @@ class LeagueSpec(Spec):
     """Opponents of the trained policies. Without a league they play the configured policies."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
-    """The mixture that each match draws from."""
+    """The mixture of opponents that each match draws from."""
     pool: PoolSpec = PoolSpec()
-    """Which past versions are kept."""
+    """Settings of the pool of past versions."""

@@ -53,4 +53,4 @@ class Trainer(Protocol):
 
 
 MakeTrainer = Callable[[Policy, UpdateSpec, bool], Trainer]
-"""From a policy with its first weights, how it is to learn, and whether it computes in bfloat16."""
+"""(policy with its initial weights, update settings, compute in bfloat16) -> trainer."""

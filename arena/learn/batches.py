@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agents.scoring import Scores, StreamBatch
 
 Level = Literal["token", "turn", "sequence"]
-"""Unit that shares one ratio: a token alone, the tokens of a turn, or those of a stream."""
+"""Unit that shares one ratio: a token, the tokens of a turn, or the tokens of a stream."""
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,27 @@ class TokenBatch:
     logprobs: torch.Tensor
     """With gradient."""
     entropy: torch.Tensor
-    """Nats of the distribution each token was drawn from, with gradient."""
+    """Entropy in nats of each token's distribution, with gradient."""
     old: torch.Tensor
     behaviour: torch.Tensor
     advantages: torch.Tensor
     turns: torch.Tensor
-    """[N] int64, the number of each token's turn among those of the batch, from 0 without gaps."""
+    """[N] int64, number of each token's turn in the batch, from 0 without gaps."""
     streams: torch.Tensor
-    """[N] int64, the number of each token's stream among those of the batch, from 0 without gaps."""
+    """[N] int64, number of each token's stream in the batch, from 0 without gaps."""
     places: torch.Tensor
-    """[N] int64, the number of the token's turn within its trajectory."""
+    """[N] int64, position of the token's turn within its trajectory."""
     learned: torch.Tensor
-    """[N] bool, whether the token is in the loss."""
+    """[N] bool, True for tokens in the loss."""
     replayed: torch.Tensor | None = None
-    """[N] bool, whether the token comes from an earlier iteration; None is nowhere."""
+    """[N] bool, True for tokens of an earlier iteration; None means no token."""
     reference: torch.Tensor | None = None
     rivals: torch.Tensor | None = None
-    """The summed log-ratio, log p - log p_old, of the other answer of the token's pair, when a loss asks for it."""
+    """Summed log-ratio, log p - log p_old, of the paired reply, for losses on pairs."""
     clock: Clock = Clock()
     memory: Mapping[str, Any] = field(default_factory=dict)
-    """Memory of regularisers of earlier updates, as JSON under their names; kept in the checkpoint. To be read:
-    what this update shows them is noted by `arena.learn.regularisers.Memory`."""
+    """Read-only state of regularisers from earlier updates, as JSON by name; `arena.learn.regularisers.Memory` updates
+    it."""
 
     def units(self, level: Level) -> torch.Tensor:
         """Return [N] int64 the number of each token's unit at that level."""

@@ -52,7 +52,7 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
 
 
 def _be_alone() -> None:
-    """Make this process a group of its own that nobody can join: its store is in memory, and not a port."""
+    """Create a process group of one. Its store is in memory, without a port that others could connect to."""
     from torch.distributed import HashStore  # type: ignore[attr-defined]
 
     os.environ.setdefault("LOCAL_RANK", "0")

@@ -23,14 +23,14 @@ def tolerance(rule: UpdateSpec, bf16: bool) -> float:
     return rule.gate_tolerance or (0.1 if bf16 else 1e-4)
 
 
-def judged(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
-    """The differences that the gate compares, of those of each sampled token; samples without any are left out."""
+def compared_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
+    """Return the differences that the gate compares, per sample; samples without fresh tokens are left out."""
     played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
     return [own for fresh, gap in played if len(own := gap if fresh is None else gap[fresh])]
 
 
 def require_alike(policy: str, gaps: Tally, highest: float) -> None:
-    """GateError, with the numbers, where the mean difference is above `highest` or no number."""
+    """Raise GateError if the mean difference is above `highest` or NaN."""
     if not gaps.mean <= highest:  # also stops at NaN
         raise GateError(
             f"policy '{policy}': the sampler's and the trainer's log-probabilities differ by "

@@ -7,17 +7,72 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.heap import trim_memory
+from agents.heap import record_use, trim_memory
 from agents.scoring import StreamScores, batch_of, scan, split_rows
-from arena.learn.batches import token_batch
-from arena.learn.gate import judged
-from arena.learn.pairs import rival_changes
+from arena.learn.batches import TokenBatch, token_batch
+from arena.learn.gate import compared_gaps
+from arena.learn.losses import TokenLoss
 from arena.learn.plan import Plan, Shares, Step
 from arena.learn.ranks import Tally, over_ranks
-from arena.learn.regularisers import memories
-from arena.learn.samples import Floats
+from arena.learn.regularisers import k3, memories
+from arena.learn.samples import Floats, rival_changes
 from arena.learn.settings import UpdateSpec
-from arena.learn.watch import Watch
+
+
+class UpdateMetrics:
+    """Running means and counts of an update's metrics."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.skipped = 0
+        """Number of skipped steps."""
+
+    def add(self, name: str, values: torch.Tensor) -> None:
+        """Add values to a metric's running mean."""
+        self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
+        self.counts[name] = self.counts.get(name, 0) + values.numel()
+
+    def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
+        """Add the metrics of one micro-batch, over its tokens in the loss."""
+        own = tokens.learned
+        self.add("loss", objective[own])
+        self.add("entropy", tokens.entropy[own])
+        self.add("clipped", token.clipped[own].float())
+        self.add("advantage_size", tokens.advantages[own].abs())
+        if token.correction is not None:
+            self.add("correction", token.correction[own])
+        if tokens.reference is not None:
+            self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
+
+    def optimised(self, norm: float, taken: bool) -> None:
+        """Count an optimiser step: with its gradient norm if it was taken, else as skipped."""
+        self.skipped += not taken
+        if taken:
+            self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
+            self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
+
+    def gap(self, gaps: Tally) -> None:
+        """Record the gap between sampler and trainer log-probabilities; only the first call counts."""
+        if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
+            self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
+
+    def plus(self, other: "UpdateMetrics") -> "UpdateMetrics":
+        """Combine the metrics of two ranks' shares of an update."""
+        both = UpdateMetrics()
+        both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
+        both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
+        both.skipped = self.skipped
+        return both
+
+    def means(self) -> dict[str, float]:
+        """Return all metrics' means, and the numbers of `steps`, `skipped` steps and `tokens`.
+
+        A token counts once per step that learned from it.
+        """
+        means = {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
+        done = {"steps": self.counts.get("grad_norm", 0), "tokens": self.counts.get("loss", 0)}
+        return means | done | {"skipped": self.skipped}
 
 
 class Gradients:
@@ -29,7 +84,7 @@ class Gradients:
         rule: UpdateSpec,
         plan: Plan,
         memory: Mapping[str, Any],
-        watch: Watch,
+        metrics: UpdateMetrics,
         rank: int = 0,
         scale: int = 1,
     ) -> None:
@@ -38,16 +93,16 @@ class Gradients:
         `memory` is the regularisers' state. `scale` multiplies every loss, because DeepSpeed averages over ranks and
         losses are sums over them.
         """
-        self.engine, self.rule, self.plan, self.watch, self.rank = engine, rule, plan, watch, rank
+        self.engine, self.rule, self.plan, self.metrics, self.rank = engine, rule, plan, metrics, rank
         self.scale = scale
         self._past = MappingProxyType(dict(memory))
         self._memories = memories(rule.regularisers)
         self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
-        """Notes of the regularisers that remember, by micro-batch."""
+        """Statistics for stateful regularisers, by name, one entry per micro-batch."""
         self._streams = [s.stream for s in plan.samples]
         self._temperatures = [s.temperature for s in plan.samples]
         self.old: dict[int, Floats] | None = None
-        """By sample, its log-probabilities at the start of the update."""
+        """Log-probabilities at the start of the update, by sample."""
 
     def score_old(self) -> Tally:
         """Score the plan's `old` passes before the first step; return the difference between sampler and trainer."""
@@ -55,7 +110,9 @@ class Gradients:
             return Tally()
         scores = self._scored(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
-        return Tally.of(judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores))
+        return Tally.of(
+            compared_gaps((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores)
+        )
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
         """Add a step's gradient; yields False after every micro-batch, because the step is not taken yet.
@@ -77,7 +134,7 @@ class Gradients:
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_rows(batch, tokens.logprobs - tokens.behaviour)
-            gaps += judged((samples[i], gap) for i, gap in played)
+            gaps += compared_gaps((samples[i], gap) for i, gap in played)
             weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
             token = self.rule.loss(tokens)
             objective = token.loss
@@ -85,13 +142,13 @@ class Gradients:
                 if "reference" not in regulariser.needs or tokens.reference is not None:
                     term = regulariser(tokens, token)
                     objective = objective + term
-                    self.watch.add(f"{name}_term", term[tokens.learned])
+                    self.metrics.add(f"{name}_term", term[tokens.learned])
             for name, memory in self._memories.items():
                 self.seen[name].append(memory.see(tokens))
             self._pull((objective * weight).sum())
             if self.rule.gradient_checkpointing:
                 trim_memory()
-            self.watch.step(tokens, objective, token)
+            self.metrics.step(tokens, objective, token)
             yield False
         return gaps
 
@@ -105,10 +162,11 @@ class Gradients:
             learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
             self._pull(loss.sum() * step.demonstration_weight)
-            self.watch.add("shown_loss", loss)
+            self.metrics.add("shown_loss", loss)
 
     def _pull(self, loss: torch.Tensor) -> None:
-        """Add the gradient of a rank's share of the loss."""
+        """Backpropagate a rank's share of the loss."""
+        record_use()  # use is largest between the forward and the backward pass
         self.engine.backward(loss * self.scale)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:

@@ -27,9 +27,9 @@ class TokenLoss:
     loss: torch.Tensor
     """[N] float, to be minimised."""
     clipped: torch.Tensor
-    """[N] bool, where the clip changed the gradient."""
+    """[N] bool, True if the clip changed the gradient."""
     correction: torch.Tensor | None = None
-    """[N] float, what each token's loss has been weighed by, where the loss has a correction."""
+    """[N] float, the correction's weight on each token, if the loss has one."""
 
 
 def policy_gradient(

@@ -8,9 +8,9 @@ import torch
 from arena.process import cores
 
 CLEARLY = 0.9
-"""Largest share of the usual choice's time that another choice may take to be chosen: noise must not decide."""
+"""Maximum time ratio to replace the usual choice, so that noise does not decide."""
 _SHAPES = ((8, 576, 1536), (512, 576, 1536))
-"""Tokens × width × inner width of a small model's layer, as in decoding and as in learning."""
+"""Tokens × width × inner width of a small model's layer, for decoding and for learning."""
 
 
 def fastest_threads() -> int:
@@ -19,7 +19,7 @@ def fastest_threads() -> int:
 
 
 def most_threads() -> int:
-    """Return the largest number of threads worth trying: beyond the cores of a quota they only wait."""
+    """Return the largest number of threads worth trying: beyond a quota's cores they only wait."""
     return min(torch.get_num_threads(), cores())
 
 
@@ -68,7 +68,7 @@ def threads_of(seconds: dict[int, float]) -> int:
 
 
 def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
-    """float32 unless bfloat16 is clearly faster: a processor without instructions for it imitates it, slowly."""
+    """Return fp32 unless bfloat16 is clearly faster: processors without instructions for it emulate it slowly."""
     return "bf16" if seconds[torch.bfloat16] <= CLEARLY * seconds[torch.float32] else "fp32"
 
 

@@ -9,7 +9,7 @@ from agents.policy import trainable
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 MASTER = "master"
-"""The float32 copy of a bfloat16 parameter that the steps are added to."""
+"""The float32 master copy of a bfloat16 parameter."""
 
 
 class Moments:

@@ -29,7 +29,7 @@ class Optimiser:
         if rule.zero_stage == 0:
             optimizer.register_step_pre_hook(self._clip)
         self.engine: Any
-        """DeepSpeed's: called with a `StreamBatch` it scores, and its `backward` adds a loss's gradient."""
+        """DeepSpeed's engine: a call scores a `StreamBatch`, `backward` adds a loss's gradient."""
         self.engine, *_ = deepspeed().initialize(
             model=scorer, optimizer=optimizer, config=_deepspeed_config(rule, masters(scorer)), dist_init_required=False
         )
@@ -57,12 +57,12 @@ class Optimiser:
 
 
 def masters(scorer: StreamScorer) -> bool:
-    """Return True if the weights are bfloat16, and the optimiser holds float32 masters of them."""
+    """Return True if the weights are bfloat16 and the optimiser holds float32 masters."""
     return any(parameter.dtype == torch.bfloat16 for parameter in trainable(scorer.model).values())
 
 
 def gathered(parameters: Iterable[torch.nn.Parameter], zero_stage: int) -> AbstractContextManager[Any]:
-    """Context in which these parameters are whole, also under ZeRO-3; all ranks enter it together."""
+    """Return a context in which these parameters are complete, also under ZeRO-3; all ranks must enter it together."""
     if zero_stage < 3:
         return nullcontext()
     whole: AbstractContextManager[Any] = deepspeed().zero.GatheredParameters(list(parameters))

@@ -13,18 +13,17 @@ import numpy as np
 
 from agents.packing import Costs, Pass, Row, passes
 from agents.stream import Stream
-from arena.learn.pairs import in_pairs, together
-from arena.learn.samples import Floats, Sample
+from arena.learn.samples import Floats, Sample, in_pairs, together
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 
 Item = TypeVar("Item")
 
 IDLE = Pass((), 0)
-"""A pass of two tokens that weigh nothing, for a rank that has nothing else to do while others compute."""
+"""A pass of two tokens with weight 0, for a rank without work while others compute."""
 
 Shares = tuple[tuple[Pass, ...], ...]
-"""By rank, its passes in their order, by the numbers of the plan's samples; all ranks have as many."""
+"""Each rank's passes in order, by sample number; all ranks have the same number."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +31,21 @@ class Step:
     """One optimiser step."""
 
     where: str
-    """For messages: its policy, iteration, epoch and minibatch."""
+    """Label for messages: policy, iteration, epoch and minibatch."""
     played: Shares
-    """Passes, by rank, over the samples that the loss is computed on."""
+    """Each rank's passes over the samples of the loss."""
     weights: Mapping[int, Floats]
-    """By sample, what each of its sampled tokens weighs in the loss."""
+    """Weight of each sampled token in the loss, by sample."""
     demonstrations: Shares
-    """Passes, by rank, over demonstrations that are imitated beside that, or instead of it."""
+    """Each rank's passes over demonstrations to imitate."""
     demonstration_weight: float
-    """Weight of each of those tokens that are to be learned."""
+    """Weight of each learned demonstration token."""
     pairs: tuple[int, ...] = ()
-    """Samples of the step for a loss that looks at pairs of answers: both answers of every pair."""
+    """Samples of the step for a loss on pairs: both replies of every pair."""
     rivals: Shares = ()
-    """Passes to score before the step, to know what has become of its pairs; none where no weight has moved."""
+    """Passes to score before the step for the pairs' log-ratios; none if no weight has changed."""
     gated: bool = False
-    """Whether the gate has to see the step's own log-probabilities before the optimiser moves."""
+    """True if the gate checks the step's own log-probabilities before the optimiser step."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +53,24 @@ class Plan:
     """One update of a policy, or its imitation of demonstrations."""
 
     where: str
-    """For messages: the policy and the iteration."""
+    """Label for messages: policy and iteration."""
     advice: str
-    """Advice for when the weights diverge."""
+    """Advice if the weights diverge."""
     step_advice: str
-    """Advice for when a step's gradient does."""
+    """Advice if a step's gradient diverges."""
     samples: tuple[Sample, ...]
     clock: Clock
     old: Shares | None
-    """Passes to score and gate before the first step; None where the only step's own forward pass gives the scores."""
+    """Passes to score and gate before the first step; None if the only step's own forward pass gives the scores."""
     steps: tuple[Step, ...]
-    """Those in which there is something to learn."""
+    """Steps that have something to learn."""
     rates: tuple[float, ...]
-    """The learning rate of each step."""
+    """Learning rate of each step."""
     counted: bool
-    """Whether its steps count in the policy's life: then a step that is left out leaves its rate to the next. Those of
-    imitation do not, and the optimiser forgets them."""
+    """True if steps count in the policy's life; a skipped step then leaves its rate to the next. Steps of imitation do
+    not count, and the optimiser resets after them."""
     goes_on: bool = False
-    """Whether another part of the same imitation follows, for which the optimiser remembers."""
+    """True if another part of the same imitation follows, so that the optimiser keeps its state."""
 
     def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
         """Split an imitation's plan, from step `start` on, into parts of `size` steps with the same overall effect."""
@@ -88,15 +87,15 @@ class Planner:
     name: str
     rule: UpdateSpec
     costs: Costs
-    """What a forward pass of its model costs."""
+    """Cost model of a forward pass."""
 
     def update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
     ) -> Plan:
-        """`rule.epochs` times `rule.minibatches` steps on samples in random order; `done` steps came before.
+        """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `done` earlier steps.
 
-        To the loss of what was played, every step adds `rule.demonstrations.weight` times the mean of -log p over its
-        part of the demonstrations. Gate, ratio and regularisers leave them out: no policy sampled them.
+        Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
+        loss of played samples. Gate, ratio and regularisers exclude demonstrations, because no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
@@ -145,7 +144,7 @@ class Planner:
         where: str,
         ranks: int,
     ) -> Step | None:
-        """A step on some of the samples, `lesson` being the demonstrations; None where nothing is to be learned."""
+        """Return a step on samples `part` and demonstrations `lesson`; None if there is nothing to learn."""
         weights = self._weights(samples, part)
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
@@ -162,7 +161,7 @@ class Planner:
         )
 
     def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
-        """The step of a loss that looks at pairs; alone it is the update's first, in which nothing has moved yet."""
+        """Add a loss's pairs to the step; a single step is the update's first, before any weight has changed."""
         rivals = self._shares(samples, self._in_order(samples, part), ranks) if self.rule.steps > 1 else ()
         return replace(step, pairs=tuple(part), rivals=rivals)
 
@@ -179,22 +178,22 @@ class Planner:
         return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 
     def _in_order(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
-        """The passes of some of the samples; of equally long ones the first in `part` is first."""
+        """Return the passes of some samples; samples of equal length keep the order of `part`."""
         streams = [samples[i].stream for i in part]
         return [_renumbered(one, part) for one in passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
         """Return each rank's passes to score these streams without learning."""
-        return self._dealt(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
+        return self._distribute(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
-        return self._dealt(given, ranks)
+        return self._distribute(given, ranks)
 
-    def _dealt(self, given: Iterable[Pass], ranks: int) -> Shares:
-        """Passes dealt to ranks."""
+    def _distribute(self, given: Iterable[Pass], ranks: int) -> Shares:
+        """Distribute passes over ranks."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
             given = [_without_prefix(one) for one in given]
-        return dealt(list(given), ranks)
+        return distribute(list(given), ranks)
 
 
 def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
@@ -208,10 +207,10 @@ def _without_prefix(one: Pass) -> Pass:
     return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
 
 
-def dealt(given: list[Pass], ranks: int) -> Shares:
-    """Passes dealt to ranks so that all have as many and about as much to compute.
+def distribute(given: list[Pass], ranks: int) -> Shares:
+    """Distribute passes over ranks, so that all have the same number and similar work.
 
-    One rank has all of them, in their order. For more, the longest are halved until there is something for each.
+    A single rank gets all of them in order. For more ranks the longest are halved until the number is divisible.
     """
     while len(given) % ranks and any(len(one.rows) > 1 for one in given):
         at = max((k for k, one in enumerate(given) if len(one.rows) > 1), key=lambda k: given[k].tokens)

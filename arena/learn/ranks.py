@@ -18,7 +18,7 @@ class Rank:
     number: int = 0
     count: int = 1
     group: Any = None
-    """Torch's process group of all of them, for objects; None where this process learns alone."""
+    """Torch's process group of all ranks, for objects; None if this process learns alone."""
 
 
 _own = Rank()
@@ -36,7 +36,7 @@ def this_rank() -> Rank:
 
 
 def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
-    """Add up what the ranks have seen, in their order: the same for all of them. A single rank has seen it all."""
+    """Reduce the ranks' values in rank order, with the same result on all ranks."""
     if _own.count == 1:
         return own
     from torch.distributed import all_gather_object
@@ -74,5 +74,5 @@ class Tally:
 
 
 def highest(own: float) -> float:
-    """The highest of all ranks' norms: not finite where one is not."""
+    """Return the largest of all ranks' norms; not finite if one of them is not."""
     return over_ranks(Tally(1, own, own), Tally.plus).maximum

@@ -42,9 +42,10 @@ class Memory(NamedTuple):
     """State of a regulariser over updates; the regulariser itself only reads `tokens.memory[name]`."""
 
     see: Callable[[TokenBatch], Any]
-    """Function from a micro-batch to what is noted of it, as JSON."""
+    """Return statistics of a micro-batch, as JSON."""
     keep: Callable[[Any, Clock, Any], Any]
-    """`keep(memory, clock, seen)`: its memory, None at first, with one micro-batch's note; by another rank or not."""
+    """`keep(memory, clock, seen)`: return the state, None at first, updated with one micro-batch's statistics of any
+    rank."""
 
 
 def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:

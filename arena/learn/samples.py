@@ -1,7 +1,9 @@
 """Training samples."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +24,18 @@ class Sample:
     """Log-probabilities at sampling time."""
     temperature: float
     places: NDArray[np.int64]
-    """The number of the token's turn within its trajectory, from 0."""
+    """Position of the token's turn within its trajectory, from 0."""
     learned: NDArray[np.bool_]
-    """Whether the token is in the loss; the others are context."""
+    """True for tokens in the loss; the others are context."""
     reference: Floats | None = None
-    """Log-probabilities under the frozen reference, when a regulariser asks for them."""
+    """Log-probabilities under the frozen reference, if a regulariser needs them."""
     pairs: NDArray[np.int64] | None = None
-    """The number of the pair of answers that the token's turn is in, -1 where it is in none; None is nowhere."""
+    """Pair number of the token's turn, -1 for none; None if no turn is in a pair."""
     source: Source = "played"
-    """Origin: the current weights, older ones, another run's log, or a demonstration to imitate."""
+    """Origin: the current weights, older ones, another run's log, or a demonstration."""
     fresh: NDArray[np.bool_] | None = None
-    """Whether the weights that are about to learn sampled the token, where older ones may have; None is all of them."""
+    """True for tokens sampled by the weights before this update, if older versions may have sampled some; None means
+    all."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
         """Return the sample with the reference's log-probabilities."""
@@ -42,3 +45,56 @@ class Sample:
     def turns(self) -> NDArray[np.int64]:
         """Index in the match of the turn that sampled each token."""
         return np.array([t for t, own in zip(self.stream.turns, self.stream.mask, strict=True) if own], np.int64)
+
+
+def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples that have a reply of a complete pair, with only such replies in the loss."""
+    answers = [_answers(sample) for sample in samples]
+    unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
+    whole = unique[counts == 2]
+    return [
+        replace(sample, learned=_tokens(sample, whole))
+        for sample, numbers in zip(samples, answers, strict=True)
+        if np.isin(numbers, whole).any()
+    ]
+
+
+def together(samples: Sequence[Sample]) -> list[list[int]]:
+    """Group the samples that have to share an optimiser step because pairs connect them; every index occurs once."""
+    groups = {i: [i] for i in range(len(samples))}
+    leader, seen = list(range(len(samples))), dict[int, int]()
+    for i, sample in enumerate(samples):
+        for number in _answers(sample).tolist():
+            one, other = leader[seen.setdefault(number, i)], leader[i]
+            if one != other:
+                for member in groups[other]:
+                    leader[member] = one
+                groups[one] += groups.pop(other)
+    return list(groups.values())
+
+
+def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
+    """Return, per token in the loss, the log-ratio of its paired reply: Σ over that reply of `changes`.
+
+    `changes` is log p - log p_old of each sampled token. Both samples of every pair must be present.
+    """
+    sums = defaultdict[int, dict[int, Any]](dict)
+    for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):
+        for number in _answers(sample).tolist():
+            sums[number][i] = change[_tokens(sample, number)].sum()
+    rivals = [np.zeros(len(sample.advantages), np.float32) for sample in samples]
+    for number, both in sums.items():
+        for (i, _), (_, rival) in zip(both.items(), reversed(both.items()), strict=True):
+            rivals[i][_tokens(samples[i], number)] = rival
+    return rivals
+
+
+def _answers(sample: Sample) -> NDArray[np.int64]:
+    """Return the pair numbers of the replies in the sample's loss."""
+    return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_tokens(sample)])
+
+
+def _tokens(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
+    """Return [n] True for tokens in the loss that belong to a reply of these pairs, or of any pair."""
+    pairs = np.full(len(sample.learned), -1) if sample.pairs is None else sample.pairs
+    return sample.learned & (pairs >= 0 if numbers is None else np.isin(pairs, numbers))

@@ -18,28 +18,28 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 MOST_STEPS = 10**6
-"""Optimiser steps that an update may have: more would never end, and all are planned before the first."""
+"""Maximum optimiser steps of an update; all are planned before the first."""
 
 
 class ImitateSpec(Spec):
     """A warm start: imitate scripted policies before learning from reward."""
 
     scripted: Annotated[list[PolicyName], Field(min_length=1)]
-    """Every match seats some of them, drawn at random, at the policy's own tables; each where it can play."""
+    """Scripted policies to imitate. Every match has some of them, drawn at random, at the policy's own tables and in
+    the seats that they can play."""
     against: list[PolicyName] = []
-    """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the scripted
-    policies, the others by some of these, who are not imitated.
-    """
+    """Opponents in these matches: one random seat has a scripted policy to imitate, the other seats have some of these,
+    which are not imitated. Without it the scripted policies play each other."""
     matches: Matches = 256
     """Number of matches that the scripted policies play."""
     epochs: Count = 4
-    """Number of times that all these matches are learned from."""
+    """Passes over all these matches."""
     minibatches: Count = 8
     """Optimiser steps per epoch."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate."""
     decay: bool = False
-    """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
+    """Decay lr linearly to 0, so that many small steps end as stably as few large ones."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -51,11 +51,11 @@ class PolicySpec(Spec):
 
     model: ModelName
     """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; an adapter's folder in peft's layout,
-    which goes on learning; or another run's weights, `runs/first@12:buyer`."""
+    whose training continues; or another run's weights, `runs/first@12:buyer`."""
     adapter: AdapterSpec | None = None
-    """Learn a small adapter on the model instead of all its weights: policies on one model then share it."""
+    """Train a small adapter on the model instead of all its weights. Policies on one model then share it."""
     train: bool = True
-    """Whether it learns; a frozen policy stays as it is loaded."""
+    """False freezes the policy."""
     imitate: ImitateSpec | None = None
     """A warm start before the first iteration."""
 
@@ -72,18 +72,18 @@ class DemonstrationsSpec(Spec):
     """Demonstrations to imitate in every update, in addition to learning from play."""
 
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
-    """Weight of the mean -log p over their tokens, added to the loss of what was played: a number or a schedule."""
+    """Weight of the mean -log p over their tokens, added to the loss of played matches: a number or a schedule."""
     scripted: list[PolicyName] = []
-    """Scripted policies that demonstrate: every match seats some of them, drawn at random, at the policy's tables, each
-    where it can play."""
+    """Scripted policies that demonstrate. Every match has some of them, drawn at random, at the policy's tables and in
+    the seats that they can play."""
     run: Folder | None = None
-    """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
+    """Or a run's folder: matches of the same games from its log, replayed in the policy's own format."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
+    """Share of `run` to draw from: of each game and seat, the matches with that seat's highest payoffs."""
     patches: bool = False
-    """Or the expert's acts that `play.patch` put into the iteration's own matches, each where it was put."""
+    """Or the expert's acts that `play.patch` put into the iteration's own matches."""
     matches: Matches = 8
-    """Demonstrated to each policy in each iteration; all patches are."""
+    """Matches demonstrated to each policy per iteration; all patches are used."""
 
     @model_validator(mode="after")
     def _from_one(self) -> Self:
@@ -96,47 +96,49 @@ class UpdateSpec(Spec):
     """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
 
     loss: Annotated[Chosen, LOSS] = Chosen(LOSS, "policy_gradient")
-    """Per sampled token, to be minimised."""
+    """Loss per sampled token."""
     aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
     """Aggregate of token losses: a mean over tokens, turns or streams."""
     regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
-    """By name; `kl` pulls towards the reference, the policy's initial weights; with weight 0 none is kept."""
+    """Regularisers by name. `kl` pulls towards the reference, the policy's initial weights; weight 0 loads no
+    reference."""
     demonstrations: DemonstrationsSpec | None = None
-    """Demonstrations to imitate besides learning from one's own play."""
+    """Demonstrations to imitate in addition to learning from the policy's own play."""
     lr: Annotated[float, Field(ge=0)] = 2e-5  # of nano 5e-4 (arena.config.layers)
     """AdamW's learning rate."""
     betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
     """AdamW's decay of the first and of the second moment."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """AdamW's, per step and unit of lr."""
+    """AdamW's weight decay, per step and unit of lr."""
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """Optimiser steps over which lr grows from 0 in a straight line."""
+    """Optimiser steps of linear learning rate warm-up from 0."""
     epochs: Count = 1
-    """Number of times that an update goes through what was played."""
+    """Passes over the played samples per update."""
     minibatches: Count = 1
     """Optimiser steps per epoch."""
     token_budget: Annotated[int, Field(ge=1, le=10**7)] = 2048
     """Padded tokens per forward pass."""
     gradient_checkpointing: bool = False
-    """Keep only each layer's input for the backward pass, which recomputes the rest: less memory for about a third
+    """Store only each layer's input for the backward pass, which recomputes the rest: less memory for about a third
     more arithmetic, the same gradient."""
     offload_reference: bool = False
-    """Release the reference's weights before each update, and load them from their folder again for the next."""
+    """Release the reference's weights before each update, and reload them from their folder afterwards."""
     grad_clip: Annotated[float, Field(ge=0)] = 1.0
-    """Highest norm of a step's gradient; 0 is no limit."""
+    """Maximum norm of a step's gradient; 0 is no limit."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
     offload_optimizer: bool = False
-    """Keep the optimiser's state (8 bytes a weight, with ZeRO's own copy of the weights 12) in the processor's memory,
-    and take its steps there: ZeRO-Offload (Ren et al. 2021, arXiv 2101.06840). Needs zero_stage 1, 2 or 3."""
+    """Keep the optimiser's state (8 bytes a weight, with ZeRO's own copy of the weights 12) in CPU memory, and compute
+    its steps there: ZeRO-Offload (Ren et al. 2021, arXiv 2101.06840). Needs zero_stage 1, 2 or 3."""
     gate_tolerance: Annotated[float, Field(gt=0)] | None = None
     """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.1 in bf16."""
     keep_tokens: bool = False
-    """Whether the credit file keeps, of each token, its advantage where the tokens of a turn differ, its ratio p after
-    the update / p before, and the gap of log-probabilities between trainer and sampler: two more passes over them."""
+    """Store per-token values in the credit file: the advantage if the tokens of a turn differ, the ratio p after the
+    update / p before, and the log-probability gap between trainer and sampler. Costs two more passes over the tokens.
+    """
     nonfinite: Nonfinite = "stop"
-    """Treatment of a step whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
-    metrics); critics too. Weights that are not finite always stop the run, before they are published."""
+    """Treatment of a step whose gradient is not finite, also of critics: stop the run, or skip the step and count it
+    (`skipped` in the metrics). Weights that are not finite always stop the run before they are published."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:

@@ -1,4 +1,4 @@
-"""The trainer of this process: one policy's weights, its optimiser, and the carrying out of its plans."""
+"""The trainer of this process: one policy's weights and optimiser, updated by plans."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,19 +13,19 @@ from safetensors.torch import load_file, save_file
 from agents.computing import compute
 from agents.costs import costs
 from agents.packing import Costs
-from agents.policy import OnBase, trainable
+from agents.policy import OnBase, Policy, trainable
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, StreamScores, scan_streams
 from agents.stream import Stream
 from arena.learn import gate
+from arena.learn.base import Trainer
 from arena.learn.divergence import require_finite, step_counts
-from arena.learn.gradients import Gradients, updated_memory
+from arena.learn.gradients import Gradients, UpdateMetrics, updated_memory
 from arena.learn.optimiser import Optimiser, gathered
 from arena.learn.plan import Plan, Planner, Step
 from arena.learn.ranks import Tally, highest, over_ranks, this_rank
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
-from arena.learn.watch import Watch
 from arena.parts.schedules import Clock
 
 
@@ -38,14 +38,14 @@ class PolicyTrainer:
         """Prepare to train `model`; `base` is an adapter's base model."""
         self.name, self.rule, self._base = name, rule, base
         self.tolerance = gate.tolerance(rule, bf16)
-        """The gate's, as a mean over tokens."""
+        """The gate's tolerance, as a mean over tokens."""
         self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.imitated = 0
-        """Those of an imitation that is not over."""
+        """Optimiser steps of an unfinished imitation."""
         self.memory: dict[str, Any] = {}
-        """Memory of regularisers from update to update, as JSON."""
+        """State of regularisers over updates, as JSON."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
 
     @cached_property
@@ -117,17 +117,17 @@ class PolicyTrainer:
         return at
 
     def _carried_out(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
-        """Carry a plan out, pausing after every micro-batch and step; yields True after a step. Returns the metrics."""
-        engine, watch, taken, rank = self.optimiser.engine, Watch(), 0, this_rank()
-        gradients = Gradients(engine, self.rule, plan, self.memory, watch, rank.number, rank.count)
+        """Carry out a plan, pausing after every micro-batch and step; yields True after a step. Returns the metrics."""
+        engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, this_rank()
+        gradients = Gradients(engine, self.rule, plan, self.memory, metrics, rank.number, rank.count)
         self._gate(gradients.score_old())
         engine.train()
         for number, step in enumerate(plan.steps):
             gaps = yield from gradients.add(step)
             if step.gated:
                 self._gate(gaps)
-            watch.gap(gaps)
-            taken += self._optimise(step, plan, plan.rates[taken if plan.counted else number], watch)
+            metrics.gap(gaps)
+            taken += self._optimise(step, plan, plan.rates[taken if plan.counted else number], metrics)
             yield True
         engine.eval()
         self._require_finite(plan)
@@ -139,7 +139,7 @@ class PolicyTrainer:
         else:
             self.imitated = 0
             self.optimiser.moments.forget()
-        return over_ranks(watch, Watch.plus).means()
+        return over_ranks(metrics, UpdateMetrics.plus).means()
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Run `score` in the computing thread."""
@@ -166,17 +166,17 @@ class PolicyTrainer:
                 yield name, parameter.detach()
 
     def gathered(self) -> AbstractContextManager[Any]:
-        """Context in which every parameter is whole, also under ZeRO-3."""
+        """Return a context in which every parameter is complete, also under ZeRO-3."""
         return gathered(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:
         gate.require_alike(self.name, gaps, self.tolerance)
 
-    def _optimise(self, step: Step, plan: Plan, lr: float, watch: Watch) -> bool:
+    def _optimise(self, step: Step, plan: Plan, lr: float, metrics: UpdateMetrics) -> bool:
         """Take one optimiser step; return True if it was taken. Raises DivergedError if it stops the run."""
         norm = highest(self.optimiser.step(lr))
         taken = step_counts(norm, self.rule.nonfinite, step.where, plan.step_advice)
-        watch.optimised(norm, taken)
+        metrics.optimised(norm, taken)
         return taken
 
     def _require_finite(self, plan: Plan) -> None:
@@ -203,3 +203,8 @@ def _next(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, flo
 
 def _both(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [*one[name], *other[name]] for name in one}
+
+
+def local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
+    """Make a trainer in this process, which trains the policy's own module."""
+    return PolicyTrainer(policy.name, policy.model, rule, bf16, policy.base)

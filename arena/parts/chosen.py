@@ -26,9 +26,9 @@ from arena.errors import ConfigError
 from arena.parts.paths import absolute_name
 
 PLACE = "x-part"
-"""In the JSON Schema of a model: here stands a part of this kind, or several of them by name."""
+"""Key in the JSON Schema of a model for a field that holds a part of this kind, or several of them by name."""
 LARGEST = 1e9
-"""Upper limit of any number that is set in a part."""
+"""Upper limit of any number in a part's settings."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Kind:
 
     name: str
     table: Mapping[str, Callable[..., Any]] = field(compare=False, repr=False)
-    """All parts of the kind by name. It may still be filled when the kind is made: some parts are made of others."""
+    """All parts of the kind by name. May be filled later, because some parts are made of others."""
     number: str | None = field(default=None, compare=False)
     """The part that a bare number means, as its setting `value`."""
     optional: bool = field(default=False, compare=False)
-    """Whether the field may hold None instead."""
+    """True if the field may hold None instead."""
 
     @property
     def plural(self) -> str:
@@ -159,7 +159,7 @@ def part(kind: Kind, name: str) -> Callable[..., Any]:
 
 
 def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError:
-    """The error, a ValueError, for a name that a kind does not have; its context says who is unknown to whom."""
+    """Return the error, a ValueError, for an unknown name of a kind; its context has the names."""
     message = "unknown {kind} '{name}'{hint} (arena list {plural})"
     return PydanticCustomError("part_error", message, {"name": name, "kind": kind, "plural": plural, "hint": hint})
 
@@ -201,7 +201,7 @@ def gives(*measures: str) -> Callable[[Any], Any]:
 
 
 def described(kind: Kind) -> list[dict[str, str]]:
-    """Each part of a kind: its name, its settings with their defaults, and its first line of documentation."""
+    """Return each part of a kind: its name, its settings with defaults, and the first line of its docstring."""
     return [
         {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
         for name, function in kind.table.items()
@@ -291,7 +291,7 @@ def _setting_text(name: str, parameter: Parameter) -> str:
 
 
 def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
-    """The same errors below the part's name, with the nearest setting for one that does not exist."""
+    """Return the same errors below the part's name, with the nearest setting for an unknown one."""
     known = list(_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):

@@ -1,4 +1,4 @@
-"""Paths in an experiment: text that may name a file or a folder, and what makes it hold from anywhere."""
+"""Paths in an experiment: text that may name a file or folder, and its absolute form."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Anchor:
-    """Annotation of a field that may hold a path: `absolute` gives the same from anywhere, or the text as it is."""
+    """Annotation of a field that may hold a path: `absolute` returns it absolute, or the text unchanged."""
 
     absolute: Callable[[str], str]
 
 
 def anchored(value: Any, hint: Any = None) -> Any:
-    """A copy of an experiment, or of a part of one, in which every path is absolute."""
+    """Return a copy of an experiment, or of a part of one, with absolute paths."""
     if isinstance(value, BaseModel):
         hints = get_type_hints(type(value), include_extras=True)
         return value.model_copy(
@@ -40,12 +40,12 @@ def anchored(value: Any, hint: Any = None) -> Any:
 
 
 def absolute(path: str) -> str:
-    """From the root, whatever the user's folder is."""
+    """Return the absolute path."""
     return str(Path(expanduser(path)).resolve())
 
 
 def absolute_name(name: str) -> str:
-    """A game's or a part's name; `file.py:name` with the file's whole path."""
+    """Return a game's or part's name; `file.py:name` with the file's absolute path."""
     from games.adapters.loading import file_of
 
     file = file_of(name)
@@ -57,13 +57,13 @@ def _role(name: str) -> str:
 
 
 def _data(text: str) -> str:
-    """A file that is there; options are other texts, too."""
+    """Return an existing file's absolute path; other option texts unchanged."""
     likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
     return absolute(text) if likely and isfile(expanduser(text)) else text
 
 
 def absolute_model(name: str) -> str:
-    """A folder, unless a built-in model has that name."""
+    """Return a folder's absolute path, unless a built-in model has that name."""
     from agents.weights import resolve
 
     here = absolute(name)
@@ -78,6 +78,6 @@ GameName = Annotated[str, Anchor(absolute_name)]
 PolicyName = Annotated[str, Anchor(absolute_name)]
 """A policy's or a scripted policy's name, or file.py:function."""
 OptionValue = Annotated[Any, Anchor(_data)]
-"""Value of a game's option: anything; a file, perhaps."""
+"""Value of a game's option: anything, including a file."""
 ModelName = Annotated[str, Anchor(absolute_model)]
 """A model's name, or a folder."""

@@ -1,4 +1,4 @@
-"""Common base of all parts of an experiment: how strict they are, names, counts."""
+"""Base class and common field types of an experiment's settings."""
 
 from typing import Annotated
 
@@ -8,11 +8,11 @@ STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docs
 """Unknown keys and wrong types are errors."""
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(ge=1, le=10**9)]
+"""Positive number. The limit is beyond any use, but within the integers of torch and NumPy."""
 Count = Annotated[int, Field(ge=1, le=10**4)]
-"""Of what is gone through one by one, such as the parts of an update."""
-"""Far beyond any use, and still within what torch and NumPy count with."""
+"""Number of sequential repetitions, such as an update's passes."""
 Matches = Annotated[int, Field(ge=1, le=10**6)]
-"""All of them are planned, and held, at once."""
+"""Number of matches, which are all planned and held in memory at once."""
 
 
 class Spec(BaseModel):

@@ -1,11 +1,11 @@
-"""Adaptive play: attempts and lengths by how a deal went before, where deals come again (`play.pool`).
+"""Adaptive allocation of attempts and lengths to deals by their earlier outcomes, if deals repeat (`play.pool`).
 
-Attempts that all end alike teach a group estimator nothing. So after `least` for each deal the others are shared out by
-the standard deviation of the outcome, √(p(1 - p)), as Neyman's allocation does; p is the share of successes with one of
-each kind added, so that a new deal is the least certain. Of 16 deals with 8 attempts on average and 2 at least, 8 that
-were solved 30 times of 30 get 5 each, and 8 that were solved every second time 11. Source: DART-GUI (Li et al. 2025):
-fewer than 8 attempts where more than .6 succeed, and a length limit for each task, that of its longest success; its
-kept successes for tasks never solved are `learn.replay: success`.
+Attempts with equal outcomes teach a group estimator nothing. So each deal gets `least` attempts, and the others are
+allocated in proportion to the standard deviation of the outcome, √(p(1 - p)) (Neyman allocation). p is the success
+rate with one success and one failure added, so new deals are the least certain. For example, of 16 deals with 8
+attempts on average and `least` 2, 8 deals solved 30 times of 30 get 5 each, and 8 deals solved every second time 11.
+Source: DART-GUI (Li et al. 2025): fewer than 8 attempts if more than .6 succeed, and a length limit per task, that of
+its longest success. Its stored successes for tasks never solved are `learn.replay: success`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,43 +19,43 @@ ATTEMPTS, SUCCESSES, LONGEST = range(3)
 
 
 class History:
-    """The outcomes of each deal so far: attempts, successes, and the turns of its longest success."""
+    """Outcomes of each deal so far: attempts, successes, and turns of its longest success."""
 
     def __init__(self, rule: AdaptiveSpec, state: Mapping[str, Sequence[int]]) -> None:
-        """As a checkpoint's `state` has it, or {}; ValueError where that has more successes than attempts."""
+        """Load a checkpoint's `state`, or {}. Raises ValueError for a deal with more successes than attempts."""
         self.rule = rule
         if wrong := [deal for deal, row in state.items() if row[SUCCESSES] > row[ATTEMPTS]]:
             raise ValueError(f"deal {wrong[0]} was solved more often than it was played")
         self._deals: dict[str, list[int]] = {deal: list(row) for deal, row in state.items()}
 
     def add(self, records: Iterable[MatchRecord]) -> None:
-        """Count finished matches."""
+        """Count the outcomes of finished matches."""
         for record in records:
             row = self._deals.setdefault(_key(record.game, record.seed), [0, 0, 0])
             row[ATTEMPTS] += 1
-            if _paid(record) > self.rule.above:
+            if _mean_payoff(record) > self.rule.above:
                 row[SUCCESSES] += 1
                 row[LONGEST] = max(row[LONGEST], len(record.turns))
 
     def attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
-        """The share of each of these deals, game and seed, in `total` attempts."""
+        """Return the number of attempts for each deal (game, seed), `total` in all."""
         shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
         more = apportion(total - self.rule.least * len(deals), shares)
         return [self.rule.least + count for count in more]
 
     def options(self, game: str, seed: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The game's options for a deal, and the name of the one that its longest success lowers, or ""."""
+        """Return the game's options for a deal, and the name of the option that its longest success lowers, or ""."""
         cap, row = self.rule.cap, self._deals.get(_key(game, seed))
         if cap is None or row is None or not row[SUCCESSES] or row[LONGEST] >= options[cap]:
             return dict(options), ""
         return {**options, cap: row[LONGEST]}, cap
 
     def state(self) -> dict[str, list[int]]:
-        """State for the checkpoint."""
+        """Return the state for the checkpoint."""
         return self._deals
 
     def _rate(self, game: str, seed: int) -> float:
-        """Share of successes with one success and one failure added."""
+        """Return the success rate with one success and one failure added."""
         attempts, successes, _ = self._deals.get(_key(game, seed), (0, 0, 0))
         return (successes + 1) / (attempts + 2)
 
@@ -64,7 +64,7 @@ def _key(game: str, seed: int) -> str:
     return f"{game} {seed}"
 
 
-def _paid(record: MatchRecord) -> float:
-    """The mean payoff of the trained seats."""
+def _mean_payoff(record: MatchRecord) -> float:
+    """Return the mean payoff of the trained seats."""
     paid = [record.payoffs.get(seat, 0.0) for seat, seating in record.seats.items() if seating.trained]
     return sum(paid) / max(1, len(paid))

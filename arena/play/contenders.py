@@ -1,4 +1,4 @@
-"""Contenders: anybody who can take a seat in a match, in a run or out of one; and one match between them."""
+"""Contenders: sources of players for the seats of matches, and one match between contenders."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ HUMAN = "human"
 
 
 class Contender(Protocol):
-    """A player's source: it can take any seat of the games that it plays."""
+    """Source of players: a policy, scripted policy, endpoint or person that can take seats."""
 
     @property
     def name(self) -> str:
         """Name in plans and in the log."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """ConfigError when it cannot play this seat of `game`, called `name`."""
+        """Raise ConfigError if it cannot play this seat of `game`, whose name is `name`."""
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return the seating by which a record names it."""
+        """Return its seating for the match record."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Its player at one seat of one match; all its chance comes from `chance(seed, plan, seat)`.
+        """Return its player at a seat of a match. All random draws derive from `chance(seed, plan, seat)`.
 
-        In a branch it says again what was said at the seat until the branch parts from its match.
+        In a branch, the player repeats the seat's replies before the branch point.
         """
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Release what the player held; its match is over."""
+        """Release the player's resources after its match."""
 
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
-    """Return the seed of a seat's chance in a match, from the run, deal, seat, draws and branches.
+    """Return the seed of a seat's random draws in a match, from run, deal, seat, draws and branches.
 
-    A match that is played again after a failure draws the same again: with other draws, replays would select matches
-    that end before the fault.
+    A retry after a failure draws the same again: with other draws, retries would select matches that end before the
+    fault.
     """
     parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
     return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
 _ATTEMPT = 0
-"""Stands in every place since it also held the attempt: without it a seed would give other matches than before."""
+"""Constant part of every seed, for the attempt: without it, seeds would give other matches than before."""
 
 
 def number(place: tuple[int, ...]) -> int:
-    """A seed of 32 bits from a place."""
+    """Return a seed of 32 bits from a tuple of integers."""
     return int(np.random.SeedSequence(place).generate_state(1)[0])
 
 
@@ -85,10 +85,10 @@ async def play_one(
     game: Game | None = None,
     ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None,
 ) -> MatchRecord:
-    """One match between the contenders, by seat, of `game` or else of one made for it; see `play_match`.
+    """Play one match between contenders, given by seat, and return its record; see `play_match`.
 
-    `ruled` makes the match's rules of patches and stops. A branch that turns out to be another match than the one that
-    it parts from has failed.
+    Without `game`, a new game is made. `ruled` returns the match's rules for patches and stops. A branch fails if it
+    differs from its parent before the branch point.
     """
     game = games.make(plan.game, **plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
@@ -97,68 +97,67 @@ async def play_one(
     finally:
         for seat, player in players.items():
             contenders[seat].leave(player)
-    if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
+    if record.status == "finished" and plan.branch and (why := plan.branch.first_difference(record)):
         return failed(record, "game", plan.draws, why)
     return record
 
 
 @dataclass(frozen=True)
 class ScriptedContender:
-    """A policy without weights."""
+    """Scripted policy as a contender."""
 
     name: str
     role: str = "brain"
-    """Name of its part in the log: it reads no role."""
+    """Role name in the log. A scripted policy reads no role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """ConfigError where the scripted policy cannot play this game."""
+        """Raise ConfigError if the scripted policy cannot play this seat."""
         try:
             check_scripted(self.name, game, seat)
         except ScriptedPolicyError as error:
             raise ConfigError(str(error)) from None
 
     def seating(self, game: str, seat: str) -> Seating:
-        """A scripted policy has no version."""
+        """Return its seating, without a version."""
         return Seating.of(self.role, self.name, None)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """The scripted policy, made for this seat and match.
+        """Return the scripted policy as a player.
 
-        In a branch it is asked again, so that it is in the right state at the parting: its chance is that of the match
-        that was branched, so it answers the same again, and afterwards draws what it would have drawn there (common
-        random numbers).
+        In a branch it plays the repeated turns again, with the seed of the original match, so that its state at the
+        branch point is right. Later draws equal those it would have made there (common random numbers).
         """
         if plan.branch:
             plan = replace(plan, identity=plan.identity.line()[0], branch=None)
         return ScriptedPlayer(make_scripted(self.name, number(chance(seed, plan, seat)), game))
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: the player holds no resources."""
 
 
 Cast = Callable[[str, str], tuple[Policy, Role]]
-"""From a game's name and a seat to the policy that sits there and the role it plays; ConfigError where it has none."""
+"""Function from a game's name and a seat to policy and role. Raises ConfigError if there is none."""
 
 
 @dataclass(frozen=True)
 class ModelContender:
-    """Weights that an engine serves: one policy, or several that share the seats."""
+    """Policies of an engine as a contender: one policy, or several that share the seats."""
 
     name: str
     engine: Engine
     cast: Cast
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Check that there are weights and a role for this seat."""
+        """Raise ConfigError if there is no policy or role for this seat."""
         self.cast(name, seat)
 
     def seating(self, game: str, seat: str) -> Seating:
-        """The role, and the version of the weights."""
+        """Return its seating with role and version."""
         policy, role = self.cast(game, seat)
         return Seating.of(role.role, self.name, policy)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """A player that speaks through the policy's chat frame."""
+        """Return a player that uses the policy's chat frame and the role's sampling."""
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
         if rule := role.sampling.cautious:
@@ -172,77 +171,77 @@ class ModelContender:
         return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, self.positions(policy))
 
     def positions(self, policy: Policy) -> int:
-        """Return the most tokens of a context and its reply, by the policy's model and the engine."""
+        """Return the maximum tokens of a context with its reply, by the policy's model and the engine."""
         return min(policy.positions, self.engine.max_context)
 
     def leave(self, player: SeatedPlayer) -> None:
-        """The engine need not keep what the player read."""
+        """Drop the player's cached streams from the engine."""
         for key in player.stream_keys:
             self.engine.forget(key)
 
 
 @dataclass(frozen=True)
 class EndpointContender:
-    """A model behind an OpenAI-compatible endpoint."""
+    """Model of an OpenAI-compatible endpoint as a contender."""
 
     name: str
     endpoint: Endpoint
-    """One for all matches: it holds the account of what they have spent."""
+    """Endpoint of all matches, which counts the tokens spent."""
     role: Callable[[str, str], Role]
-    """By the game's name and the seat."""
+    """Function from the game's name and the seat to the role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Accept every game: all can be put in words; but nobody knows how full a server's context is."""
+        """Raise ConfigError for roles that need token counts, entropies or several samples. All games are accepted."""
         if (role := self.role(name, seat)).memory.kind == "summary":
             raise ConfigError(
-                f"{self.name} cannot play role {role.role}: memory summary goes by tokens, which an endpoint does not "
-                "tell: write a role with memory window or all for it"
+                f"{self.name} cannot play role {role.role}: memory summary needs token counts, which an endpoint "
+                "does not return: use a role with memory window or all"
             )
         if role.sampling.cautious:
             raise ConfigError(
-                f"{self.name} cannot play role {role.role}: sampling.cautious goes by entropies, which no "
-                "endpoint tells: leave it out"
+                f"{self.name} cannot play role {role.role}: sampling.cautious needs entropies, which no "
+                "endpoint returns: remove it"
             )
         if role.sampling.votes:
             raise ConfigError(
-                f"{self.name} cannot play role {role.role}: sampling.votes would ask, and pay, "
-                f"{role.sampling.votes.samples} times for each turn: leave it out"
+                f"{self.name} cannot play role {role.role}: sampling.votes would request, and pay for, "
+                f"{role.sampling.votes.samples} replies per turn: remove it"
             )
 
     def seating(self, game: str, seat: str) -> Seating:
-        """The role; nobody knows the version."""
+        """Return its seating with the role. The version is unknown."""
         return Seating.of(self.role(game, seat).role, self.name, None)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """A player that asks the endpoint."""
+        """Return a player that sends requests to the endpoint."""
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)
         return self.endpoint.player(parsed(self.name)[1], self.role(plan.game, seat), number(place), answers)
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: the player holds no resources."""
 
 
 @dataclass(frozen=True)
 class HumanContender:
-    """A person at the terminal."""
+    """Person at the terminal as a contender."""
 
     console: Console
     name: str = HUMAN
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Accept every game: people can read all of them."""
+        """Accept every game."""
 
     def seating(self, game: str, seat: str) -> Seating:
-        """People have no role and no version."""
+        """Return the seating of a person, without role or version."""
         return Seating(HUMAN, HUMAN, 0, False, "human")
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """A player that asks the person at the terminal."""
+        """Return a player that reads acts from the terminal."""
         from agents.players.human import Human
 
         return Human(self.console, game if isinstance(game, Tells) else None, game)
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: the player holds no resources."""

@@ -1,4 +1,4 @@
-"""Estimate before a run whether the models' contexts have room for its matches."""
+"""Check before a run that the models' contexts have room for its matches."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,16 +15,16 @@ from arena.play.tables import Table
 from games.contracts import MatchId, View
 
 SECONDS = 10.0
-"""Wall time of a trial match."""
+"""Maximum wall time of a trial match."""
 
 
 async def check_contexts(
     tables: Sequence[Table], policy: Callable[[str], Policy | None], max_context: int, turns: int | None
 ) -> list[str]:
-    """Play a trial match at each table, with replies as long as they may be; a note for each context that gets full.
+    """Play a trial match with replies of maximum length at each table, and return a note for each context that fills.
 
-    `policy` is the policy of a name, without weights, or None for other players. Raises ConfigError if a model has no
-    room for its first reply.
+    `policy` returns the policy of a name, without weights, or None for other players. Raises ConfigError if a model
+    has no room for its first reply.
     """
     notes = []
     for table in tables:
@@ -47,17 +47,17 @@ async def check_contexts(
 
 
 class _Trial:
-    """A seat of a trial match: random acts and long talk, each reply padded to the most tokens that it may have."""
+    """Seat of a trial match: random acts and long talk, with replies padded to their maximum length."""
 
     def __init__(self, table: Table, seat: str, policy: Policy, context: int) -> None:
         self.game, self.seat, self.policy, self.context = table.game.name, seat, policy, context
         self.role, self.random = table.roles[seat], Random(0)
         self.replies = 0
         self.full = ""
-        """The note on a context that got full; "" while it has room."""
+        """Note on a full context; "" while it has room."""
 
     def player(self) -> SeatedPlayer:
-        """Make its player. Memory `summary` is bounded by the player itself."""
+        """Return the seat's player. With memory `summary`, the player limits its context itself."""
         most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
         return ChatPlayer(self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most)
 
@@ -65,16 +65,16 @@ class _Trial:
         if len(request.ids) + request.max_tokens > self.context:
             self._overflow(len(request.ids), request.max_tokens)
         self.replies += 1
-        words = () if summary else self._words(view, request.max_tokens)
-        ids = (*words, *[self.policy.frame.stop_id] * (request.max_tokens - len(words)))  # which no text shows
+        act = () if summary else self._encode_act(view, request.max_tokens)
+        ids = (*act, *[self.policy.frame.stop_id] * (request.max_tokens - len(act)))  # stop ids decode to no text
         return Completion(ids, (0.0,) * len(ids), "stop", 0)
 
-    def _words(self, view: View, most: int) -> Sequence[int]:
-        """Return an act, with talk that the others have to read, too; where acts are not listed it is long itself."""
-        frame, talk = self.policy.frame, " ".join(["so"] * (most // 4))
+    def _encode_act(self, view: View, max_tokens: int) -> Sequence[int]:
+        """Return the ids of a random act with long talk. If legal acts are not listed, the act is long text."""
+        frame, talk = self.policy.frame, " ".join(["so"] * (max_tokens // 4))
         act = self.random.act(view) or talk
-        words = frame.encode(self.role.write(f"{act} | {talk}"))
-        return words if len(words) <= most else frame.encode(self.role.write(act))[:most]
+        ids = frame.encode(self.role.write(f"{act} | {talk}"))
+        return ids if len(ids) <= max_tokens else frame.encode(self.role.write(act))[:max_tokens]
 
     def _overflow(self, used: int, reply: int) -> None:
         numbers = f"{used:,} tokens and a reply of up to {reply:,}, of {self.context:,} that '{self.policy.name}' holds"

@@ -1,15 +1,15 @@
-"""Control of a match while it is played: an expert's act in place of a learner's wrong one, and stops by a rule.
+"""Control of a match during play: an expert's patches of learners' acts, early stops, and horizons.
 
-**Patch** (semi-online: UI-S1, Lu et al. 2025). At a learner's turn an expert is asked, too. Where the two acts differ,
-the learner's is a turn of its own, of source `replaced`, which the game does not read. The expert's act follows, a turn
-of source `patch` from which no policy learns, and the learner goes on as if it had written that. A learner's act that
-agrees earns the reward `match` of 1, which is part of no payoff.
+**Patch** (semi-online: UI-S1, Lu et al. 2025). An expert acts at every turn of a learner, too. If the acts differ, the
+learner's becomes a turn of source `replaced`, which the game does not read. The expert's act follows as a turn of
+source `patch`, from which no policy learns, and the learner continues as if it had written that. An act that agrees
+earns the reward `match` of 1, which is part of no payoff.
 
-**Stop.** A match in which a learner's last acts show that nothing comes of it ends there, at the cost of its stake.
+**Stop.** A match ends early, at the cost of its stake, if a learner repeats itself or acts illegally too often.
 Sources: ActiveVLN (2025) and SimpleTIR (Xue et al. 2025) end such episodes early.
 
-**Horizon** (ScalingInter-RL, Xi et al. 2025). A schedule says after how many acts of a learner a match is cut off, or
-what the game's own option for that is in an iteration.
+**Horizon** (ScalingInter-RL, Xi et al. 2025). A schedule limits the acts of a learner in a match, or sets the game's
+own option for that, by iteration.
 """
 
 from dataclasses import dataclass
@@ -25,31 +25,31 @@ from games.contracts import Act, Game, View
 
 @dataclass
 class _Seat:
-    """A learner's seat: its expert, and its last acts."""
+    """Expert and latest acts of a learner's seat."""
 
     expert: ScriptedPolicy | None
     acts: int = 0
     last: str = ""
     repeated: int = 0
-    """How often the last act came in a row,"""
+    """Number of times the last act came in a row."""
     illegal: int = 0
-    """and how many illegal ones."""
+    """Number of illegal acts in a row."""
 
 
 @dataclass
 class Control:  # the Rules of arena.play.match
-    """Rules of one match; they hold for the seats of learners alone."""
+    """Patches and stops of one match. They apply to learners' seats only."""
 
     rule: PlaySpec
     seats: dict[str, _Seat]
     horizon: int | None = None
-    """The most acts of a learner, None where the game knows."""
+    """Maximum acts of a learner; None if the game has the limit or there is none."""
     patches: int = 0
-    """How many acts were patched so far."""
+    """Number of patched acts so far."""
 
     @classmethod
     def of(cls, rule: PlaySpec, iterations: int, plan: MatchPlan, game: Game) -> "Control | None":
-        """The rules for a match of a run of so many iterations, before it begins; None where there are none."""
+        """Return the rules of a planned match; None if there are none. The horizon depends on `iterations`."""
         learners = [seat for seat, seating in plan.seats.items() if seating.trained]
         if not learners or (rule.patch, rule.stop, rule.horizon) == (None, None, None):
             return None
@@ -61,7 +61,10 @@ class Control:  # the Rules of arena.play.match
         return cls(rule, {seat: _Seat(expert) for seat, expert in experts.items()}, horizon)
 
     def expected(self, view: View) -> str | None:
-        """The expert's act for a learner that is to move, asked once a turn; None for other seats."""
+        """Return the expert's act for a learner to move; None for other seats. Call it once per turn.
+
+        Raises ScriptedPolicyError if the expert's act is no text.
+        """
         seat = self.seats.get(view.seat)
         if not (seat and seat.expert):
             return None
@@ -72,24 +75,24 @@ class Control:  # the Rules of arena.play.match
         return act
 
     def agree(self, act: str, expected: str) -> bool:
-        """Return True if two acts are the same but for talk, case and blanks."""
-        return same(act) == same(expected)
+        """Return True if two acts are equal up to talk, case and blanks."""
+        return normalise_act(act) == normalise_act(expected)
 
     def may_patch(self) -> bool:
-        """Count a patch; False where `patch.most` were made already."""
+        """Count a patch, and return False if it exceeds `patch.most`."""
         self.patches += 1
         patch = self.rule.patch
         return patch is not None and (patch.most is None or self.patches <= patch.most)
 
     def why_stop(self, act: Act, seat: str, valid: bool) -> str:
-        """Why the match stops after this act, in words; "" where it goes on."""
+        """Return why the match stops after this act; "" if it continues."""
         if (own := self.seats.get(seat)) is None:
             return ""
-        said, stop = same(act.action), self.rule.stop or StopSpec()
+        normalised, stop = normalise_act(act.action), self.rule.stop or StopSpec()
         own.acts += 1
         if act.source != "patch":
-            own.repeated = own.repeated + 1 if said == own.last else 1
-            own.illegal, own.last = 0 if valid else own.illegal + 1, said
+            own.repeated = own.repeated + 1 if normalised == own.last else 1
+            own.illegal, own.last = 0 if valid else own.illegal + 1, normalised
         if stop.repeated and own.repeated >= stop.repeated:
             return f"{seat} did the same {own.repeated} times"
         if stop.illegal and own.illegal >= stop.illegal:
@@ -97,6 +100,6 @@ class Control:  # the Rules of arena.play.match
         return f"{seat} acted {own.acts} times" if self.horizon and own.acts >= self.horizon else ""
 
 
-def same(act: str) -> str:
-    """An act without talk, by which two are compared: case and blanks make no difference."""
+def normalise_act(act: str) -> str:
+    """Return an act without talk, with single blanks and folded case, to compare acts."""
     return " ".join(act.partition("|")[0].split()).casefold()

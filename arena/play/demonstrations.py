@@ -1,10 +1,10 @@
-"""Demonstrations to imitate: by scripted policies at the learner's tables, the best matches of a run, or patches.
+"""Demonstrations to imitate: matches of scripted policies at the learner's tables, best matches of a run, or patches.
 
-All are in the words and tokens of the policy that learns, under its roles: scripted acts are put
-into the role's reply format, and matches of a log are played again from their deal, each reply as its text.
+All are in the learner's tokens and under its roles: scripted acts are written in the role's reply format, and logged
+matches are played again from their deal, with each reply encoded from its text.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -15,7 +15,9 @@ import numpy as np
 from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, recalled, spoken
 from agents.players.scripted import can_play, make_scripted, talking
 from agents.players.simple import RecordedActs
-from arena.credit.credited import Credited
+from agents.policy import Policy
+from agents.stream import Stream
+from arena.credit.batch import Credited
 from arena.credit.samples import IMITATED, samples_of
 from arena.errors import ConfigError, StoreError
 from arena.learn.samples import Sample
@@ -27,10 +29,9 @@ from arena.play.failures import failure_figures
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
-from arena.play.patches import patches
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
-from arena.records import MatchRecord, Trajectory, trajectories
+from arena.records import MatchRecord, Trajectory, is_patch, trained, trajectories
 from arena.store.contents import check_newest
 from arena.store.failures import FailureLog
 from arena.store.losses import losses
@@ -40,12 +41,12 @@ from games.contracts import Game, MatchId
 
 @dataclass(frozen=True)
 class _Demonstrator(ModelContender):
-    """A scripted policy that plays in the words and tokens of the policy that imitates it."""
+    """Scripted policy that plays in the reply format and tokens of the policy that imitates it."""
 
     script: str
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """A player with a scripted policy's replies in the role's format, with remarks where the game has talk."""
+        """Return a player with the scripted policy's acts in the role's format, with remarks in games with talk."""
         policy, role = self.cast(plan.game, seat)
         place = chance(seed, plan, seat)
         script = make_scripted(talking(self.script, game), number(place), game)
@@ -55,7 +56,7 @@ class _Demonstrator(ModelContender):
 
 
 class _DemonstrationSeating:
-    """Draws a scripted policy for each free seat of a demonstration match."""
+    """Random choice of a scripted policy for each free seat of a demonstration match."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class _DemonstrationSeating:
 
 @dataclass(frozen=True)
 class _LoggedMatch:
-    """A match of a log, and the seat in it that is worth imitating."""
+    """Logged match and the seat to imitate in it."""
 
     plan: MatchPlan
     seat: str
@@ -106,7 +107,7 @@ class _LoggedMatch:
 
 
 class Demonstrations:
-    """Demonstrations of a run, as samples; an iteration's are the same whenever they are asked for."""
+    """Demonstrations of a run as samples, deterministic for each iteration."""
 
     def __init__(
         self,
@@ -117,27 +118,28 @@ class Demonstrations:
         failures: FailureLog,
         note: Callable[[str], None],
     ) -> None:
-        """Prepare to play each match up to `attempts` times; `note` is told of failures, which `failures` records.
+        """Prepare to play each match up to `attempts` times. Failed matches are written to `failures` and reported by
+        `note`.
 
-        ConfigError when the run to demonstrate has nothing for one of the learners.
+        Raises ConfigError if the demonstrated run has no match for one of the learners.
         """
         self.spec, self.lineup = spec, lineup
         self._attempts, self._failures, self._note = attempts, failures, note
         self._best = {learner: self._candidates(learner) for learner in learners}
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
-        """Demonstrations for a policy in this iteration, by `learn.demonstrations`; none where its weight is 0.
+        """Return a policy's demonstrations for this iteration, by `learn.demonstrations`; [] if its weight is 0.
 
-        `records` are the iteration's matches, whose patches may be what is demonstrated.
+        `records` are the iteration's matches, for demonstrations by patches.
         """
         if self.spec is None or not self.spec.weight(clock):
             return []
         if self.spec.patches:
-            return patches(records, self.lineup.policies[learner], self._temperatures)
+            return patch_samples(records, self.lineup.policies[learner], self._temperatures)
         if self.spec.scripted:
             return await self.by_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
-        kept, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
-        drawn = [kept[i] for i in rng.permutation(len(kept))[: self.spec.matches].tolist()]
+        best, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
+        drawn = [best[i] for i in rng.permutation(len(best))[: self.spec.matches].tolist()]
         return self._samples(await self._replayed(drawn))
 
     async def by_scripted(
@@ -149,9 +151,10 @@ class Demonstrations:
         against: Sequence[str] = (),
         ended: Callable[[], None] = lambda: None,
     ) -> list[Sample]:
-        """Demonstrations by scripted policies among themselves, or one `against` others; iteration 0: the warm start.
+        """Play `matches` demonstrations by scripted policies and return the learner's samples.
 
-        `ended` is called after every match.
+        Without `against`, the policies of `scripted` play each other; else one of them plays those of `against`.
+        Iteration 0 is the warm start. `ended` is called after every match.
         """
         tables, policies = self.lineup.tables, self.lineup.policies
         plans = demonstration_plans(self.lineup.seed, k, learner, matches, tables, policies)
@@ -168,7 +171,7 @@ class Demonstrations:
         rng: np.random.Generator,
         ended: Callable[[], None],
     ) -> list[MatchRecord]:
-        """Play matches between scripted policies, drawn at random for each free seat from those that can sit there."""
+        """Play matches between scripted policies, drawn at random for each free seat from those that can play it."""
         seating = _DemonstrationSeating(self.lineup, learner, scripted, against, rng)
         at_table, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
@@ -192,11 +195,11 @@ class Demonstrations:
             self._note(f"demonstrations for '{learner}': {line}")
         return records
 
-    async def _replay(self, kept: _LoggedMatch) -> MatchRecord:
-        """Play a logged match again: one seat's replies in its policy's tokens, the others' acts."""
-        table, turns = self.lineup.table(kept.plan), kept.row["turns"]
-        role, policy = table.roles[kept.seat], self.lineup.policies[kept.plan.seats[kept.seat].policy]
-        is_scripted = kept.row["seats"][kept.seat]["kind"] == "brain"
+    async def _replay(self, logged: _LoggedMatch) -> MatchRecord:
+        """Play a logged match again, with one seat's replies in its policy's tokens and the other seats' acts."""
+        table, turns = self.lineup.table(logged.plan), logged.row["turns"]
+        role, policy = table.roles[logged.seat], self.lineup.policies[logged.plan.seats[logged.seat].policy]
+        is_scripted = logged.row["seats"][logged.seat]["kind"] == "brain"
         replies = {
             turn["index"]: spoken(
                 policy.frame,
@@ -204,45 +207,45 @@ class Demonstrations:
                 "length" if turn["finish"] == "length" else "stop",
             )
             for turn in turns
-            if turn["seat"] == kept.seat
+            if turn["seat"] == logged.seat
         }
         acts = RecordedActs({turn["index"]: turn["action"] for turn in turns})
-        players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(acts) for seat in kept.plan.seats}
-        key, most = f"{kept.plan.id}/{kept.seat}", min(policy.positions, self.lineup.engine.max_context)
-        players[kept.seat] = ChatPlayer(
-            role, policy.frame, policy.name, key, (), recalled(replies), "demonstration", most
+        players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(acts) for seat in logged.plan.seats}
+        key, positions = f"{logged.plan.id}/{logged.seat}", min(policy.positions, self.lineup.engine.max_context)
+        players[logged.seat] = ChatPlayer(
+            role, policy.frame, policy.name, key, (), recalled(replies), "demonstration", positions
         )
-        return await play_match(kept.plan, table.make_game(), players, Limits())
+        return await play_match(logged.plan, table.make_game(), players, Limits())
 
     async def _replayed(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
         replayed = []
-        for kept in drawn:
-            record = await self._replay(kept)
-            acts, before = [turn.action for turn in record.turns], [turn["action"] for turn in kept.row["turns"]]
-            if (acts, record.payoffs) != (before, kept.row["payoffs"]):
+        for logged in drawn:
+            record = await self._replay(logged)
+            acts, before = [turn.action for turn in record.turns], [turn["action"] for turn in logged.row["turns"]]
+            if (acts, record.payoffs) != (before, logged.row["payoffs"]):
                 raise ConfigError(
-                    f"learn.demonstrations.run: match {record.id} there comes out otherwise when it is played again "
+                    f"learn.demonstrations.run: match {record.id} has another outcome when it is played again "
                     f"({record.reason or 'other acts or payoffs'}): its game or a reply format has changed since; "
-                    "name a run with those of this one"
+                    "use a run with the same game and format"
                 )
-            replayed += [t for t in trajectories(record) if t.seat == kept.seat]
+            replayed += [t for t in trajectories(record) if t.seat == logged.seat]
         return replayed
 
     def _candidates(self, learner: str) -> list[_LoggedMatch]:
-        """The matches to draw from for a learner."""
-        kept = []
+        """Return the logged matches that a learner's demonstrations are drawn from."""
+        candidates = []
         for table, seat, row in _best_matches(self.spec, self.lineup.tables, learner):
             seats = seatings(table, table.holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(
                 MatchId.parse(row["id"]), game.name, dict(game.options), row["seed"], seats, source="demonstration"
             )
-            kept.append(_LoggedMatch(plan, seat, row))
-        return kept
+            candidates.append(_LoggedMatch(plan, seat, row))
+        return candidates
 
     @property
     def _temperatures(self) -> dict[str, float]:
-        """Temperatures by role."""
+        """Sampling temperatures by role."""
         return {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
 
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
@@ -252,7 +255,7 @@ class Demonstrations:
 
 
 def check_demonstrations(spec: DemonstrationsSpec | None, tables: Sequence[Table], learners: Iterable[str]) -> None:
-    """ConfigError when the run to demonstrate cannot be read or has nothing for one of the learners."""
+    """Raise ConfigError if the demonstrated run is unreadable or has no match for one of the learners."""
     for learner in learners:
         _best_matches(spec, tables, learner)
 
@@ -260,7 +263,7 @@ def check_demonstrations(spec: DemonstrationsSpec | None, tables: Sequence[Table
 def _best_matches(
     spec: DemonstrationsSpec | None, tables: Sequence[Table], learner: str
 ) -> list[tuple[Table, str, dict[str, Any]]]:
-    """For each of the learner's seats at each table, the matches of the demonstrated run that paid it best."""
+    """Return, for each of the learner's seats at each table, the demonstrated run's matches with the best payoffs."""
     if spec is None or spec.run is None:
         return []
     rows, best = _finished(spec.run), []
@@ -276,9 +279,42 @@ def _best_matches(
 
 
 def _finished(run: str) -> list[dict[str, Any]]:
-    """The finished matches of a run's log."""
+    """Return the finished matches of a run's log. Raises ConfigError if it cannot be read."""
     try:
         check_newest(Path(run))
         return [row for row in RunReader(run).matches(streams=False) if row["status"] == "finished"]
     except StoreError as error:
         raise ConfigError(f"learn.demonstrations.run: {error}") from None
+
+
+def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures: Mapping[str, float]) -> list[Sample]:
+    """Return one imitation sample for each patch in a policy's own matches. `temperatures` are by role.
+
+    A sample is the context in which the learner wrote a wrong act, followed by the expert's act, of which only the act
+    is trained on. It has a stream of its own, because in credit a patch stays an observation. Turns that a branch
+    repeats are left out. Log-probabilities at sampling time are 0. Source: UI-S1 (Lu et al. 2025), where patched turns
+    are in the loss, with the expert's thoughts.
+    """
+    return [
+        sample
+        for record in records
+        for trajectory in trained([record])
+        if trajectory.policy == learner.name
+        for sample in _patch_samples(record, trajectory, learner, temperatures[trajectory.role])
+    ]
+
+
+def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy, temperature: float) -> list[Sample]:
+    parted = record.identity.turn or 0
+    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > parted]
+    contexts = trajectory.contexts() if put else {}
+    samples = []
+    for turn in put:
+        ids = spoken(learner.frame, turn.raw).ids
+        stream = Stream()
+        stream.observe(contexts[turn.index - 1])  # the context of the act that the patch replaces
+        stream.wrote(ids, (0.0,) * len(ids), turn.index)
+        zeros = np.zeros(len(ids), np.float32)
+        places, learned = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
+        samples.append(Sample(stream, zeros, zeros, temperature, places, learned, source="demonstration"))
+    return samples

@@ -1,4 +1,4 @@
-"""Failures of matches: the kind of cause, the place in the code, and how to reach it again."""
+"""Failures of matches: kind of cause, place in the code, and replay of the game up to the failure."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from agents.errors import (
 )
 from agents.players.human import HumanLeft
 from arena.errors import BugError, WorkerLost
-from arena.plain import bounded, without_secrets
+from arena.plain import truncate_middle, without_secrets
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
 LONGEST = 8000
-"""Characters of a traceback, and of an act, that are kept."""
+"""Maximum recorded characters of a traceback and of an act."""
 CAUSE = 120
-"""Characters of a reason in a line of figures."""
+"""Maximum characters of a reason in a line of figures."""
 
 Place = tuple[FrameType, int]
 """A frame and the number of its line."""
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(games.__file__).resolve().parents[1]
-_ROOMS = tuple(f"{_ROOT / room}/" for room in ("arena", "agents", "games", "simulators"))
+_PACKAGES = tuple(f"{_ROOT / name}/" for name in ("arena", "agents", "games", "simulators"))
 _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE = (EndpointError, EngineError, HumanLeft, WorkerLost)
@@ -49,11 +49,11 @@ _OF_FILES = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsErr
 
 
 class LimitReached(Exception):
-    """A match used up its turns, tokens or seconds."""
+    """Raised if a match exceeds its limit of turns, tokens or seconds."""
 
 
 class OutcomeError(ValueError):
-    """A payoff, reward or figure that no log can hold; one of the game's `methods` gave it."""
+    """Raised for a payoff, reward or figure that no log can hold. One of the game's `methods` returned it."""
 
     def __init__(self, text: str, methods: Sequence[str]) -> None:
         super().__init__(text)
@@ -61,9 +61,10 @@ class OutcomeError(ValueError):
 
 
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
-    """Describe an exception that ended a match of `game` at a turn of `seat`.
+    """Return the description of an exception that ended a match of `game` at a turn of `seat`.
 
-    WeightsError and EnginesLost go on: with weights that cannot be used, or no engine, every match would end alike.
+    `act` is the act passed to the game, if its step did not return. Raises WeightsError and EnginesLost again, because
+    they would fail every match.
     """
     if isinstance(error, WeightsError | EnginesLost):
         raise error
@@ -75,21 +76,21 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
         kind, at = _kind(error, frames, type(game))
         where = _place(at)
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
-    kept = None if act is None else bounded(act, LONGEST)
-    told = bounded(without_secrets(trace), LONGEST)
-    return Failure(kind, tuple(draws), type(error).__name__, where, told, seat, kept)
+    act = None if act is None else truncate_middle(act, LONGEST)
+    trace = truncate_middle(without_secrets(trace), LONGEST)
+    return Failure(kind, tuple(draws), type(error).__name__, where, trace, seat, act)
 
 
 def reason_of(error: Exception) -> str:
-    """The exception in one line: its type and message."""
+    """Return the exception's type and message in one line."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 somebody's exception may fail at telling what it is, too
+    except Exception:  # noqa: BLE001 the exception's own __str__ may fail
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
 def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:
-    """Return the finished match as a failed one, for a reason that shows only afterwards; the failure is logged."""
+    """Return a finished match as a failed one, with the reason `why`, and write it to the log of events."""
     failure = Failure(kind, tuple(draws))
     record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
     log_failure(record)
@@ -97,7 +98,7 @@ def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> M
 
 
 def log_failure(record: MatchRecord) -> None:
-    """Log a match that failed, with its traceback under ARENA_DEBUG, or that was cut off."""
+    """Write a failed or cut-off match to the log of events, with its traceback if ARENA_DEBUG is set."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
@@ -107,25 +108,25 @@ def log_failure(record: MatchRecord) -> None:
 
 
 def stop_at_a_bug(record: MatchRecord) -> None:
-    """Raise BugError where Arena's own code failed: the match would only fail again."""
+    """Raise BugError if the match failed by a bug of Arena, because retries would fail again."""
     if record.failure and record.failure.kind == "bug":
         raise BugError(f"a bug of Arena ended match {record.id}: {with_place(record)}", record)
 
 
-def by_a_death(record: MatchRecord) -> bool:
-    """Return True if a match failed because an engine's process died: that says nothing about the match."""
+def is_engine_death(record: MatchRecord) -> bool:
+    """Return True if a match failed because an engine's process died, which the match did not cause."""
     return record.failure is not None and record.failure.error == EngineDied.__name__
 
 
 def may_depend_on_play(record: MatchRecord) -> bool:
-    """Return True if a match failed by its game or a limit: which matches do may depend on what was played."""
+    """Return True if a match failed by its game or a limit, which may depend on the players' acts."""
     return record.failure is not None and record.failure.kind in ("game", "limit")
 
 
 def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
-    """Return True if a replay went as the failed attempt did, as far as that went."""
+    """Return True if a retry repeats all turns of the failed attempt and its pending act."""
     if not again.turns:
-        return True  # its turns are not kept
+        return True  # the record has no turns to compare
     turns = [(turn.seat, turn.raw) for turn in failed.turns]
     same = turns == [(turn.seat, turn.raw) for turn in again.turns[: len(turns)]]
     act = failed.failure.act if failed.failure else None
@@ -133,15 +134,15 @@ def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
 
 
 def cause_of(record: MatchRecord) -> str:
-    """Return a failure's cause in few words: `RuntimeError at race.py:21`, or the reason if no code is to be blamed."""
+    """Return a failure's cause in short: `RuntimeError at race.py:21`, or the reason if no code is at fault."""
     file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
     if record.failure and file:
         return f"{record.failure.error} at {Path(file).name}:{line}"
-    return bounded(record.reason, CAUSE)
+    return truncate_middle(record.reason, CAUSE)
 
 
 def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
-    """Count failed attempts and the matches given up after them, with the commonest cause if there is one."""
+    """Return the numbers of failed attempts and of matches given up, and the most common cause if any."""
     counts: dict[str, int | str] = {
         "failed": len(attempts),
         "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),
@@ -150,13 +151,13 @@ def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
 
 
 def with_place(record: MatchRecord) -> str:
-    """Return why a match failed, and in which line of which file."""
+    """Return why a match failed, with file and line if a game or bug caused it."""
     place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
     return f"{record.reason} ({place})" if place else record.reason
 
 
 def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
-    """The game as it stood when a match failed, its deal and acts played again; or it raises what it raised then."""
+    """Replay a match's deal and acts, and return the game before the failure, or raise its exception again."""
     made = games.deal(Deal(game, options, seed))
     for act in (*acts, None):
         while made.agents and (made.terminations[made.agent_selection] or made.truncations[made.agent_selection]):
@@ -172,10 +173,10 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
 
 
 def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Place | None]:
-    """Blame a failure by the exception's type and the files that it came through; and name the place to look at.
+    """Return a failure's kind, and the frame to look at, from the exception's type and the files of its frames.
 
-    A library's fault is that of who called it; one that came through somebody's own file is that file's, wherever it
-    ended; and a game that is not ours may have handed anything to anybody.
+    Exceptions in a library are blamed on its caller. An exception that passed through a user's file is blamed on that
+    file. With a user's game, exceptions in Arena's own code are blamed on the game, whose values may be wrong.
     """
     if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "limit", None
@@ -193,18 +194,18 @@ def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Plac
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_ROOMS)
+    return frame.f_code.co_filename.startswith(_PACKAGES)
 
 
 def _is_theirs(frame: FrameType) -> bool:
-    """Return True if somebody wrote the code's file beside Arena; one in an installed package is a library's."""
+    """Return True for code in a user's own file: neither Arena's nor in an installed package."""
     file = frame.f_code.co_filename
     library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
     return not _is_ours(frame) and not library
 
 
 def _is_our_game(game: type) -> bool:
-    """Return True if the game's rules are ours; those of a wrapped game of another library are not."""
+    """Return True if the game's rules are Arena's. Those of wrapped games of other libraries are not."""
     return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
 
 
@@ -213,7 +214,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _definition(game: type, methods: Sequence[str]) -> str:
-    """Return file and line of the method that is nearest to the game's own class; "" if it has no source."""
+    """Return file and line of the first of the methods in the class's resolution order; "" without source."""
     for owner in game.__mro__:
         for name in methods:
             code = getattr(vars(owner).get(name), "__code__", None)
@@ -223,7 +224,7 @@ def _definition(game: type, methods: Sequence[str]) -> str:
 
 
 def _place(at: Place | None) -> str:
-    """`games/base.py, line 120`, or the whole path of somebody's own file."""
+    """Return `games/base.py, line 120`, or the absolute path and line of a user's file; "" for None."""
     if at is None:
         return ""
     file = at[0].f_code.co_filename

@@ -1,7 +1,7 @@
-"""A run's turn feed: what happens in the matches in flight, written down as it happens, for those who look on.
+"""Writing of a run's turn feed: the turns of matches in progress, for live viewers (`arena.store.feed`).
 
-It takes at most a hundredth of the run's time: where turns come faster than that allows, some of the matches that
-begin are not followed. Nothing of the run depends on it, and where it fails it ends, not the run.
+Writing takes at most one hundredth of the run's time: if turns come faster, some new matches are not followed. The run
+does not depend on the feed. An error ends the feed, not the run.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ from arena.rows import identity_row
 from arena.store.feed import FeedWriter
 
 EVERY = 0.25
-"""Seconds from a turn to its place in the file, about."""
+"""Approximate seconds until a turn is written."""
 SHARE, WAITING = 0.01, 500
-"""The share of the run's time that writing may take, and how many lines may wait: a few milliseconds' work."""
+"""Maximum share of the run's time for writing, and maximum waiting lines (a few milliseconds' work)."""
 LONG, LONGEST = 20_000, 200_000
-"""Characters of a line beyond which its texts are cut, and beyond which even so its match is not followed on."""
+"""Characters of a line beyond which its texts are cut, and beyond which its match is dropped."""
 TEXT, ITEMS = 2000, 50
-"""Characters of a text that is cut, and items of a list."""
+"""Maximum characters of a cut text and items of a cut list."""
 _LOG = logging.getLogger(__name__)
 
 
 class Feed:
-    """Follows matches from their first turn on; `close` removes the file."""
+    """Turn feed of one run. It follows matches from their first turn."""
 
     def __init__(self, run: Path) -> None:
         self._followed: dict[str, int] = {}
-        """By match, its iteration."""
+        """Iteration by id of each followed match."""
         self._waiting: list[tuple[str, MatchPlan | Turn]] = []
         self._over: list[str] = []
         self._clock: asyncio.TimerHandle | None = None
-        self._begun, self._spent = perf_counter(), 0.0
+        self._start, self._spent = perf_counter(), 0.0
         self._writer: FeedWriter | None = None
         with suppress(OSError):
             self._writer = FeedWriter(run)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """A turn was taken; it is written a moment later, when what it earned at once is known, too."""
-        if turn.index == 0 and self._room():
+        """Add a turn, to be written shortly after, together with its immediate rewards."""
+        if turn.index == 0 and self._has_room():
             self._followed[plan.id] = plan.iteration
             self._waiting.append((plan.id, plan))
         if self._followed and plan.id in self._followed:
             self._waiting.append((plan.id, turn))
-            self._soon()
+            self._schedule_write()
 
     def ended(self, id: str) -> None:
-        """A match ended, which is in the log from now on."""
+        """Drop a match that has ended and is in the log."""
         if self._followed and self._followed.pop(id, None) is not None:
             self._over.append(id)
-            self._soon()
+            self._schedule_write()
 
     def committed(self, iteration: int) -> None:
-        """No match of it, or of an earlier one, is in flight any more but such as count for a later one."""
+        """Drop all matches of this and earlier iterations, which have ended."""
         for id in [id for id, own in self._followed.items() if own <= iteration]:
             self.ended(id)
 
     def close(self) -> None:
-        """End the feed; later turns are not written."""
+        """Remove the file and ignore later turns."""
         if self._clock:
             self._clock.cancel()
         if self._writer:
@@ -77,25 +77,25 @@ class Feed:
                 self._writer.close()
         self._writer, self._clock = None, None
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         if self._writer is None or len(self._waiting) >= WAITING or self._writer.full():
             return False
-        return self._spent < SHARE * (perf_counter() - self._begun)
+        return self._spent < SHARE * (perf_counter() - self._start)
 
-    def _soon(self) -> None:
+    def _schedule_write(self) -> None:
         if self._clock is None and self._writer:
-            with suppress(RuntimeError):  # outside of a loop, such as after the last match: the next turn brings it
+            with suppress(RuntimeError):  # no running loop, such as after the last match: the next turn schedules it
                 self._clock = asyncio.get_running_loop().call_later(EVERY, self._write)
 
     def _write(self) -> None:
-        begun = perf_counter()
+        start = perf_counter()
         waiting, over = self._waiting, {*self._over}
         self._clock, self._waiting, self._over = None, [], []
         lines = list[tuple[str, str]]()
-        for id, what in waiting:
+        for id, item in waiting:
             if id in over:  # the log has it
                 continue
-            if line := _line(id, what):
+            if line := _line(id, item):
                 lines.append((id, line))
             else:
                 over.add(id)
@@ -106,16 +106,16 @@ class Feed:
         except OSError as error:
             _LOG.warning("the turn feed ends: %s", error)
             self.close()
-        self._spent += perf_counter() - begun
+        self._spent += perf_counter() - start
 
 
-def _line(id: str, what: MatchPlan | Turn) -> str:
-    """One line as ASCII; "" for what no line has room for."""
+def _line(id: str, item: MatchPlan | Turn) -> str:
+    """Return the ASCII line of a match's head or turn; "" if it is too long."""
     try:
-        row = {"match": id} | ({"turn": turn_row(what)} if isinstance(what, Turn) else {"head": _head(what)})
+        row = {"match": id} | ({"turn": turn_row(item)} if isinstance(item, Turn) else {"head": _head(item)})
         try:
             text = _text(row)
-        except ValueError:  # half of a pair of surrogates, which no reader takes
+        except ValueError:  # a lone surrogate, which is not valid UTF-8
             text = _text(plain(row, "turn", gaps=True))
         return text if len(text) <= LONG else _shortened(row)
     except (ValueError, TypeError, RecursionError):
@@ -140,7 +140,7 @@ def _cut(value: Any) -> Any:
 
 
 def _head(plan: MatchPlan) -> dict[str, Any]:
-    """Facts of a match that are known as it begins."""
+    """Return the facts of a match known at its start."""
     row = {name: value for name, value in identity_row(plan.identity).items() if name not in ("id", "deal", "attempt")}
     row |= {name: getattr(plan, name) for name in ("game", "seed", "group", "stage", "source")}
     row |= {"seats": {seat: vars(seating) for seat, seating in plan.seats.items()}}

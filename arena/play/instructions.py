@@ -1,8 +1,8 @@
-"""Instructions: for a role, a population of texts that end its system prompt, kept by what they earn (INSPO).
+"""Instructions: populations of texts at the end of a role's system prompt, selected by reward (INSPO).
 
-Each deal draws one for each role, by a softmax over running means of reward: p_i = softmax(w / temperature), w_i a mean
-of (payoff - mean) / deviation over an iteration's matches of a game. A running mean forgets, for the best instruction
-changes as the policy learns. Now and then a new text is tried, and once there are `size` the worst goes.
+Each deal draws one instruction per role with probability p_i = softmax(w / temperature), where w_i is a running mean of
+(payoff - mean) / deviation over an iteration's matches of a game. Running means forget, because the best instruction
+changes as the policy learns. At intervals a new text, by crossover or by a policy's reflection, replaces the worst.
 Source: INSPO (Zhou et al. 2025), whose exact rule of attribution is not public.
 """
 
@@ -14,20 +14,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.engines.base import Engine, Request
+from agents.policy import Policy
 from agents.reply import one_line
 from agents.role import Role
-from arena.parts.chance import generator
+from arena.parts.chance import generator, number
 from arena.play.match import MatchPlan
 from arena.play.settings import LONGEST_INSTRUCTION, InstructionsSpec
 from arena.records import MatchRecord
 from games.contracts import View
 
 CROSSINGS = 16
-"""Pairs that are crossed until something new comes out."""
+"""Attempts to get a new instruction from a crossover."""
+WRITER_PROMPT = (
+    "You improve the instruction of a player. Write one better instruction in one sentence, and nothing else."
+)
+WRITER_TOKENS, WRITER_EXAMPLES = 60, 4
+"""Maximum tokens that a writer samples, and number of instructions that it reads."""
 
 
 class Tried(NamedTuple):
-    """A text, the running mean of what it earned, and the number of iterations that played it."""
+    """Instruction with the running mean of its scores and the number of iterations that played it."""
 
     text: str
     weight: float = 0.0
@@ -35,47 +42,47 @@ class Tried(NamedTuple):
 
 
 class Instructed(Role):
-    """A role whose system prompt ends in an instruction; plain text, never a template: a model may have written it."""
+    """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
 
     instruction: str = ""
 
     def render_system(self, view: View) -> str:
-        """The role's own system text, and the instruction in a line below."""
+        """Return the role's own system text, followed by a line with the instruction."""
         return f"{super().render_system(view)}\n{self.instruction}".strip()
 
 
 def instructed(role: Role, instruction: str) -> Role:
-    """The role with this instruction; itself where that is empty."""
+    """Return the role with this instruction; the role itself if it is empty."""
     return Instructed.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
 class Instructions:
-    """The populations of a run, by role; a checkpoint keeps `state`."""
+    """Populations of instructions of a run, by role."""
 
     def __init__(self, rules: Mapping[str, InstructionsSpec], seed: int, state: Mapping[str, Any]) -> None:
-        """As a checkpoint's `state` has them; with {} as the rules have them."""
+        """Load a checkpoint's `state`. With {}, populations start with the texts of the rules."""
         self.rules, self.seed = rules, seed
-        kept: Mapping[str, Sequence[Mapping[str, Any]]] = state.get("tried", {})
+        saved: Mapping[str, Sequence[Mapping[str, Any]]] = state.get("tried", {})
         self.tried = {
-            role: [Tried(**row) for row in kept[role]] if role in kept else [Tried(text) for text in rule.texts]
+            role: [Tried(**row) for row in saved[role]] if role in saved else [Tried(text) for text in rule.texts]
             for role, rule in rules.items()
         }
         self.failed: dict[str, str] = dict(state.get("failed", {}))
-        """By role, what it read last and wrote in the latest match that was paid least."""
+        """Last turn of each role in the match of the latest iteration with its lowest payoff."""
 
     def state(self) -> dict[str, Any]:
-        """State for the checkpoint."""
+        """Return the state for the checkpoint."""
         tried = {role: [one._asdict() for one in each] for role, each in self.tried.items()}
         return {"tried": tried, "failed": dict(self.failed)}
 
     def chances(self, role: str) -> list[float]:
-        """The probability of each instruction of a role."""
+        """Return the probability of each instruction of a role."""
         weights = np.array([one.weight for one in self.tried[role]]) / self.rules[role].temperature
         powers = np.exp(weights - weights.max())
         return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
 
-    def dealt(self, k: int, plans: Iterable[MatchPlan]) -> list[MatchPlan]:
-        """The plans with an instruction for each role that has some; the matches of a deal have the same."""
+    def assign(self, k: int, plans: Iterable[MatchPlan]) -> list[MatchPlan]:
+        """Return the plans with a drawn instruction for each role that has some, the same for all matches of a deal."""
         drawn: dict[tuple[str, int], str] = {}
 
         def text(role: str, deal: int) -> str:
@@ -85,22 +92,22 @@ class Instructions:
                 drawn[role, deal] = self.tried[role][place].text
             return drawn[role, deal]
 
-        def seated(plan: MatchPlan) -> MatchPlan:
-            given = {
+        def with_instructions(plan: MatchPlan) -> MatchPlan:
+            seats = {
                 seat: replace(held, instruction=text(held.role, plan.seed))
                 for seat, held in plan.seats.items()
                 if held.kind == "model" and held.role in self.rules
             }
-            return replace(plan, seats={**plan.seats, **given})
+            return replace(plan, seats={**plan.seats, **seats})
 
-        return [seated(plan) for plan in plans]
+        return [with_instructions(plan) for plan in plans]
 
     def learned(self, records: Sequence[MatchRecord]) -> None:
-        """Update the running means by finished matches."""
+        """Update the running means and the worst matches from an iteration's finished matches."""
         for role, rule in self.rules.items():
-            earned, worst = _earned(role, records)
+            scores, worst = _scores(role, records)
             for place, one in enumerate(self.tried[role]):
-                if gains := earned.get(one.text):
+                if gains := scores.get(one.text):
                     step = max(rule.rate, 1 / (one.iterations + 1))
                     weight = one.weight + step * (float(np.mean(gains)) - one.weight)
                     self.tried[role][place] = Tried(one.text, weight, one.iterations + 1)
@@ -108,26 +115,27 @@ class Instructions:
                 self.failed[role] = worst
 
     def due(self, k: int) -> list[str]:
-        """Roles that get a new instruction before iteration `k` is played."""
+        """Return the roles that get a new instruction before iteration `k`."""
         return [role for role, rule in self.rules.items() if rule.every and k > 1 and (k - 1) % rule.every == 0]
 
     def add(self, k: int, role: str, text: str = "") -> str:
-        """Try a text with a role, or a crossover of two where it is empty or known; return it, "" where nothing is new.
+        """Add a new instruction to a role's population and return it; "" if there is none.
 
-        It begins as good as the best, and its first matches say how good it is. Of too many the worst goes.
+        If `text` is empty or known, a crossover of two instructions is tried. The new instruction starts with the best
+        score, and the worst one is dropped from a full population.
         """
         known, rng = {"", *(one.text for one in self.tried[role])}, generator(self.seed, k, "crossover", role)
         written = one_line(text, LONGEST_INSTRUCTION)
-        crossed = (self._crossed(role, rng) for _ in range(CROSSINGS))
+        crossed = (self._crossover(role, rng) for _ in range(CROSSINGS))
         if not (text := next((one for one in (written, *crossed) if one not in known), "")):
             return ""
         ranked = sorted(self.tried[role], key=lambda one: -one.weight)
-        kept = ranked[: self.rules[role].size - 1]
-        self.tried[role] = [*kept, Tried(text, ranked[0].weight)]
+        best = ranked[: self.rules[role].size - 1]
+        self.tried[role] = [*best, Tried(text, ranked[0].weight)]
         return text
 
-    def _crossed(self, role: str, rng: np.random.Generator) -> str:
-        """The first words of one and the last words of another, drawn by how good they are."""
+    def _crossover(self, role: str, rng: np.random.Generator) -> str:
+        """Return the first words of one and the last words of another instruction, drawn by their probabilities."""
         tried, chances = self.tried[role], self.chances(role)
         if len(tried) < 2 or sum(chance > 0 for chance in chances) < 2:
             return ""
@@ -136,26 +144,57 @@ class Instructions:
         return one_line(" ".join([*first, *rest]), LONGEST_INSTRUCTION)
 
 
-def _earned(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
-    """For each instruction, standard scores of what it earned in each match; and what the worst match was like."""
+def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
+    """Return the standardised payoffs of each instruction, and the text of the last turn of the worst match."""
     rows = [
         (record, seat, record.payoffs[seat])
         for record in records
         for seat, held in record.seats.items()
         if held.role == role and held.instruction and seat in record.payoffs
     ]
-    earned: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     for game in {record.game for record, _, _ in rows}:
         paid = np.array([each for record, _, each in rows if record.game == game])
         spread = float(paid.std()) or 1.0
         for record, seat, each in rows:
             if record.game == game:
-                earned.setdefault(record.seats[seat].instruction, []).append((each - float(paid.mean())) / spread)
-    return earned, _last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
+                scores.setdefault(record.seats[seat].instruction, []).append((each - float(paid.mean())) / spread)
+    return scores, _last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
 
 
 def _last_turn(record: MatchRecord, seat: str) -> str:
-    """The seat's last turn: what it read and what it wrote."""
+    """Return the text of the seat's last turn: its messages and its reply."""
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""
     return f"It read: {one_line(read, 300)} It wrote: {one_line(turns[-1].raw, 300)}" if turns else ""
+
+
+async def write_instruction(policy: Policy, engine: Engine, instructions: Instructions, k: int, role: str) -> str:
+    """Return an instruction for a role that `policy` writes in iteration `k`; "" if its context has no room."""
+    key, frame = f"instruct-{k}-{role}", policy.frame
+    prompt = (*frame.open(WRITER_PROMPT, []), *frame.ask(writer_question(instructions, role)))
+    if len(prompt) + WRITER_TOKENS > min(policy.positions, engine.max_context):
+        return ""
+    request = Request(
+        policy=policy.name,
+        ids=prompt,
+        key=key,
+        max_tokens=WRITER_TOKENS,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=frame.stop_ids,
+        seed=(instructions.seed, k, number("reflect"), number(role)),
+    )
+    (completion,) = await engine.generate([request])
+    engine.forget(key)
+    return one_line(frame.decode(completion.ids), 10**4)
+
+
+def writer_question(instructions: Instructions, role: str) -> str:
+    """Return a writer's question: the best instructions with their scores, best first, and the worst match."""
+    ranked = sorted(instructions.tried[role], key=lambda one: -one.weight)[:WRITER_EXAMPLES]
+    scores = [f"{one.weight:+.2f}: {one.text}" for one in ranked]
+    failed = instructions.failed.get(role, "")
+    bad = [f"A bad match. {failed}"] if failed else []
+    return "\n".join(["Instructions so far, with how good they were:", *scores, *bad])

@@ -1,9 +1,8 @@
-"""Joining: a contender takes a seat in a match that has begun, as if it had played from the deal on.
+"""Joining: a contender takes over a seat in a match that has begun, as if it had played from the deal on.
 
-The contender has seen and said what was seen and said there: a model reads it in its own chat frame, with the same ids
-where they are its own, an endpoint as text, a person in one piece. A scripted policy is asked at every turn and
-overruled: one that goes by the game's state is right from there on; one with a memory of its own acts remembers what it
-would have done.
+The contender gets the seat's history: a model in its own chat frame, with the logged ids if they are its own, an
+endpoint as text, a person as one message. A scripted policy acts at every past turn and is overruled. If it depends on
+the game's state, it is right from the fork on; if it remembers its own acts, it remembers those it would have chosen.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from games.contracts import UNREAD, Act, Game, Message, View
 
 @dataclass(frozen=True)
 class Parting:
-    """The point where forks leave a match: before turn `turn` (from 0), or after `act` in its place."""
+    """Fork point in a match: before turn `turn` (from 0), or after `act` in place of that turn's act."""
 
     match: MatchRecord
     turn: int
@@ -39,27 +38,30 @@ class Parting:
 
     @property
     def mover(self) -> str:
-        """The seat to move."""
+        """Seat to move at the fork point."""
         return self.match.turns[self.turn].seat
 
     def past(self, seat: str) -> list[Turn]:
-        """The turns that the seat has taken when it is free to play, the act that is put in its mouth among them."""
+        """Return the seat's turns before it plays freely, including the replaced act."""
         turns = list(self.match.turns[: self.turn])
         if self.act:
-            turns.append(_put(self.match.turns[self.turn], self.act))
+            turns.append(_replace_act(self.match.turns[self.turn], self.act))
         return [turn for turn in turns if turn.seat == seat]
 
 
-def _put(turn: Turn, act: str) -> Turn:
-    """The turn with another act, of no role."""
+def _replace_act(turn: Turn, act: str) -> Turn:
+    """Return the turn with another act, as a patch without role."""
     public = act.partition("|")[2].strip()
     return turn._replace(
         role="", raw=act, action=act, public=public, private="", finish="script", tokens=0, version=0, source="patch"
     )
 
 
-def strayed(parting: Parting, game: Game) -> str:
-    """The first difference between what seats see and what the log has, in one line; "" for none up to the fork."""
+def first_difference(parting: Parting, game: Game) -> str:
+    """Replay the match up to the fork point, and return the first difference from the log in one line; "" if none.
+
+    Compares seats to move and messages. `game` is left at the fork point.
+    """
     record = parting.match
     then, now = record.rules, game.rules_version
     which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
@@ -73,15 +75,15 @@ def strayed(parting: Parting, game: Game) -> str:
         seat = game.agent_selection
         if seat != turn.seat:
             return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{which}"
-        if _said(view_of(game, seat).messages) != _said(turn.messages):
+        if _texts(view_of(game, seat).messages) != _texts(turn.messages):
             return f"at turn {turn.index + 1} {seat} now sees something else than it did{which}"
         if turn.index < parting.turn:
             game.step(turn.action)
     return ""
 
 
-def _said(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """Return who said what, as a log keeps it."""
+def _texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """Return sender and text of the messages."""
     return [(message.sender, message.text) for message in messages]
 
 
@@ -92,13 +94,16 @@ def _skip_dead(game: Game) -> None:
 
 @dataclass(frozen=True)
 class Joining:
-    """A contender that takes a seat of a match which has begun."""
+    """Contender that takes over a seat of a match at a fork point."""
 
     contender: Contender
     parting: Parting
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Make its player, which has seen and said what the seat has."""
+        """Return its player, with the history of the seat.
+
+        Raises ConfigError if the history has a summary by another role.
+        """
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
         sums_up = isinstance(player, ChatPlayer) and player.role.memory.kind == "summary"
@@ -106,37 +111,37 @@ class Joining:
         roles -= {player.role.role} if isinstance(player, ChatPlayer) else set()
         if roles and (sums_up or any(turn.source == "summary" for turn in past)):
             raise ConfigError(
-                f"{self.name} cannot go on at {seat} of {self.parting.match.id}: where a summary stands in the past, "
-                f"the role that wrote it, {min(roles)}, has to go on"
+                f"{self.name} cannot take over {seat} of {self.parting.match.id}: its history has a summary by "
+                f"role {min(roles)}, which has to continue"
             )
         if isinstance(player, ChatPlayer):
-            said = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
-            player.write = recalled(said, player.write)
+            replies = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
+            player.write = recalled(replies, player.write)
         elif isinstance(player, EndpointPlayer):
             player.said = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
         return _Joined(player, {turn.index: turn for turn in past})
 
     def leave(self, player: SeatedPlayer) -> None:
-        """As the contender would."""
+        """Release the player's resources."""
         assert isinstance(player, _Joined)
         self.contender.leave(player.player)
 
     @property
     def name(self) -> str:
-        """The contender's."""
+        """Name of the contender."""
         return self.contender.name
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """As the contender does."""
+        """Raise ConfigError if the contender cannot play this seat."""
         self.contender.check(name, game, seat)
 
     def seating(self, game: str, seat: str) -> Seating:
-        """The contender's."""
+        """Return the contender's seating at this seat."""
         return self.contender.seating(game, seat)
 
 
 class _Joined:
-    """A player whose first turns are given."""
+    """Player that repeats past turns and then plays freely."""
 
     def __init__(self, player: SeatedPlayer, past: Mapping[int, Turn]) -> None:
         self.player, self.past, self.version = player, past, 0
@@ -152,7 +157,7 @@ class _Joined:
         return self.player.stream_keys
 
     async def act(self, view: View) -> Act:
-        """Return the act taken at this turn, or the player's; a person reads at once what they had no turn to read."""
+        """Return the past act of this turn, or else the player's. A person reads all earlier messages at once."""
         turn = self.past.get(view.turn)
         if turn is None:
             act = await self.player.act(view._replace(messages=(*self._unread, *view.messages)))
@@ -160,7 +165,7 @@ class _Joined:
             return act
         if isinstance(self.player, Human):
             self._unread += view.messages if turn.source not in UNREAD else ()
-        elif turn.source != "replaced":  # as if the player had written what was put in its place
+        elif turn.source != "replaced":  # the player continues as if it had written the patch
             try:
                 await self.player.act(view)
             except ContextFull as full:
@@ -171,7 +176,7 @@ class _Joined:
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
-    """A turn's ids as they were sampled, where they mean the same text in this frame; else its text encoded again."""
+    """Return a turn's sampled ids if they decode to the same text in this frame; else its text encoded again."""
     stream, begin, end = place_of(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
     if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
@@ -180,5 +185,5 @@ def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Comp
 
 
 def _text(turn: Turn, role: Role) -> str:
-    """Return what was written at a turn, as this role would have written it."""
+    """Return a turn's reply, rewritten in this role's format if another role wrote it."""
     return turn.raw if turn.role == role.role else role.write(turn.action)

@@ -1,4 +1,4 @@
-"""Contenders of a run by name: its policies, their past versions, scripted policies, endpoints."""
+"""Lineup: contenders of a run by name (policies, past versions, scripted policies, endpoints)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,22 +19,22 @@ from games.contracts import Game
 
 @dataclass(frozen=True)
 class Lineup:
-    """From the names in a run's plans to contenders."""
+    """Factory of contenders from the names in a run's plans."""
 
     tables: Sequence[Table]
     policies: Mapping[str, Policy]
-    """Past versions among them, as they come and go."""
+    """Policies by name, including the past versions that are loaded at the moment."""
     engine: Engine
     seed: int
-    """The run's."""
+    """Seed of the run."""
     limits: Limits
     endpoints: Endpoints
-    """The same for all matches: they hold the account of what was spent."""
+    """Endpoints of all matches, which count the tokens spent."""
     ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None
-    """Makes the rules of patches and stops of a match."""
+    """Factory of a match's rules for patches and stops."""
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
-        """The contender of this name, in the role of this seat at this table, with an instruction of its own if any."""
+        """Return the contender of this name in the seat's role at a table. An instruction is appended to its prompt."""
         role = instructed(table.roles[seat], instruction)
         if name in self.policies:
             policy = self.policies[name]
@@ -44,7 +44,7 @@ class Lineup:
         return ScriptedContender(name, role.role)
 
     async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
-        """One match between those whom its plan seats; `on_turn` is called with each turn."""
+        """Play a planned match and return its record. `on_turn` is called with each turn."""
         table = self.table(plan)
         async with past.seated({seating.policy for seating in plan.seats.values()}):
             contenders = {
@@ -53,7 +53,7 @@ class Lineup:
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, ruled=self.ruled)
 
     def table(self, plan: MatchPlan) -> Table:
-        """The table that a plan is of; ConfigError where a match that goes on is of none any more."""
+        """Return the table of a plan. Raises ConfigError if no table has its game, options and roles any more."""
         for table in self.tables:
             if table.fits(plan):
                 return table
@@ -64,7 +64,7 @@ class Lineup:
 
 
 def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
-    """Return who sits where, in the game's order: `holders` has a policy's name or a scripted policy for every seat."""
+    """Return the seatings in the game's order. `holders` has the name of a policy or scripted policy for every seat."""
     return {
         seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()
     }

@@ -1,7 +1,7 @@
-"""Matches that another run has played: a source for learning without playing.
+"""Source of matches from another run's log, for learning without play.
 
-The tokens, and the log-probabilities with which they were sampled, are those of the other run; so the gate between
-sampler and trainer leaves them out, and a loss's `correction` weighs how far the present policy is from that one.
+Tokens and behaviour log-probabilities are the other run's. So the gate between sampler and trainer skips them, and a
+loss's `correction` weights them by the distance of the present policy from that run's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,25 +22,28 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class LogSource:
-    """Iteration by iteration the finished matches of a log, from its first on, and from the first again at its end."""
+    """Source of a log's finished matches, iteration by iteration, starting over after its last."""
 
     run: RunFolder
     spec: SourceSpec
-    """With its `iterations`."""
+    """Settings, with `iterations` set."""
     tables: Sequence[TableSpec]
     learners: Mapping[str, int]
-    """By trained policy, the tokens that its model holds."""
+    """Context length in tokens by trained policy."""
     watcher: Watcher
 
     async def matches(self, k: int) -> Played:
-        """The matches as they were played, at the seats of this run's policies; they stand in its own log, too."""
+        """Return the matches of iteration `k`, assigned to this run's policies, and log them.
+
+        Raises ConfigError for a context longer than a policy's.
+        """
         assert self.spec.iterations is not None
         self.watcher.phase(k, f"reading {self.spec.log}")
         theirs = RunReader(Path(self.spec.log)).log
         rows = theirs.read((k - 1) % self.spec.iterations + 1)
         games = [table.game.name for table in self.tables]
         found = [row for row in complete(rows) if row["game"] in games]
-        records = [self._taken_over(k, number, MatchRecord.from_json(row)) for number, row in enumerate(found)]
+        records = [self._as_own(k, number, MatchRecord.from_json(row)) for number, row in enumerate(found)]
         records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
         log = MatchBatch(self.run.log)
         for record in records:
@@ -50,10 +53,10 @@ class LogSource:
         return Played(records, [])
 
     async def close(self) -> None:
-        """Do nothing: nothing is being played."""
+        """Do nothing: no match is in progress."""
 
-    def _taken_over(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
-        seats = {seat: self._seated(record.game, seat, seating) for seat, seating in record.seats.items()}
+    def _as_own(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
+        seats = {seat: self._own_seating(record.game, seat, seating) for seat, seating in record.seats.items()}
         for seat, seating in seats.items():
             longest = max(map(len, record.streams.get(seat, ())), default=0)
             if seating.trained and longest > (holds := self.learners[seating.policy]):
@@ -63,8 +66,8 @@ class LogSource:
                 )
         return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
-    def _seated(self, game: str, seat: str, seating: Seating) -> Seating:
-        """A model's turns are those of the policy that sits there in this run, if it learns; the version is theirs."""
+    def _own_seating(self, game: str, seat: str, seating: Seating) -> Seating:
+        """Return the seating with this run's trained policy, if a model played, and the other run's version."""
         own = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
         if seating.kind != "model" or own not in self.learners:
             return replace(seating, trained=False)

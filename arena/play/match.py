@@ -1,4 +1,4 @@
-"""One match: a coroutine that walks a game from its deal to its end and keeps the record."""
+"""Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from arena.play.failures import LimitReached, OutcomeError, failure_of, log_fail
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
-from arena.store.blobs import verified
+from arena.store.blobs import verify_blob
 from games.abilities import Blocks, Pictures, Situated, Stoppable
 from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a match, beyond which it fails; None is no limit, of turns that of the log (`MOST_TURNS`)."""
+    """Limits beyond which a match fails. None is no limit, except that turns never exceed `MOST_TURNS`."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -34,7 +34,7 @@ class Limits:
 
 
 class SeatedPlayer(Player, Protocol):
-    """A player with its token record."""
+    """Player with its token record."""
 
     @property
     def streams(self) -> Sequence[Stream]: ...
@@ -48,7 +48,7 @@ class SeatedPlayer(Player, Protocol):
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """Everything that is decided before a match begins."""
+    """Plan of a match: everything that is decided before it begins."""
 
     identity: MatchId
     game: str
@@ -56,83 +56,83 @@ class MatchPlan:
     seed: int
     seats: dict[str, Seating]
     draws: tuple[int, ...] = ()
-    """Tells its chance from that of other matches of the same deal."""
+    """Distinguish its random draws from those of other matches of the same deal."""
     branch: Branch | None = None
-    """Branch that this match is: it repeats another match until it parts from it."""
+    """Set if the match repeats another match up to some turn."""
     group: int = -1
-    """Number, in its iteration, of the group of matches that share its seed; -1 where it is in none."""
+    """Number, in its iteration, of the group of matches with its seed; -1 if it has no group."""
     stage: str = ""
     """Purpose of the match, such as `train`."""
     source: MatchSource = "played"
     capped: str = ""
-    """Option of the game that is not the table's, but lower: see `arena.play.adaptive`."""
+    """Option of the game that `arena.play.adaptive` lowered below the table's value; "" if none."""
 
     @cached_property
     def id(self) -> str:
-        """The printed identity."""
+        """Printed identity."""
         return str(self.identity)
 
     @property
     def iteration(self) -> int:
-        """The iteration that plays it."""
+        """Iteration of the match."""
         return self.identity.iteration
 
     @property
     def attempt(self) -> int:
-        """0, or how often it is played again."""
+        """Number of repetitions after failures."""
         return self.identity.attempt
 
 
 MATCH = "match"
-"""Reward of 1 for an act that is the expert's, where acts are patched."""
+"""Name of the reward of 1 for an act equal to the expert's, if acts are patched."""
 
 
 class Rules(Protocol):
-    """Rules of play for one match; see `arena.play.control`."""
+    """Patches and stops of one match; see `arena.play.control`."""
 
     def expected(self, view: View) -> str | None:
-        """The expert's act for a learner that is to move; None where nothing is patched."""
+        """Return the expert's act for the learner to move; None if its acts are not patched."""
 
     def agree(self, act: str, expected: str) -> bool:
-        """Return True if an act is the expert's."""
+        """Return True if an act equals the expert's."""
 
     def may_patch(self) -> bool:
-        """Count a patch; False where no further one is allowed."""
+        """Count a patch, and return False if it exceeds the limit."""
 
     def why_stop(self, act: Act, seat: str, valid: bool) -> str:
-        """Why the match stops after this act, in words; "" where it goes on."""
+        """Return why the match stops after this act; "" if it continues."""
 
 
 OnTurn = Callable[[MatchPlan, Turn], None]
-"""Called with a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""
+"""Callback for each new turn. The turn's `rewards` may still grow until the match ends."""
 
 
 @dataclass
 class _Now:
-    """Progress of a match: which seat moves, and its act."""
+    """Progress of a match, for its record and for the description of a failure."""
 
     versions: dict[str, int]
-    """Version of who took each seat's latest turn."""
+    """Policy version of each seat's latest turn."""
     seat: str = ""
-    """Whose move it is."""
+    """Seat to move."""
     act: str | None = None
-    """Act that the game was just given, and has not taken yet."""
+    """Act passed to a step of the game that has not returned."""
     cut: str = ""
-    """Why the match was cut off, in words; "" if it was not."""
+    """Why the match was cut off; "" if it was not."""
 
 
 class _Turns:
-    """The turns so far, and what each seat earns while its latest turn is open."""
+    """Turns so far, with the rewards of each seat's latest turn."""
 
     def __init__(self, plan: MatchPlan, on_turn: OnTurn | None) -> None:
         self.plan, self.seats, self.on_turn = plan, plan.seats, on_turn
         self.taken: list[Turn] = []
         self.movers: set[str] = set()
         self.earning: dict[str, dict[str, float]] = {seat: {} for seat in plan.seats}
-        """Rewards of each seat's latest turn; those that arrive before its first wait for it here."""
+        """Rewards of each seat's latest turn. Rewards before a seat's first turn are added to that turn."""
 
     def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
-        """A seat's new turn: all that the seat earns until its next one is that turn's."""
+        """Add a seat's new turn, which gets all rewards of the seat until its next turn."""
         seat, seating = view.seat, self.seats[view.seat]
         if seat in self.movers:
             self.earning[seat] = {}
@@ -146,9 +146,9 @@ class _Turns:
             self.on_turn(self.plan, turn)
 
     def earn(self, game: Game, excused: str = "") -> None:
-        """Add what the game just paid each seat to the seat's latest turn, without the penalty of the excused seat.
+        """Add the rewards of the game's latest step to each seat's latest turn.
 
-        Raises OutcomeError for a reward that is not finite.
+        The seat `excused` does not pay the penalty for an illegal act. Raises OutcomeError for a non-finite reward.
         """
         infos = game.infos
         for seat in self.seats:
@@ -161,7 +161,7 @@ class _Turns:
                 earning[name] = _loggable(total, label, "step")
 
     def mark(self, seat: str) -> None:
-        """Add that the seat's latest act was the expert's, unless its game has said so."""
+        """Reward the seat's latest act for equalling the expert's, unless the game has rewarded that itself."""
         self.earning[seat].setdefault(MATCH, 1.0)
 
 
@@ -174,22 +174,22 @@ async def play_match(
     on_turn: OnTurn | None = None,
     rules: Rules | None = None,
 ) -> MatchRecord:
-    """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
+    """Play one match to its end and return its record. A match that cannot finish is returned as failed.
 
-    `game` is not yet reset. Model trouble, limits and faults of the game itself end this match alone; they never raise
-    into the caller. Without `keep_turns` the record holds the outcome alone, no turns and no streams. `on_turn` is
-    called with each turn as it is taken. `rules` patch learners' acts and stop the match.
+    `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
+    for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
+    no turns and no streams. `on_turn` is called with each new turn. `rules` patch acts of learners and stop the match.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
     turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     pictures: dict[str, bytes] = {}
     try:
-        await _Walk(plan, game, players, limits, clock, now, turns, rules).play()
+        await _Playthrough(plan, game, players, limits, clock, now, turns, rules).play()
         if turns and isinstance(game, Pictures):
-            pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
+            pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
         outcome = _outcome(game)
-    except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
+    except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
     record = MatchRecord(
@@ -218,7 +218,7 @@ async def play_match(
 
 
 def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:
-    """Return payoffs and report. Raises OutcomeError for what no log can hold."""
+    """Return the game's payoffs and report. Raises OutcomeError for values that no log can hold."""
     payoffs, report = dict(game.payoffs()), dict(game.report())
     for seat, value in payoffs.items():
         _loggable(value, f"the payoff of {seat}", "payoffs")
@@ -228,7 +228,7 @@ def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str
 
 
 def _loggable(value: Any, label: str, *methods: str) -> Any:
-    """Return the value, which one of the game's `methods` gave. Raises OutcomeError unless a log can hold it."""
+    """Return a value from one of the game's `methods`. Raises OutcomeError unless a log can hold it."""
     if type(value) is float and isfinite(value):
         return value
     try:
@@ -239,31 +239,31 @@ def _loggable(value: Any, label: str, *methods: str) -> Any:
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
-    """The seats with the versions that took their latest turns, of those that took any."""
+    """Return the seatings with the policy versions of the seats' latest turns."""
     newer = {seat: version for seat, version in versions.items() if version != seats[seat].version}
     return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
 
 
 @dataclass
-class _Walk:
-    """A match on its way to its end."""
+class _Playthrough:
+    """State of a match in progress."""
 
     plan: MatchPlan
     game: Game
     players: Mapping[str, SeatedPlayer]
     limits: Limits
     clock: float
-    """When the match began."""
+    """Start of the match by the monotonic clock."""
     now: _Now
     turns: _Turns | None
     rules: Rules | None
     steps: Steps | None = None
-    """How the game steps, where that may take long."""
+    """Threads for the steps of a game that may block; None for other games."""
     count: int = 0
     tokens: int = 0
 
     async def play(self) -> None:
-        """Play to the end; `now` and `turns` are updated on the way."""
+        """Play to the end, updating `now` and `turns`."""
         game = self.game
         self.steps = current() if isinstance(game, Blocks) and game.blocks else None
         deal = partial(game.reset, seed=self.plan.seed)
@@ -273,31 +273,31 @@ class _Walk:
             if not (game.terminations[seat] or game.truncations[seat]):
                 await self._turn(seat)
             elif all(game.terminations.values()) or self.now.cut:
-                return  # all that is left are the steps that AEC asks of the dead, which change nothing
+                return  # only the steps that AEC requires of dead agents remain, and they change nothing
             else:
                 game.step(None)
 
     async def _turn(self, seat: str) -> None:
-        """Have a seat act; a summary, and an act that is patched, are turns that the game does not read."""
-        begun, player, game, now = monotonic(), self.players[seat], self.game, self.now
-        _check(self.limits, self.count, self.tokens, begun - self.clock)
+        """Take a seat's turn. A summary and a replaced act become turns that the game does not read."""
+        start, player, game, now = monotonic(), self.players[seat], self.game, self.now
+        _check(self.limits, self.count, self.tokens, start - self.clock)
         view = view_of(game, seat, self.count)
         situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
         try:
             act = clean_act(await self._answer(player, view))
         except ContextFull as full:
             return self._cut_off("context", f"{seat}: {full}")
-        if act.source in UNREAD:  # the same messages are shown once more
-            return self._taken(view._replace(messages=()), act, True, begun, "")
+        if act.source in UNREAD:  # the player reads the same messages again
+            return self._add_turn(view._replace(messages=()), act, True, start, "")
         expected = self.rules.expected(view) if self.rules else None
         expected = expected and clean_text(expected)
         if self.rules and expected is not None and not self.rules.agree(act.action, expected):
-            self._taken(view, act._replace(source="replaced"), True, begun, situation)
+            self._add_turn(view, act._replace(source="replaced"), True, start, situation)
             if not self.rules.may_patch():
                 return self._cut_off("stopped", f"{seat} departs from the expert")
             view, situation = view._replace(turn=self.count, messages=()), ""
             act = player.put(view, expected)  # type: ignore[attr-defined]  # learners are ChatPlayers
-        now.act = act.action  # until the game has taken it
+        now.act = act.action  # if the step fails, the failure names the act
         if self.steps:
             step = partial(game.step, act.action)
             await self.steps.take(step, f"the step of {seat}", self.limits.turn_seconds)
@@ -305,7 +305,7 @@ class _Walk:
             game.step(act.action)
         now.act = None
         valid = bool(game.infos[seat].get("valid"))
-        self._taken(view, act, valid, begun, situation)
+        self._add_turn(view, act, valid, start, situation)
         if self.turns:
             self.turns.earn(game, seat if act.excused and not valid else "")
             if expected is not None and act.source != "patch":
@@ -314,18 +314,18 @@ class _Walk:
             self._cut_off("stopped", why)
 
     def _answer(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
-        """The player's act, in time; who never waits is not watched, which takes time too."""
+        """Return the player's act within the time limit. Players that never wait get none, because timers cost time."""
         act = player.act(view)
         return in_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 
-    def _taken(self, view: View, act: Act, valid: bool, begun: float, situation: str) -> None:
+    def _add_turn(self, view: View, act: Act, valid: bool, start: float, situation: str) -> None:
         version = self.now.versions[view.seat] = self.players[view.seat].version
         self.count, self.tokens = self.count + 1, self.tokens + act.tokens
         if self.turns:
-            self.turns.open(view, act, version, valid, monotonic() - begun, situation)
+            self.turns.open(view, act, version, valid, monotonic() - start, situation)
 
     def _cut_off(self, reason: str, why: str) -> None:
-        """End the match where it stands; LimitReached, so that it fails, where its game cannot be cut off."""
+        """End the match early. Raises LimitReached, which fails the match, if its game cannot be cut off."""
         if not isinstance(self.game, Stoppable):
             raise LimitReached(why)
         self.game.stop(reason)

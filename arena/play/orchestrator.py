@@ -1,11 +1,11 @@
-"""Many matches at once: bounded concurrency, failed matches recorded and played again."""
+"""Concurrent play of many matches: bounded concurrency, retries of failed matches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from arena.errors import PlayError
-from arena.play.failures import by_a_death, failed, is_repeated, may_depend_on_play, stop_at_a_bug, with_place
+from arena.play.failures import failed, is_engine_death, is_repeated, may_depend_on_play, stop_at_a_bug, with_place
 from arena.play.match import MatchPlan
 from arena.records import Failure, MatchRecord
 
@@ -20,13 +20,13 @@ async def play_all(
     attempts: int = 3,
     must_finish: bool = True,
 ) -> list[MatchRecord]:
-    """Play every plan concurrently and return the finished matches in the order of `plans`.
+    """Play all plans, `in_flight` at once, and return the finished matches in the order of `plans`.
 
-    `done` is called with each record as it ends, failed ones included. A failed match is played again from the same
-    deal, with the same draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures, not counting deaths of
-    engines, it is given up (`Failure.given_up`). After a failure that may depend on what was played only a replay that
-    goes the same way counts: others would select by how matches go. BugError if Arena's own code failed. With
-    `must_finish`, PlayError if more matches are given up than finish.
+    `done` is called with each record when its match ends, also with failed ones. A failed match is retried from the
+    same deal, with the same draws, under a new id (`-r1`, `-r2`, …). After `attempts` failures, not counting deaths of
+    engines, it is given up (`Failure.given_up`). If a failure may depend on the players' acts, a retry counts only if
+    it repeats those acts: otherwise retries would select matches by their course. Raises BugError if Arena's own code
+    failed and, with `must_finish`, PlayError if more matches are given up than finish.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)
@@ -48,13 +48,16 @@ async def play_all(
     return finished
 
 
-def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], kept: int, attempts: int) -> None:
-    """Raise PlayError if more matches are lost than kept: given up, or `left_out` with their incomplete deals."""
+def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], usable: int, attempts: int) -> None:
+    """Raise PlayError if more matches are lost than usable.
+
+    `given_up` failed `attempts` times each. `left_out` finished, but share a deal with one of them.
+    """
     lost = len(given_up) + len(left_out)
-    if lost > kept:
+    if lost > usable:
         beside = f", and {len(left_out)} others shared their deals" if left_out else ""
         raise PlayError(
-            f"{len(given_up)} of {lost + kept} matches failed {attempts} times each{beside}, the last time with: "
+            f"{len(given_up)} of {lost + usable} matches failed {attempts} times each{beside}, the last time with: "
             f"{with_place(given_up[-1])}"
         )
 
@@ -67,8 +70,8 @@ async def _play_until_finished(
         record = await play(plan)
         if before and record.status == "finished" and not is_repeated(before, record):
             assert before.failure
-            record = failed(record, before.failure.kind, plan.draws, f"not played as {before.id}, which failed, was")
-        failures += record.status == "failed" and not by_a_death(record)
+            record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
+        failures += record.status == "failed" and not is_engine_death(record)
         if given_up := failures >= attempts:
             record = replace(record, failure=replace(record.failure or Failure("game"), given_up=True))
         done(record)

@@ -1,4 +1,4 @@
-"""Plans: the matches of an iteration, from the run's tables, its league, and its seed."""
+"""Plans of an iteration's matches, from the run's tables, league and seed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ def iteration_plans(
     history: History | None = None,
     iterations: int = 1,
 ) -> list[MatchPlan]:
-    """The matches of iteration `k`, table by table, each table's by its share; the league's opponents among them.
+    """Return the plans of iteration `k`, table by table in proportion to their shares, with the league's opponents.
 
-    Or as many more `deals` as are due when `before` have been planned already. With a `history` a deal has as many
-    attempts, and is as long, as that says.
+    `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones. A `history` decides
+    the number of attempts at each deal and their length. `iterations` is the run's number, for schedules.
     """
     rng = generator(seed, k, "league", *([f"{before}"] if before else []))
 
@@ -47,9 +47,9 @@ def iteration_plans(
         return matchmaker.arrange(k, table.game.name, configured, count, policies, rng)
 
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
-    dealt = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
-    seeds = _from_pool(rule, seed, k, before + len(dealt)) if rule.pool else None
-    plans = _plans(seed, k, dealt, rule.group, before, seeds, history=history)
+    planned = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
+    seeds = _from_pool(rule, seed, k, before + len(planned)) if rule.pool else None
+    plans = _plans(seed, k, planned, rule.group, before, seeds, history=history)
     horizon = rule.horizon
     if horizon is None or horizon.option is None:
         return plans
@@ -60,9 +60,9 @@ def iteration_plans(
 def branch_plans(
     rule: PlaySpec, seed: int, k: int, plans: Sequence[MatchPlan], records: Sequence[MatchRecord]
 ) -> list[MatchPlan]:
-    """For each match that was played, `play.branch` more that part from it at different turns of its learners.
+    """Return plans of branches: up to `play.branch` for each finished match, at different turns of its learners.
 
-    The turns are drawn uniformly; a match with fewer of them is branched at each, with `branch_at: last` at its last.
+    The turns are drawn uniformly without replacement. With `branch_at: last`, only the last turn is branched.
     """
     if not rule.branch:
         return []
@@ -82,7 +82,7 @@ def branch_plans(
 def demonstration_plans(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
-    """Plans of demonstrations for a policy, at all of its tables; iteration 0 is the warm start."""
+    """Return plans of `count` demonstrations for a policy, over all its tables. Iteration 0 is the warm start."""
     own = [table for table in tables if learner in table.holders.values()]
     counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
     deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
@@ -90,7 +90,7 @@ def demonstration_plans(
 
 
 def _from_pool(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
-    """The seeds of an iteration's first deals: the run goes through its pool again and again, each time reordered."""
+    """Return the seeds of an iteration's first `count` deals. Each pass through the pool has a new random order."""
     size = rule.pool or 0
     pool = np.random.SeedSequence((seed, number("pool"))).generate_state(size, np.uint64)
     first = (k - 1) * rule.deals
@@ -110,11 +110,11 @@ def _plans(
     source: MatchSource = "played",
     history: History | None = None,
 ) -> list[MatchPlan]:
-    """A plan for each match, numbered: `group` of them for each deal, each with draws of its own.
+    """Return numbered plans: `group` matches for each deal, each with different draws.
 
-    `pool` are the seeds of the iteration's deals up to these where those may come again: then an iteration has draws of
-    its own, too, as has each time that a deal comes again in it. `history` may say of each how many attempts it has, of
-    as many altogether, and by which options.
+    `pool` has the seeds of the iteration's deals so far, if deals repeat. Then draws also depend on the iteration and
+    on the number of earlier occurrences of the seed. A `history` distributes the same total of attempts over the deals
+    and sets their options.
     """
     place = (seed, k, number("deals"), *([before] if before else []))
     drawn = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist()
@@ -123,11 +123,11 @@ def _plans(
     for one in seeds:
         again.append(times[one])
         times[one] += 1
-    dealt = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
-    sizes, options = [group] * len(dealt), [(dict(t.game.options), "") for t, _, _ in dealt]
+    planned = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
+    sizes, options = [group] * len(planned), [(dict(t.game.options), "") for t, _, _ in planned]
     if history:
-        sizes = history.attempts([(t.game.name, one) for t, _, one in dealt], group * len(dealt))
-        options = [history.options(t.game.name, one, t.game.options) for t, _, one in dealt]
+        sizes = history.attempts([(t.game.name, one) for t, _, one in planned], group * len(planned))
+        options = [history.options(t.game.name, one, t.game.options) for t, _, one in planned]
     numbers = count(before * group)
     return [
         MatchPlan(
@@ -142,6 +142,6 @@ def _plans(
             source=source,
             capped=options[i][1],
         )
-        for i, (t, seats, one) in enumerate(dealt)
+        for i, (t, seats, one) in enumerate(planned)
         for attempt in range(sizes[i])
     ]

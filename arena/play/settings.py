@@ -1,4 +1,4 @@
-"""Settings of play: which games, who sits at them, and how the matches of an iteration are played."""
+"""Settings of play: games, seats, and the matches of an iteration."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -12,193 +12,192 @@ from arena.parts.spec import Matches, Name, Positive, Spec
 
 
 class GameSpec(Spec):
-    """A game, with its options."""
+    """Game with its options."""
 
     name: GameName
-    """One of `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
+    """Name from `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
     options: dict[str, OptionValue] = {}
     """Options of the game, such as `illegal: end`."""
 
 
 class SeatSpec(Spec):
-    """The role and the policy at a seat."""
+    """Role and policy at a seat."""
 
     role: RoleName
-    """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
+    """Name of a built-in role or of one in the roles folder, or a path ending in .yaml."""
     policy: PolicyName
-    """A name from `policies`, a scripted policy such as `random` or path/to/file.py:function, `endpoint:MODEL` or
+    """Name from `policies`, a scripted policy such as `random` or path/to/file.py:function, `endpoint:MODEL` or
     `endpoint@SERVER:MODEL`."""
 
 
 class TableSpec(Spec):
-    """A game and who sits at it."""
+    """Game with the roles and policies at its seats."""
 
     game: GameSpec
-    """Which game is played there."""
+    """Game of the table."""
     seats: dict[str, SeatSpec]
-    """By the game's names for its seats."""
+    """Role and policy by the game's name of the seat."""
     share: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Share of the matches of an iteration, relative to the other tables' shares."""
 
 
 class LimitsSpec(Spec):
-    """Limits of one match, beyond which it is recorded as failed; null is no limit."""
+    """Limits of a match, beyond which it fails; null is no limit."""
 
     turns: Positive | None = 100
-    """Taken by all seats together."""
+    """Maximum turns of all seats together."""
     tokens: Positive | None = None
-    """Sampled by all seats together."""
+    """Maximum sampled tokens of all seats together."""
     seconds: Annotated[float, Field(gt=0, le=1e9)] | None = 600.0
-    """Wall time of the match."""
+    """Maximum wall time of the match."""
     turn_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = 120.0
-    """Wall time of one turn."""
+    """Maximum wall time of one turn."""
 
 
 class AdaptiveSpec(Spec):
-    """Attempts by how a deal went before, for deals that come again (`play.pool`)."""
+    """Allocation of attempts by a deal's earlier outcomes, for deals that repeat (`play.pool`)."""
 
     above: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
-    """A match in which the trained seats were paid more than that on average is a success."""
+    """A match is a success if the mean payoff of its trained seats is above this."""
     least: Annotated[int, Field(ge=1, le=10**6)] = 2
-    """Number of attempts that every deal of an iteration gets; the others go where outcomes differ."""
+    """Minimum attempts at each deal of an iteration. Further attempts go to deals with varying outcomes."""
     cap: Name | None = None
-    """Option of the game, such as `max_turns`, that limits a match's turns: of a deal that was solved before it becomes
-    what its longest success needed; null is no cap."""
+    """Option of the game that limits turns, such as `max_turns`. For solved deals it is their longest success's length;
+    null is no cap."""
 
 
 LONGEST_INSTRUCTION = 500
-"""Characters of an instruction."""
+"""Maximum characters of an instruction."""
 Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)]
 
 
 class InstructionsSpec(Spec):
-    """Instructions of which each deal draws one: it ends the role's system prompt."""
+    """Population of instructions. Each deal draws one, which ends the role's system prompt."""
 
     texts: Annotated[list[Instruction], Field(min_length=1, max_length=100)]
-    """Those to begin with, all different."""
+    """Initial instructions, all different."""
     temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.25
-    """Of the softmax by which they are drawn, in standard deviations of what a match pays."""
+    """Temperature of the softmax that draws them, in standard deviations of payoffs."""
     rate: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Share of an iteration in the running mean of what an instruction earns; 1 remembers the last alone."""
+    """Weight of an iteration in the running mean of an instruction's scores; 1 uses only the last."""
     every: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Iterations from one new instruction to the next; 0 tries none."""
+    """Iterations between new instructions; 0 adds none."""
     size: Annotated[int, Field(ge=1, le=100)] = 8
-    """Number of instructions, beyond which the worst goes for each new one."""
+    """Maximum number of instructions. A new one replaces the worst."""
     writer: Name | None = None
-    """Policy that writes new ones, by reflection on those so far; null crosses two of them."""
+    """Policy that writes new instructions by reflection; null crosses two existing ones."""
 
     @model_validator(mode="after")
     def _are_different(self) -> Self:
         plain = [" ".join(text.split()) for text in self.texts]
         if len({*plain}) < len(plain) or "" in plain:
-            raise ValueError("`texts` must be all different, and none of them blank")
+            raise ValueError("`texts` must all differ, and none may be blank")
         if len(plain) > self.size:
             raise ValueError(f"there are {len(plain)} `texts`, more than `size`, which is {self.size}: raise it")
         return self
 
 
 class TreesSpec(Spec):
-    """Trees: which of a deal's matches begin at the deal, and at which turns the others part from them."""
+    """Tree rollouts: the number of a deal's matches that start at the deal, and the turns at which others branch."""
 
     first: Matches | Literal["auto"] = "auto"
-    """Number of a deal's `group` that begin at the deal; `auto` goes by the entropy of a first one (AEPO)."""
+    """Number of a deal's matches that start at the deal; `auto` uses the entropies of the first match (AEPO)."""
     trigger: Literal["entropy", "random"] = "entropy"
-    """Whether turns are branched where entropy is above that of the seat's first reply, or all alike, as a control."""
+    """Branch turns by their entropy relative to the seat's first reply, or all with equal probability, as a control."""
     chance: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Probability that a turn is branched whose entropy is that of the first."""
+    """Branching probability of a turn with the entropy of the first reply."""
     weight: Annotated[float, Field(ge=0, le=1e6)] = 0.2
-    """How much it grows with the reply's entropy, in units of the log of the vocabulary."""
+    """Increase of the probability per unit of entropy, in units of the log of the vocabulary."""
     chain: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Penalty for each turn just before that was branched, too; AEPO's is 0.05."""
+    """Penalty for each consecutive branched turn just before; AEPO's is 0.05."""
     tokens: Annotated[int, Field(ge=1, le=10**6)] = 20
-    """Number of a reply's first tokens whose entropies are added up."""
+    """Number of a reply's first tokens whose entropies are summed."""
 
 
 class PatchSpec(Spec):
-    """Acts of an expert in place of a learner's wrong ones, so that it plays on from right ones (UI-S1)."""
+    """Replacement of a learner's wrong acts by an expert's (UI-S1)."""
 
     expert: PolicyName
-    """A scripted policy, such as `oracle`, or path/to/file.py:function; an act that is not its own is wrong."""
+    """Scripted policy, such as `oracle`, or path/to/file.py:function. Other acts than its own are wrong."""
     most: Annotated[int, Field(ge=0, le=10**4)] | None = None
-    """Patches of one match at most; at the next wrong act it stops. Null is no limit, 0 stops at the first."""
+    """Maximum patches of a match, which stops at the next wrong act. Null is no limit, 0 stops at the first."""
 
 
 class StopSpec(Spec):
-    """Rules by which a match is cut off from which nothing more is to be expected; 0 is never."""
+    """Rules that cut off hopeless matches; 0 turns a rule off."""
 
     repeated: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Number of times in a row that a learner does the same."""
+    """Number of equal acts of a learner in a row."""
     illegal: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Number of a learner's illegal acts in a row."""
+    """Number of illegal acts of a learner in a row."""
 
 
 class HorizonSpec(Spec):
-    """Lengths of matches, by a schedule over the iterations (ScalingInter-RL)."""
+    """Maximum length of matches, by a schedule over iterations (ScalingInter-RL)."""
 
     turns: Annotated[Chosen, SCHEDULE]
-    """A number or a schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, 1 at least."""
+    """Number or schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, at least 1."""
     option: Name | None = None
-    """Option of the game, such as `max_turns`, that is set to it; null cuts off after so many acts of a learner."""
+    """Option of the game to set, such as `max_turns`; null cuts off a match after that many acts of a learner."""
 
     def length(self, clock: Clock) -> int:
-        """The number of turns in an iteration."""
+        """Return the maximum number of turns in an iteration."""
         return max(1, round(float(self.turns(clock))))
 
 
 class PlaySpec(Spec):
-    """Settings of play: the matches of an iteration."""
+    """Settings of an iteration's matches."""
 
     matches: Matches = 16
-    """Number of matches of one iteration, all tables together."""
+    """Number of matches per iteration, over all tables."""
     group: Matches = 1
-    """Number of matches that share a deal, for estimators that compare within one; divides `matches`."""
+    """Number of matches per deal, for estimators that compare within one. It divides `matches`."""
     pool: Matches | None = None
-    """Deals are drawn from so many, as tasks of a training set are: all of them, in a random order, before any comes
-    again; null is always new ones."""
+    """Number of different deals, like tasks of a training set: each pass plays all in a new random order. Null always
+    draws new deals."""
     resample: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
+    """Maximum rounds of new deals to replace those that `credit.select` dropped."""
     branch: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Number of further matches that part from each one, at turns of its learners drawn at random; they come on top."""
+    """Number of additional branches of each match, at random turns of its learners."""
     branch_at: Literal["any", "last"] = "any"
-    """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
+    """Turns that may be branched: any, or only each match's last, with one branch."""
     trees: TreesSpec | None = None
-    """Some of a `group` as branches of others; null is all from the deal on."""
+    """Play some matches of a `group` as branches of others; null starts all at the deal."""
     patch: PatchSpec | None = None
-    """An expert's acts in place of learners' wrong ones; null is none."""
+    """Replace learners' wrong acts by an expert's; null is off."""
     stop: StopSpec | None = None
-    """When matches are cut off; null is never."""
+    """Cut off hopeless matches; null is off."""
     horizon: HorizonSpec | None = None
-    """How long matches are in an iteration; null is as long as the game has it."""
+    """Maximum length of matches by iteration; null leaves it to the game."""
     adaptive: AdaptiveSpec | None = None
-    """More attempts for deals whose outcomes differ, fewer for solved ones; null is `group` attempts for each."""
+    """More attempts at deals with varying outcomes, fewer at solved ones; null is `group` attempts each."""
     instructions: dict[Name, InstructionsSpec] = {}
-    """By role, instructions that compete for its system prompt, by what they earn (INSPO)."""
+    """Competing instructions for a role's system prompt, by role (INSPO)."""
     ahead: Annotated[int, Field(ge=0, le=16)] = 0
-    """Number of iterations whose matches are played while one is learned, by versions that are older by so many at
-    most; 0 plays and learns in turns."""
+    """Number of later iterations played while one is learned. Replies are at most that many versions older than the
+    weights that learn from them; 0 alternates play and learning."""
     enough: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of an iteration's deals after whose end it learns; the matches of the others go on and count for the next.
-    """
+    """Share of an iteration's deals that its update waits for. The next update learns from the others."""
     in_flight: Positive = 64
-    """Number of matches that run at once."""
+    """Number of concurrent matches."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Number of times that a failing match is tried before it is given up, and its deal with it."""
+    """Maximum attempts at a failing match before it and its deal are given up."""
     limits: LimitsSpec = LimitsSpec()
     """Limits of one match."""
 
     @property
     def deals(self) -> int:
-        """Return the number of deals of an iteration."""
+        """Number of deals per iteration."""
         return self.matches // self.group
 
     @property
     def overlaps(self) -> bool:
-        """Return True if matches are played while policies learn."""
+        """True if matches are played while policies learn."""
         return self.ahead > 0 or self.enough < 1
 
     @property
     def lag(self) -> int:
-        """Number of versions that a reply may be older than the weights that learn from it."""
+        """Maximum age of replies, in versions before the weights that learn from them."""
         return self.ahead + (self.enough < 1)
 
     @model_validator(mode="after")
@@ -217,15 +216,15 @@ class PlaySpec(Spec):
     def _can_overlap(self) -> Self:
         if self.overlaps and self.instructions:
             raise ValueError(
-                "`instructions` are drawn by how those of the iteration before did: set ahead to 0 and enough to 1"
+                "`instructions` depend on the scores of the previous iteration: set ahead to 0 and enough to 1"
             )
         if self.overlaps and self.resample:
             raise ValueError(
-                "`resample` waits for what credit drops, which the weights decide that are then learning: "
+                "`resample` needs the credit of the current weights, which are still learning: "
                 "set it to 0, or ahead to 0 and enough to 1"
             )
         if self.enough < 1 and self.branch:
-            raise ValueError("a match that goes on while others are learned has no branches: set enough to 1")
+            raise ValueError("late matches cannot have branches: set `branch` to 0, or enough to 1")
         return self
 
     @model_validator(mode="after")
@@ -245,9 +244,9 @@ class PlaySpec(Spec):
         if self.adaptive is None:
             return self
         if not self.pool:
-            raise ValueError("`adaptive` goes by how a deal went before: set `pool`, so that deals come again")
+            raise ValueError("`adaptive` needs deals that repeat: set `pool`")
         if self.horizon and self.horizon.option and self.adaptive.cap:
-            raise ValueError("`horizon.option` and `adaptive.cap` both set how long matches are: set one to null")
+            raise ValueError("`horizon.option` and `adaptive.cap` both limit the length of matches: set one to null")
         if self.adaptive.least > self.group:
             raise ValueError(f"adaptive.least is {self.adaptive.least}, more than the {self.group} of a `group`")
         if self.resample or self.branch:
@@ -256,12 +255,12 @@ class PlaySpec(Spec):
 
 
 class SourceSpec(Spec):
-    """Matches that were played already, to learn from instead of playing."""
+    """Logged matches to learn from, without play."""
 
     log: Folder
-    """Another run's folder: iteration k learns from that run's k-th, and after its last from its first again."""
+    """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last."""
     iterations: Positive | None = None
-    """The last of them; null is the newest that is committed when this run begins, and then noted in its config."""
+    """Last iteration to use; null is the newest committed one at the run's start, which is then saved in the config."""
 
 
 def apportion(count: int, shares: Sequence[float]) -> list[int]:

@@ -1,5 +1,6 @@
-"""Sources of matches: what gives an iteration the matches that credit and learning work on."""
+"""Sources of an iteration's matches for credit and learning."""
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,16 +10,14 @@ from arena.credit.iteration import Crediting
 from arena.league.matchmaking import Matchmaker
 from arena.league.pool import Pool
 from arena.play.adaptive import History
-from arena.play.instructions import Instructions
+from arena.play.instructions import Instructions, write_instruction
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import check_losses, play_all
 from arena.play.plans import branch_plans, iteration_plans
-from arena.play.reflection import reflected
-from arena.play.room import Room, past_versions
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import Logged, Stragglers, over, plan_of, plan_row
-from arena.play.trees import Tree, grown
+from arena.play.stragglers import Logged, Room, Stragglers, over, past_versions, plan_of, plan_row
+from arena.play.trees import Tree, play_trees
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -27,47 +26,47 @@ from arena.store.run import RunFolder
 
 
 class Played(NamedTuple):
-    """The matches of an iteration."""
+    """Matches of an iteration."""
 
     records: list[MatchRecord]
-    """Finished matches of complete deals: those for credit and statistics."""
+    """Finished matches of complete deals, for credit and statistics."""
     failures: list[MatchRecord]
     """Failed attempts."""
-    left_out: list[MatchRecord] = []  # noqa: RUF012  replaced, never changed
-    """Finished matches of deals with a match that was given up."""
+    left_out: list[MatchRecord] = []  # noqa: RUF012  never mutated
+    """Finished matches of incomplete deals: another match of the deal was given up."""
 
     @classmethod
     def of(cls, finished: Iterable[MatchRecord], failures: list[MatchRecord]) -> Self:
-        """Divide the finished matches by whether their deal is complete."""
-        kept, left_out = list[MatchRecord](), list[MatchRecord]()
+        """Build from finished matches and failed attempts, separating the matches of incomplete deals."""
+        complete, left_out = list[MatchRecord](), list[MatchRecord]()
         lost = {(record.game, record.seed) for record in cls([], failures).given_up}
         for record in finished:
-            (left_out if (record.game, record.seed) in lost else kept).append(record)
-        return cls(kept, failures, left_out)
+            (left_out if (record.game, record.seed) in lost else complete).append(record)
+        return cls(complete, failures, left_out)
 
     @property
     def given_up(self) -> list[MatchRecord]:
-        """The last attempts at matches that were given up."""
+        """Last attempts at matches that were given up."""
         return [record for record in self.failures if record.failure and record.failure.given_up]
 
 
 Attempts = tuple[list[MatchRecord], list[MatchRecord]]
-"""Finished matches, and failed attempts."""
+"""Finished matches and failed attempts."""
 
 
 class Source(Protocol):
-    """A source of matches; all of them are in the run's own log before they are returned."""
+    """Source of matches. It logs all matches in the run's own log before it returns them."""
 
     async def matches(self, k: int) -> Played:
-        """The matches of iteration `k`; the same ones if it is called again."""
+        """Return the matches of iteration `k`. A second call returns the same matches."""
 
     async def close(self) -> None:
-        """End what is still being played."""
+        """Cancel all matches in progress."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """A source that plays: the run's policies among themselves and against their league."""
+    """Source that plays matches between the run's policies and against their league."""
 
     run: RunFolder
     rule: PlaySpec
@@ -78,20 +77,24 @@ class Play:
     crediting: Crediting
     watcher: Watcher
     iterations: int = 0
-    """The run's."""
+    """Number of iterations of the run."""
     late: list[MatchPlan] = field(default_factory=list)
-    """Plans of matches that an update did not wait for and that no process finished."""
+    """Plans of unfinished matches of an earlier process, which no update has waited for."""
     history: History | None = None
-    """How deals went, where play goes by that."""
+    """Outcomes of deals, if `play.adaptive` is on."""
     instructions: Instructions | None = None
-    """Populations of instructions, where roles have some."""
+    """Populations of instructions, if roles have any."""
 
     async def matches(self, k: int) -> Played:
-        """All matches and their branches; with `play.resample`, others in place of what selection drops."""
+        """Play the matches of iteration `k` and their branches and return them.
+
+        With `play.resample`, deals that selection drops are replaced by new ones. Raises PlayError if more matches are
+        lost than kept.
+        """
         await self._renew(k)
         if self.rule.enough < 1:
             taken = await self._stragglers.matches(k, self._plans(k))
-            self._batch.flush()  # others of the same rounds go on
+            self._batch.flush()  # other matches are still in progress
             self.run.failures.flush()
             return Played.of(*taken)
         late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
@@ -104,45 +107,49 @@ class Play:
             if not self.rule.overlaps:
                 self.watcher.phase(k, "play")
             plans = self._plans(k, due, deals)
-            whole, failed = await (self._grown(plans) if self.rule.trees else self.played(plans))
-            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, whole))
-            finished, deals = [*finished, *whole, *branched], deals + due
+            own, failed = await (self._play_trees(plans) if self.rule.trees else self.played(plans))
+            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, own))
+            finished, deals = [*finished, *own, *branched], deals + due
             failures += [*failed, *failed_too]
             played = Played.of(finished, failures)
             check_losses(played.given_up, played.left_out, len(played.records), self.rule.attempts)
         return played
 
-    async def _grown(self, plans: list[MatchPlan]) -> Attempts:
-        """The matches of these plans, those of each deal as a tree."""
+    async def _play_trees(self, plans: list[MatchPlan]) -> Attempts:
+        """Play the plans of each deal as a tree of branches."""
         assert self.rule.trees is not None
         deals: dict[int, list[MatchPlan]] = {}
         for plan in plans:
             deals.setdefault(plan.group, []).append(plan)
         vocabulary = {name: policy.frame.vocabulary for name, policy in self.policies.items()}
         trees = [Tree(deal, self.rule.trees, vocabulary, self.lineup.seed) for deal in deals.values()]
-        return await grown(trees, self.played)
+        return await play_trees(trees, self.played)
 
     def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
         tables, seed = self.lineup.tables, self.lineup.seed
         plans = iteration_plans(
             self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, self.history, self.iterations
         )
-        return self.instructions.dealt(k, plans) if self.instructions else plans
+        return self.instructions.assign(k, plans) if self.instructions else plans
 
     async def _renew(self, k: int) -> None:
-        """Try a new instruction with each role that is due for one."""
+        """Add a new instruction to the population of each role that is due for one."""
         if self.instructions is None:
             return
         for role in self.instructions.due(k):
-            if text := self.instructions.add(k, role, await reflected(self.lineup, self.instructions, k, role)):
+            writer, written = self.instructions.rules[role].writer, ""
+            if writer is not None:
+                policy = self.lineup.policies[writer]
+                written = await write_instruction(policy, self.lineup.engine, self.instructions, k, role)
+            if text := self.instructions.add(k, role, written):
                 self.watcher.note(f"iteration {k}: {role} tries the instruction {text!r}")
 
     async def played(self, plans: list[MatchPlan]) -> Attempts:
-        """Play these plans; each match is in the log within a second of its end."""
+        """Play these plans and return the matches. Each match is logged within a second of its end."""
         return await self._played(plans, lambda record: [record], must_finish=False)
 
     async def _played(self, plans: list[MatchPlan], logged: Logged, must_finish: bool = True) -> Attempts:
-        """Play these plans; when a match ends, what `logged` returns is in the log within a second."""
+        """Play these plans. The records that `logged` returns for each ended match are logged within a second."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -171,13 +178,13 @@ class Play:
             self.run.failures.flush()
 
     def past_versions(self, k: int) -> set[int]:
-        """Numbers of the past versions whose weights matches still need after iteration `k`."""
+        """Return the numbers of past versions whose weights unfinished matches need after iteration `k`."""
         if not self.rule.overlaps:
             return set()
         return self._room.past_versions() | past_versions(self._late(k))
 
     def learned(self, records: Iterable[MatchRecord]) -> None:
-        """Remember how the deals of these matches went, and their instructions, where play goes by that."""
+        """Update the history of deals and the scores of instructions, if on, from these finished matches."""
         records = list(records)
         if self.history:
             self.history.add(records)
@@ -185,7 +192,7 @@ class Play:
             self.instructions.learned(records)
 
     def state(self, k: int) -> dict[str, Any]:
-        """State for the checkpoint of iteration `k`, as JSON."""
+        """Return the state for the checkpoint of iteration `k`, as JSON."""
         return {
             "late": [plan_row(plan) for plan in self._late(k)],
             "deals": self.history.state() if self.history else {},
@@ -193,14 +200,14 @@ class Play:
         }
 
     async def close(self) -> None:
-        """End matches that no update has waited for."""
+        """Cancel the matches that no update has waited for."""
         if self.rule.enough < 1:
             await self._stragglers.close()
 
     def _late(self, k: int) -> list[MatchPlan]:
         return self._stragglers.late(k) if self.rule.enough < 1 else []
 
-    # -- what matches of several iterations share where they are played at the same time ---------------------
+    # -- shared by the matches of several iterations that are in progress at once ------------------------------
 
     @cached_property
     def _batch(self) -> MatchBatch:
@@ -219,10 +226,48 @@ class Play:
         return Stragglers(self.rule, self.iterations, self._played, self.late)
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Source that plays up to `ahead` iterations in the background while earlier ones are learned.
+
+    Iteration j's first match starts when iteration j - `ahead` is returned for learning, with the weights of that
+    moment. So no reply is more than `ahead` versions older than the weights that learn from it.
+    """
+
+    source: Source
+    ahead: int
+    iterations: int
+    """Number of iterations of the run."""
+    watcher: Watcher
+    _tasks: dict[int, asyncio.Task[Played]] = field(default_factory=dict)
+
+    async def matches(self, k: int) -> Played:
+        """Return the matches of iteration `k`. Those of the next iterations have started when it returns."""
+        self.watcher.phase(k, "play")
+        self._begin(k)
+        played = await self._tasks.pop(k)
+        for later in range(k + 1, min(k + self.ahead, self.iterations) + 1):
+            self._begin(later)
+        return played
+
+    async def close(self) -> None:
+        """Cancel the matches of later iterations. A resumed run plays them again."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.source.close()
+
+    def _begin(self, k: int) -> None:
+        if k not in self._tasks:
+            self._tasks[k] = asyncio.create_task(self.source.matches(k))
+
+
 def play_state(
     rule: PlaySpec, seed: int, state: Mapping[str, Any]
 ) -> tuple[list[MatchPlan], History | None, Instructions | None]:
-    """Unfinished matches' plans, the history of deals, and instructions, as a checkpoint's `Play.state` has, or {}."""
+    """Return unfinished plans, history of deals and instructions from a checkpoint's `Play.state`, which may be {}."""
     late = [plan_of(row) for row in state.get("late", [])]
     history = History(rule.adaptive, state.get("deals", {})) if rule.adaptive else None
     tried = Instructions(rule.instructions, seed, state.get("instructions", {})) if rule.instructions else None

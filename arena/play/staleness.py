@@ -1,7 +1,7 @@
-"""Staleness: how old the replies are that weights learn from, and the gate where hardly any are by those weights.
+"""Staleness: the age in versions of the replies that weights learn from, and the gate for stale batches.
 
-With `play.ahead` most replies may be by older versions, of which the gate between sampler and trainer can say nothing.
-Then the engine writes a few replies again, in places where the policy has just played, and the gate compares those.
+With `play.ahead`, most replies may be by older versions, which the gate between sampler and trainer cannot compare.
+Then the engine samples a few new replies, in contexts of the iteration's matches, and the gate compares those.
 """
 
 from collections import Counter
@@ -13,32 +13,33 @@ from agents.chat import ChatFrame
 from agents.engines.base import Engine, Request
 from agents.role import Role
 from agents.stream import Stream
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.errors import GateError
 from arena.learn.base import Trainer
 from arena.learn.gate import require_alike
 from arena.learn.ranks import Tally
 
 ENOUGH = 64
-"""Tokens by the present weights with which the gate is content."""
+"""Tokens by the present weights that suffice for the gate."""
 REPLIES = 32
-"""Number of replies that are written for it otherwise, at most one to a trajectory."""
+"""Number of replies sampled for the gate otherwise, at most one per trajectory."""
 
 
-def lags(credited: Sequence[Credited], version: int, most: int) -> dict[str, float]:
-    """Versions by which replies are older than `version`: mean over tokens, highest; and the tokens that are not.
+def lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, float]:
+    """Return figures on the age of replies, in versions before `version`.
 
-    `across`: the share of trajectories whose turns are of several versions. GateError where a reply is older than by
-    `most`, or newer than the weights.
+    `lag` is the mean over tokens, `most_lag` the maximum, `fresh` the number of tokens with lag 0, and `across` the
+    share of trajectories with turns of several versions. Raises GateError for a reply older than `max_lag` or newer
+    than `version`.
     """
     tokens = Counter[int]()
     for item in credited:
         for turn in item.trajectory.turns:
             tokens[version - turn.version] += turn.tokens
-    if wrong := [lag for lag in tokens if not 0 <= lag <= most]:
+    if wrong := [lag for lag in tokens if not 0 <= lag <= max_lag]:
         raise GateError(
-            f"the engine says that version {version - wrong[0]} wrote what version {version} is to learn from, "
-            f"and with play.ahead and play.enough it may be {most} older at most"
+            f"version {version} would learn from replies of version {version - wrong[0]}, "
+            f"and play.ahead and play.enough allow {max_lag} older at most"
         )
     several = [len({turn.version for turn in item.trajectory.turns}) > 1 for item in credited]
     total = max(1, tokens.total())
@@ -54,9 +55,9 @@ async def gate_replies(
     engine: Engine, trainer: Trainer, frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited],
     tolerance: float, seed: tuple[int, ...],
 ) -> int:  # fmt: skip
-    """Have the engine write replies that the trainer's present weights score as well; return the tokens compared.
+    """Sample a few replies, score them with the trainer's weights, and return the number of compared tokens.
 
-    GateError where they differ; nothing is learned from them.
+    Raises GateError if the log-probabilities differ by more than the tolerance. The replies are not trained on.
     """
     requests = list(_requests(frame, roles, credited, seed))
     if not requests:
@@ -78,7 +79,7 @@ async def gate_replies(
 def _requests(
     frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited], seed: tuple[int, ...]
 ) -> Iterator[Request]:
-    """Requests for a reply where some of these trajectories began, evenly chosen."""
+    """Yield requests for replies in the first contexts of evenly spaced trajectories."""
     chosen = credited[:: max(1, len(credited) // REPLIES)][:REPLIES]
     for number, item in enumerate(chosen):
         contexts, sampling = item.trajectory.contexts(), roles[item.trajectory.role].sampling

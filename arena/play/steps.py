@@ -1,7 +1,7 @@
-"""Steps of games that block, in threads beside the event loop, so that all other matches go on.
+"""Threads for the steps of games that block, so that the event loop keeps serving other matches.
 
-Each has a thread of its own that the process's end does not wait for: a step that hangs is left behind, and a thread
-of a pool would be lost with it.
+Each step has its own daemon thread, which the end of the process does not wait for. A step that hangs is abandoned;
+in a thread pool it would occupy a worker forever.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ from games.slow import ELSEWHERE, Elsewhere
 Result = TypeVar("Result")
 
 AT_ONCE = min(32, cores() + 4)
-"""Steps in threads at once, as many as Python's own pool of threads has."""
+"""Concurrent steps, as many as Python's default thread pool has workers."""
 MOST_LEFT = 100
-"""Steps that were left behind and have not ended; with more of them no further one begins."""
+"""Abandoned steps that have not ended. With more of them no further step starts."""
 
 
 class Steps:
-    """Takes steps off the event loop, `at_once` at a time; their slow calls are computed by `elsewhere`."""
+    """Runner of blocking steps in threads, `at_once` at a time. `elsewhere` computes slow calls that steps make."""
 
     def __init__(self, at_once: int = AT_ONCE, elsewhere: Elsewhere | None = None) -> None:
         self._room, self._elsewhere = asyncio.Semaphore(at_once), elsewhere
         self._left: list[threading.Thread] = []
 
-    async def take(self, step: Callable[[], None], what: str, seconds: float | None) -> None:
-        """Wait for room, then for the step; LimitReached when the step takes longer than `seconds`."""
+    async def take(self, step: Callable[[], None], label: str, seconds: float | None) -> None:
+        """Run a step in a thread when one is free. Raises LimitReached if the step takes longer than `seconds`."""
         async with self._room:
             self._left = [thread for thread in self._left if thread.is_alive()]
             if len(self._left) > MOST_LEFT:
-                raise LimitReached(f"{len(self._left)} steps of games hang: no further one is begun")
-            await in_time(self._in_thread(step), what, seconds)
+                raise LimitReached(f"{len(self._left)} steps of games hang: no further step starts")
+            await in_time(self._in_thread(step), label, seconds)
 
     async def _in_thread(self, step: Callable[[], None]) -> None:
-        """Run it; when nobody waits any more it ends at its next line of Python."""
+        """Run the step in a new thread. If cancelled, interrupt it at its next line of Python."""
         context, ended = copy_context(), Future[None]()
         context.run(ELSEWHERE.set, self._elsewhere)
         job = Job(lambda: context.run(step))
@@ -50,7 +50,7 @@ class Steps:
         def run() -> None:
             try:
                 ended.set_result(job.run())
-            except BaseException as error:  # noqa: BLE001 it is raised where the step is waited for
+            except BaseException as error:  # noqa: BLE001 raised in the waiting task
                 ended.set_exception(error)
 
         ended.set_running_or_notify_cancel()
@@ -64,14 +64,14 @@ class Steps:
             raise
 
 
-async def in_time(work: Awaitable[Result], what: str, seconds: float | None) -> Result:
-    """Return what the work does; LimitReached when it takes longer than `seconds`."""
+async def in_time(work: Awaitable[Result], label: str, seconds: float | None) -> Result:
+    """Return the result of the work. Raises LimitReached, naming `label`, if it takes longer than `seconds`."""
     try:
         async with asyncio.timeout(seconds) as watch:
             return await work
     except TimeoutError:
         if watch.expired():
-            raise LimitReached(f"turn time limit: {what} took over {seconds:g} s") from None
+            raise LimitReached(f"turn time limit: {label} took over {seconds:g} s") from None
         raise
 
 
@@ -81,7 +81,7 @@ _USUAL: WeakKeyDictionary[asyncio.AbstractEventLoop, Steps] = WeakKeyDictionary(
 
 @contextmanager
 def stepping(steps: Steps) -> Iterator[None]:
-    """Have all matches that are begun inside step by these."""
+    """Use these steps for all matches that start in the block."""
     token = _CHOSEN.set(steps)
     try:
         yield
@@ -90,7 +90,7 @@ def stepping(steps: Steps) -> Iterator[None]:
 
 
 def current() -> Steps:
-    """The steps of the matches that are begun here: those chosen, or threads that a loop's matches share."""
+    """Return the steps chosen by `stepping`, or else the default ones of the running event loop."""
     if chosen := _CHOSEN.get():
         return chosen
     loop = asyncio.get_running_loop()

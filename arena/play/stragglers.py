@@ -1,18 +1,22 @@
-"""Stragglers: deals whose matches an update did not wait for (`play.enough`); they count for the next update.
+"""Stragglers (`play.enough`): deals that an update does not wait for and that the next update learns from.
 
-Nothing is thrown away and nothing is learned twice, so that over a run long matches count as much as short ones: an
-update lacks the long matches of its own iteration and has those of the iteration before. A match that goes over is
-logged with the iteration that learns from it, as deal `play.matches` + its own number. All matches of a deal go
-together, since credit compares them. Every update waits for the stragglers of the one before.
+Every match is learned once, so long matches count as much as short ones over a run: an update lacks the long matches
+of its own iteration and has those of the iteration before. A late match is logged with the iteration that learns from
+it, as deal `play.matches` + its own number. All matches of a deal stay together, because credit compares them. Every
+update waits for the stragglers of the update before. `Room` limits the matches of overlapping iterations.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import count
 from math import ceil
 from typing import Any, Protocol, TypeVar
 
+from arena.league.pool import version_of
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.records import MatchRecord, Seating
@@ -20,25 +24,28 @@ from games.contracts import MatchId
 
 Match = TypeVar("Match", MatchPlan, MatchRecord)
 Logged = Callable[[MatchRecord], Iterable[MatchRecord]]
-"""From a match that has just ended to those that are to be logged now, under the identities that they then have."""
+"""Function from a match that has just ended to the matches to log now, under their final identities."""
 
 
 class PlayPlans(Protocol):
-    """Plays plans; every match that ends, failed ones included, is logged as `logged` says."""
+    """Function that plays plans, and logs what `logged` returns for each match that ends, also for failed ones."""
 
     def __call__(self, plans: list[MatchPlan], logged: Logged) -> Awaitable[object]: ...
 
 
 class Stragglers:
-    """The rounds of matches of a run's iterations, of which each update takes what has ended."""
+    """Matches of a run whose updates do not wait for all of their iteration's matches."""
 
     def __init__(self, rule: PlaySpec, iterations: int, play: PlayPlans, late: Sequence[MatchPlan] = ()) -> None:
-        """`late` are the plans of matches that an earlier process left unfinished: they are played again."""
+        """Prepare to play. `late` are the plans of unfinished matches of an earlier process, which are played again."""
         self.rule, self.iterations, self._play, self._late = rule, iterations, play, late
         self._rounds: dict[int, _Round] = {}
 
     async def matches(self, k: int, plans: list[MatchPlan]) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """The matches that iteration `k` learns from, and the attempts that failed among them."""
+        """Play iteration `k` and return the matches that it learns from, and the failed attempts.
+
+        They are the late matches of iteration k - 1 and the first `play.enough` of this iteration's deals.
+        """
         before, self._late = self._before(k), ()
         own = self._rounds[k] = _Round(plans, self.rule, self._play)
         late = await before.remainder() if before else ([], [])
@@ -47,12 +54,12 @@ class Stragglers:
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
-        """The plans of iteration `k`, which is committed now, that its update did not wait for."""
+        """Return the plans that the update of iteration `k` did not wait for, and forget earlier iterations."""
         self._rounds = {j: one for j, one in self._rounds.items() if j >= k}
         return self._rounds[k].late if k in self._rounds else []
 
     async def close(self) -> None:
-        """End what is being played."""
+        """Cancel all matches in progress."""
         tasks = [one.task for one in self._rounds.values()]
         for task in tasks:
             task.cancel()
@@ -66,38 +73,38 @@ class Stragglers:
 
 
 class _Round:
-    """The matches of one iteration, deal by deal."""
+    """Matches of one iteration, by deal."""
 
     def __init__(self, plans: list[MatchPlan], rule: PlaySpec, play: PlayPlans) -> None:
         self.plans, self.rule = plans, rule
         self.late: list[MatchPlan] = []
-        """Plans of the deals that were not waited for."""
+        """Plans of the deals that the update did not wait for."""
         self._open = Counter(_deal(plan.identity, plan.group) for plan in plans)
         self._ended: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._failed: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._next: int | None = None
-        """Iteration for which the deals that are still open count; None before the own one has learned."""
+        """Iteration that will learn from the open deals; None until this iteration's update takes its matches."""
         self._changed = asyncio.Event()
         self.task = asyncio.create_task(self._played(play))
 
     async def taken(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """The matches that have ended once that share of the deals has; the others go over to the next iteration."""
+        """Wait for `share` of the deals, return their matches, and pass the others to the next iteration."""
         least = ceil(share * len(self._ended) - 1e-9)
         await self._until(lambda: len(self._ended) - len(self._open) >= least)
         if not self._open:
-            await self.task  # it may say that too many matches failed
+            await self.task  # raises PlayError if too many matches failed
         records, failures = self._out()
         self.hand_over(k + 1)
         return records, failures
 
     async def remainder(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """The matches that have gone over to the next iteration, once all of them have ended."""
+        """Wait for the late deals and return their matches."""
         await self._until(lambda: self._next is not None and not self._open)
         await self.task
         return self._out()
 
     def hand_over(self, k: int) -> None:
-        """Let the deals that are still open count for iteration `k`."""
+        """Pass the open deals to iteration `k`."""
         self.late = [plan for plan in self.plans if _deal(plan.identity, plan.group) in self._open]
         self._next = k
         self._notify()
@@ -109,9 +116,9 @@ class _Round:
             self._notify()
 
     def _logged(self, record: MatchRecord) -> list[MatchRecord]:
-        """Return all attempts of the record's deal if it is over now, so that one iteration has them all.
+        """Return all attempts of the record's deal once the deal has ended, so that one iteration logs them all.
 
-        A bug ends the run: its match is logged at once.
+        A match that failed by a bug is returned at once, because it ends the run.
         """
         deal = _deal(record.identity, record.group)
         (self._ended if record.status == "finished" else self._failed)[deal].append(record)
@@ -132,7 +139,7 @@ class _Round:
         return over(record, self._next, self.rule)
 
     def _out(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Everything of the deals that are over, in the order of their plans; it is handed out once."""
+        """Return, once, the finished and failed matches of ended deals, in the order of their plans."""
         over = [deal for deal in self._ended if deal not in self._open]
         records = sorted((r for deal in over for r in self._ended[deal]), key=lambda r: r.identity.deal)
         failures = [record for deal in over for record in self._failed[deal]]
@@ -143,7 +150,7 @@ class _Round:
     async def _until(self, reached: Callable[[], bool]) -> None:
         while not reached():
             if self.task.done():
-                self.task.result()  # raises what ended the play
+                self.task.result()  # raises the error that ended play
             await self._changed.wait()
 
     def _notify(self) -> None:
@@ -152,27 +159,84 @@ class _Round:
 
 
 def _deal(identity: MatchId, group: int) -> int:
-    """The deal of a match within its iteration: its group's number, or its own where it is alone."""
+    """Return the deal of a match within its iteration: the number of its group or, without one, its own."""
     return group if group >= 0 else identity.deal
 
 
 def over(match: Match, k: int, rule: PlaySpec) -> Match:
-    """A match, or the plan of one, of the iteration before as one of iteration `k`."""
+    """Return a match or plan of iteration k - 1 renamed as one of iteration `k`."""
     identity = MatchId(k, rule.matches + match.identity.deal, match.identity.attempt)
     return replace(match, identity=identity, group=match.group + rule.deals if match.group >= 0 else -1)
 
 
 def plan_row(plan: MatchPlan) -> dict[str, Any]:
-    """A plan as JSON, for the checkpoint."""
+    """Return a plan as JSON, for the checkpoint."""
     seats = {seat: seating.row() for seat, seating in plan.seats.items()}
-    kept = {name: getattr(plan, name) for name in ("game", "options", "seed", "group", "stage", "capped")}
+    fields = {name: getattr(plan, name) for name in ("game", "options", "seed", "group", "stage", "capped")}
     place = {"iteration": plan.iteration, "deal": plan.identity.deal, "draws": list(plan.draws)}
-    return {**place, **kept, "seats": seats}
+    return {**place, **fields, "seats": seats}
 
 
 def plan_of(row: Mapping[str, Any]) -> MatchPlan:
-    """The plan of a row that `plan_row` made."""
-    given = {name: value for name, value in row.items() if name not in ("iteration", "deal", "draws", "seats")}
+    """Return the plan from a row of `plan_row`."""
+    fields = {name: value for name, value in row.items() if name not in ("iteration", "deal", "draws", "seats")}
     seats = {seat: Seating(**seating) for seat, seating in row["seats"].items()}
     identity = MatchId(row["iteration"], row["deal"])
-    return MatchPlan(identity, seats=seats, draws=tuple(row["draws"]), **given)
+    return MatchPlan(identity, seats=seats, draws=tuple(row["draws"]), **fields)
+
+
+class Room:
+    """Limit of `size` matches in progress at once. Waiting matches of earlier iterations have priority."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        """Waiting matches by iteration and arrival."""
+        self._arrivals = count()
+        self._plans: dict[int, MatchPlan] = {}
+        """Plans of matches that wait or run."""
+
+    @asynccontextmanager
+    async def place(self, plan: MatchPlan) -> AsyncIterator[None]:
+        """Hold one of the limited match slots for the duration of the context."""
+        number = next(self._arrivals)
+        self._plans[number] = plan
+        try:
+            await self._enter(plan.iteration, number)
+            try:
+                yield
+            finally:
+                self._leave()
+        finally:
+            del self._plans[number]
+
+    def past_versions(self) -> set[int]:
+        """Return the numbers of the past versions that waiting or running matches need."""
+        return past_versions(self._plans.values())
+
+    async def _enter(self, iteration: int, number: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        heappush(self._queue, (iteration, number, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # release the slot assigned just before the cancellation
+            raise
+
+    def _leave(self) -> None:
+        while self._queue:
+            turn = heappop(self._queue)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+def past_versions(plans: Iterable[MatchPlan]) -> set[int]:
+    """Return the numbers of the past versions, such as 12 of `shared@12`, that play in these matches."""
+    names = {seating.policy for plan in plans for seating in plan.seats.values()}
+    return {parsed[1] for name in names if (parsed := version_of(name))}

@@ -1,4 +1,4 @@
-"""Tables: a game with the roles at its seats, loaded and checked."""
+"""Tables: games with the loaded roles of their seats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,22 +15,22 @@ from games.contracts import Game
 
 @dataclass(frozen=True)
 class Table:
-    """A game and the roles at its seats, loaded and checked."""
+    """Game with the loaded roles of its seats."""
 
     game: GameSpec
     roles: dict[str, Role]
-    """By seat, in the game's order of seats."""
+    """Roles by seat, in the game's order."""
     holders: Mapping[str, str] = field(default_factory=dict)
-    """In a run, by seat: the name of a policy or scripted policy, as configured."""
+    """In a run, the configured name of a policy or scripted policy by seat."""
     share: float = 1.0
     """Share of a run's matches, relative to its other tables."""
 
     def make_game(self) -> Game:
-        """A new game, not yet reset."""
+        """Return a new game, not yet reset."""
         return games.make(self.game.name, **self.game.options)
 
     def fits(self, plan: MatchPlan) -> bool:
-        """Return True if the plan is of this game, with these options, for these roles."""
+        """Return True if the plan has this game, options and roles."""
         own, options = self.game.options, dict(plan.options)
         if plan.capped in own:
             options[plan.capped] = own[plan.capped]
@@ -42,7 +42,10 @@ class Table:
 
 
 def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, where: str = "") -> Table:
-    """The table of a game for roles (a name or a path) by seat; ConfigError, after `where`, for what there is not."""
+    """Load the table of a game with roles (names or paths) by seat.
+
+    Raises ConfigError, with the prefix `where`, for an unknown game or role and for unknown or missing seats.
+    """
     if complaint := games.complaint(game.name):
         raise ConfigError(f"{where}{complaint} (arena list games)")
     try:
@@ -58,7 +61,7 @@ def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[s
     for seat in seats:
         if seat not in roles:
             raise ConfigError(
-                f"{where}seats: nobody sits at '{seat}' of {game.name}: add `{seat}: {{role: …, policy: …}}`"
+                f"{where}seats: seat '{seat}' of {game.name} has no role: add `{seat}: {{role: …, policy: …}}`"
             )
     try:
         return Table(game, {seat: load_role(roles[seat], list(role_folders)) for seat in seats})

@@ -1,6 +1,6 @@
-"""Views and acts with texts that a log can hold, so that what is played is what is logged.
+"""Clean-up of texts before games and players read them, so that the log has exactly the texts of play.
 
-Lone surrogates, which no UTF-8 file holds, become U+FFFD before a game or a player reads them.
+Lone surrogates, which UTF-8 cannot encode, become U+FFFD.
 """
 
 from arena.plain import clean_text
@@ -8,7 +8,7 @@ from games.contracts import Act, Game, Message, View
 
 
 def view_of(game: Game, seat: str, turn: int = 0) -> View:
-    """Return the game's view for a seat that is to move, with messages as the log keeps them."""
+    """Return the game's view for the seat to move, with lone surrogates replaced in its messages."""
     view = View.of(game, seat, turn)
     if all(text.isascii() for said in view.messages for text in (said.sender, *said.parts) if isinstance(text, str)):
         return view
@@ -16,7 +16,7 @@ def view_of(game: Game, seat: str, turn: int = 0) -> View:
 
 
 def clean_act(act: Act) -> Act:
-    """Return the act with texts as the log keeps them."""
+    """Return the act with lone surrogates replaced in its texts."""
     texts = act.action, act.raw, act.public, act.private
     if all(text.isascii() for text in texts):
         return act

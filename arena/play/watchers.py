@@ -1,4 +1,4 @@
-"""Watchers: the callbacks by which live views and logs follow a run."""
+"""Watchers: callbacks for live views and logs of a run."""
 
 import logging
 from time import monotonic
@@ -12,71 +12,71 @@ _LOG = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Callbacks of a run."""
+    """Callbacks for the events of a run."""
 
     def phase(self, iteration: int, name: str) -> None:
-        """Report the phase that begins."""
+        """Report the start of a phase."""
 
     def note(self, text: str) -> None:
-        """Report a notice for the user, in one line."""
+        """Report a one-line notice for the user."""
 
     def match(self, record: MatchRecord) -> None:
-        """Report a match that ended, finished or failed."""
+        """Report the end of a match, finished or failed."""
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Report a complete iteration; `row` is its line of metrics."""
+        """Report a complete iteration. `row` has its metrics."""
 
 
 @runtime_checkable
 class TurnWatcher(Protocol):
-    """A watcher that also follows every turn, as a live viewer does."""
+    """Watcher of every turn, such as a live viewer."""
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Report a turn; its rewards may still grow. See `arena.play.match.OnTurn`."""
+        """Report a turn, whose rewards may still grow. See `arena.play.match.OnTurn`."""
 
 
 @runtime_checkable
 class ProgressWatcher(Protocol):
-    """A watcher that also follows the progress of long phases."""
+    """Watcher of the progress of long phases."""
 
     def progress(self, done: int, total: int) -> None:
-        """Report how much of the phase is done."""
+        """Report that `done` of `total` steps of the phase are done."""
 
 
 class Logged:
-    """A watcher together with the run's log, which gets everything but the turns, and its feed, which gets those."""
+    """Watcher that also writes events to the run's log, and turns to its feed."""
 
     def __init__(self, watcher: Watcher, feed: Feed | None = None) -> None:
         self.watcher, self.feed = watcher, feed
         self._phase, self._since = "", monotonic()
 
     def phase(self, iteration: int, name: str) -> None:
-        """The phase before has ended, this one begins."""
+        """Log the end of the previous phase and the start of this one."""
         self.end()
         self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
         _LOG.info("%s begins", self._phase)
         self.watcher.phase(iteration, name)
 
     def end(self) -> None:
-        """The phase has ended, and none begins."""
+        """Log the end of the current phase."""
         if self._phase:
             _LOG.info("%s ends after %.1f s", self._phase, monotonic() - self._since)
         self._phase = ""
 
     def note(self, text: str) -> None:
-        """Forward to the watcher."""
+        """Log and forward a notice."""
         _LOG.info("note: %s", text)
         self.watcher.note(text)
 
     def match(self, record: MatchRecord) -> None:
-        """Forward to the watcher."""
+        """Log and forward the end of a match, and drop it from the feed."""
         _LOG.debug("match %s %s", record.id, record.status)
         if self.feed:
             self.feed.ended(record.id)
         self.watcher.match(record)
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Forward to the watcher."""
+        """Log and forward a complete iteration."""
         self.end()
         _LOG.info("iteration %d is complete", row["iteration"])
         if self.feed:
@@ -84,13 +84,13 @@ class Logged:
         self.watcher.iteration(row)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Forward to the watcher, if it follows this."""
+        """Add a turn to the feed, and forward it if the watcher follows turns."""
         if self.feed:
             self.feed.turn(plan, turn)
         if isinstance(self.watcher, TurnWatcher):
             self.watcher.turn(plan, turn)
 
     def progress(self, done: int, total: int) -> None:
-        """Forward to the watcher, if it follows this."""
+        """Forward progress if the watcher follows it."""
         if isinstance(self.watcher, ProgressWatcher):
             self.watcher.progress(done, total)

@@ -1,8 +1,8 @@
-"""Several engines behind one: actors on Ray, among which the matches are shared out.
+"""Engine made of several engine processes on Ray, among which matches are distributed.
 
-All turns of a match are written by one engine, which keeps its attention caches. Each engine has one batch out at a
-time, of all that waited for it: with one engine, batches are those of an engine in this process. An engine that dies
-takes only the replies with it that it owed: it is replaced, and given the present weights.
+One engine generates all turns of a match, so that it can keep their attention caches. Each engine has one batch at a
+time, of all requests that wait for it: with one engine, batches equal those of an engine in this process. If an engine
+dies, only its pending replies are lost. It is replaced and gets the current weights.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from arena.scale.place import Asked, Place, Shipment
 from arena.scale.worker import Worker, WorkerDied, actor_of
 
 RESTARTS = 5
-"""How often an engine is replaced between two updates before it is given up."""
+"""Maximum replacements of an engine between two updates. After that it is given up."""
 
 
 class ScaledEngine:
-    """The engines of a cluster as one."""
+    """Engine that distributes requests to the engine processes of a cluster."""
 
     def __init__(self, cluster: Cluster, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
         self.spec, self.precision, self._cluster = spec, precision, cluster
@@ -37,10 +37,10 @@ class ScaledEngine:
         self._places = [Place(index, self._worker) for index in range(cluster.spec.engines)]
         self._published: dict[str, Shipment] = {}
         self._matches: dict[str, Place] = {}
-        """Where the turns of a match are written."""
+        """Engine of each match in progress."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        """Set whenever an engine is ready again, or given up."""
+        """Set whenever an engine becomes ready or is given up."""
 
     def _worker(self, place: Place) -> Worker:
         reserved = self._cluster.spec.resources.engine
@@ -49,7 +49,7 @@ class ScaledEngine:
         return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._lost(place, error))
 
     async def open(self) -> None:
-        """Start all engines; EngineError where one cannot be started."""
+        """Start all engines. Raises EngineError if one cannot be started."""
         try:
             await asyncio.gather(*(place.start(self._published) for place in self._places))
         except WorkerDied as error:
@@ -61,32 +61,32 @@ class ScaledEngine:
         for task in self._tasks:
             task.cancel()
         workers = [place.worker for place in self._places if place.worker]
-        await asyncio.gather(*(_closed(worker) for worker in workers))
+        await asyncio.gather(*(_close(worker) for worker in workers))
         for place in self._places:
             place.ready, place.gone = False, True
 
     def figures(self) -> dict[str, float]:
-        """Sums over the engines: of several that compute at once, `seconds` grows faster than the clock."""
-        told = [place.figures() for place in self._places]
-        return {name: sum(one.get(name, 0.0) for one in told) for name in {"seconds"}.union(*told)}
+        """Return the engines' summed figures. With concurrent engines, `seconds` grows faster than the clock."""
+        figures = [place.figures() for place in self._places]
+        return {name: sum(one.get(name, 0.0) for one in figures) for name in {"seconds"}.union(*figures)}
 
-    # -- what is served ----------------------------------------------------------------------------------
+    # -- published weights -------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Send a version to every engine; arrays are stored once."""
+        """Send a version to every engine. Arrays are put into Ray's store once."""
         self._published[policy] = Shipment(version, await compute(_stored, weights))
-        await self._everywhere(lambda place: place.settle(self._published))
+        await self._everywhere(lambda place: place.sync(self._published))
 
     async def release(self, policy: str) -> None:
-        """Free everywhere what the next version rebuilds."""
+        """Free, in all engines, what the next version rebuilds, and reset the counts of replacements."""
         for place in self._places:
             place.restarts = 0
         await self._everywhere(lambda place: place.ask("release", policy))
 
     async def retire(self, policy: str) -> None:
-        """Serve that name nowhere any more."""
+        """Remove the policy from all engines."""
         self._published.pop(policy, None)
-        await self._everywhere(lambda place: place.settle(self._published))
+        await self._everywhere(lambda place: place.sync(self._published))
 
     async def _everywhere(self, work: Callable[[Place], Awaitable[None]]) -> None:
         async def tried(place: Place) -> None:
@@ -98,17 +98,20 @@ class ScaledEngine:
         await asyncio.gather(*(tried(place) for place in self._places if place.ready))
 
     def forget(self, key: str) -> None:
-        """Drop a stream's cache wherever it is, with the next batch."""
+        """Drop a stream's cache from all engines, with their next batches."""
         place = self._matches.pop(_match(key), None)
         if place:
             place.matches -= 1
         for place in self._places:
             place.forgotten.append(key)
 
-    # -- what is asked -----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request; EngineDied where an engine died that owed one."""
+        """Sample one completion per request. Raises EngineDied if the engine of one dies.
+
+        Raises KeyError for an unpublished policy.
+        """
         for request in requests:
             if request.policy not in self._published:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
@@ -132,19 +135,19 @@ class ScaledEngine:
         self._watch(place)
 
     def _watch(self, place: Place) -> None:
-        """Send what waits for an engine once a few passes of the event loop have brought no more."""
+        """Schedule sending an engine's waiting requests once no more arrive for a few passes of the event loop."""
         if place.waiting and place.ready and not place.busy:
             asyncio.get_running_loop().call_soon(self._when_quiet, place, len(place.waiting), 2)
 
     def _when_quiet(self, place: Place, count: int, rounds: int) -> None:
         if count != len(place.waiting) or place.busy or not place.ready:
-            return  # a later request has its own watch, and so has the end of a batch or of a start
+            return  # a later request, or the end of a batch or start, schedules it again
         if rounds:
             asyncio.get_running_loop().call_soon(self._when_quiet, place, count, rounds - 1)
             return
         asked = [one for one in place.waiting if not one[1].done()]
         place.waiting.clear()
-        if self.spec.kind == "vllm":  # which writes each reply at its own pace
+        if self.spec.kind == "vllm":  # it batches continuously
             for one in asked:
                 self._do(self._send(place, [one]))
         elif asked:
@@ -160,7 +163,7 @@ class ScaledEngine:
         except WorkerDied as error:
             self._lost(place, error)
             answers = [EngineDied(str(error)) for _ in asked]
-        except Exception as error:  # noqa: BLE001 handed on: the waiting tasks would wait forever
+        except Exception as error:  # noqa: BLE001 the waiting tasks must get it, or they would wait forever
             answers = [error] * len(asked)
         place.busy = False
         for (_, future), answer in zip(asked, answers, strict=True):
@@ -173,7 +176,7 @@ class ScaledEngine:
         self._watch(place)
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Log-probabilities, computed by all engines; what one owed that died, the others compute."""
+        """Return the log-probabilities of each stream, computed by all engines. Others replace an engine that dies."""
         scored: dict[int, np.ndarray] = {}
         while missing := [index for index in range(len(streams)) if index not in scored]:
             places = await self._ready()
@@ -181,20 +184,20 @@ class ScaledEngine:
             async def scores(place: Place, part: Sequence[int]) -> None:
                 given = [streams[i] for i in part], [temperatures[i] for i in part]
                 try:
-                    told = await place.answer("score", policy, *given, what=f"scores of {len(part)} streams")
+                    result = await place.answer("score", policy, *given, what=f"scores of {len(part)} streams")
                 except WorkerDied as error:
                     self._lost(place, error)
                 else:
-                    scored.update(zip(part, told, strict=True))
+                    scored.update(zip(part, result, strict=True))
 
-            parts = _shared_out(missing, streams, len(places))
+            parts = _distribute(missing, streams, len(places))
             await asyncio.gather(*(scores(*one) for one in zip(places, parts, strict=True) if one[1]))
         return [scored[index] for index in range(len(streams))]
 
-    # -- when one dies -----------------------------------------------------------------------------------
+    # -- deaths of engines -------------------------------------------------------------------------------
 
     async def _ready(self) -> list[Place]:
-        """The engines that are ready, at least one; EnginesLost where none comes back."""
+        """Wait for and return the ready engines, at least one. Raises EnginesLost if all are given up."""
         while not (ready := [place for place in self._places if place.ready]):
             if all(place.gone for place in self._places):
                 raise self._none_left()
@@ -203,15 +206,15 @@ class ScaledEngine:
         return ready
 
     def _lost(self, place: Place, error: WorkerDied) -> None:
-        """The process of an engine is gone: its matches move to the others, and another is started."""
+        """Move the matches of a dead engine to the others and start its replacement."""
         if not place.ready or (place.worker and place.worker.alive):
-            return  # another call has noticed
+            return  # another call has handled it
         place.ready = False
         self._do(self._replace(place, str(error)))
         self._move(place)
 
     def _move(self, place: Place) -> None:
-        """Have the matches of an engine that is not there go on at the others."""
+        """Move an engine's matches and waiting requests to the others."""
         waiting, place.waiting, place.matches = place.waiting, [], 0
         self._matches = {match: other for match, other in self._matches.items() if other is not place}
         for asked in waiting:
@@ -223,7 +226,7 @@ class ScaledEngine:
             self._cluster.watchdog.note(f"{why}: it is started again ({place.restarts} of {RESTARTS} times)")
             try:
                 await place.start(self._published)
-            except Exception as error:  # noqa: BLE001 the others go on
+            except Exception as error:  # noqa: BLE001 the other engines continue
                 why = str(error) if isinstance(error, WorkerDied) else f"{place.name}: {first_line(error)}"
                 if place.worker:
                     place.worker.kill()
@@ -247,12 +250,12 @@ class ScaledEngine:
 
 
 def _match(key: str) -> str:
-    """The match of a stream's key, which begins with it."""
+    """Return the match id at the start of a stream's key."""
     return key.partition("/")[0]
 
 
 def _stored(weights: Weights) -> Any:
-    """A folder as it is; else a reference to arrays in Ray's store. EngineError where they find no room."""
+    """Return a folder unchanged, or a reference to arrays in Ray's store. Raises EngineError if the store is full."""
     given = as_arrays(weights)
     if isinstance(given, FolderWeights):
         return given
@@ -264,21 +267,21 @@ def _stored(weights: Weights) -> Any:
         raise EngineError(f"scale: Ray's store has no room for the weights: {first_line(error)}") from None
 
 
-def _shared_out(indices: Sequence[int], streams: Sequence[Stream], parts: int) -> list[list[int]]:
-    """The indices in so many parts of about as many tokens, each in order."""
-    shared, tokens = [list[int]() for _ in range(parts)], [0] * parts
+def _distribute(indices: Sequence[int], streams: Sequence[Stream], parts: int) -> list[list[int]]:
+    """Distribute stream indices over `parts` lists with about equal numbers of tokens, each sorted."""
+    lists, tokens = [list[int]() for _ in range(parts)], [0] * parts
     for index in sorted(indices, key=lambda i: -len(streams[i])):
         part = tokens.index(min(tokens))
-        shared[part].append(index)
+        lists[part].append(index)
         tokens[part] += len(streams[index])
-    return [sorted(part) for part in shared]
+    return [sorted(part) for part in lists]
 
 
-async def _closed(worker: Worker) -> None:
-    """Stop an engine in its process, which may hold files and processes of its own; then end that."""
+async def _close(worker: Worker) -> None:
+    """Close an engine, which may own files and processes, and then kill its process."""
     try:
         async with asyncio.timeout(10):
             await worker.call("close")
-    except Exception:  # noqa: BLE001 it ends all the same
+    except Exception:  # noqa: BLE001 the process is killed anyway
         pass
     worker.kill()

@@ -1,4 +1,4 @@
-"""An engine in a process of its own, as its Ray actor sees it: what arrives is unpacked, the engine does the rest."""
+"""Ray actor of one engine process: unpacks weights and forwards requests to the engine."""
 
 import asyncio
 import os
@@ -20,22 +20,22 @@ from agents.published import AdapterArrays, ArrayWeights, FolderWeights, Weights
 from agents.stream import Stream
 
 Answer = tuple[list[Any], dict[str, float]]
-"""What was asked for, and the engine's figures afterwards."""
+"""Results, and the engine's figures afterwards."""
 
 
 @dataclass(frozen=True)
-class _Arrived:
-    """Weights from another process, built when the engine takes them: between two batches, where it computes."""
+class _LazyWeights:
+    """Weights from another process. The engine builds the module between two batches, in its computing thread."""
 
     served: Callable[[], Any]
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 class EngineHost:
-    """The engine of one process; coroutines throughout, so that it answers while it computes."""
+    """Engine of one process. All methods are coroutines, so that pings are answered during computation."""
 
     def __init__(self, spec: EngineSpec, precision: Precision, threads: int, gpus: int) -> None:
-        """`gpus`: over how many the weights are spread, where the engine can."""
+        """Make the engine. `gpus` is the number of GPUs for one model, if the engine supports several."""
         self.precision, self._threads = precision, threads
         self._engine = make_engine(spec, precision, gpus)
         self._bases = Bases(precision)
@@ -51,20 +51,20 @@ class EngineHost:
         await self._engine.close()
 
     async def ping(self) -> tuple[str, int]:
-        """Tell which node and process this is."""
+        """Return node id and process id."""
         import ray
 
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a version; arrays arrive read-only, and are copied into a module that stays."""
+        """Publish a version. Arrays are copied into the policy's module, because Ray shares them read-only."""
         await self._engine.publish(policy, version, self._unpacked(policy, weights))
 
     def _unpacked(self, policy: str, weights: Weights) -> Weights:
         if isinstance(weights, AdapterArrays):
-            return cast(Weights, _Arrived(lambda: weights.on(self._bases(weights.folder))))
+            return cast(Weights, _LazyWeights(lambda: weights.on(self._bases(weights.folder))))
         if isinstance(weights, ArrayWeights):
-            return cast(Weights, _Arrived(lambda: self._module(policy, weights)))
+            return cast(Weights, _LazyWeights(lambda: self._module(policy, weights)))
         assert isinstance(weights, FolderWeights), weights
         return weights
 
@@ -77,16 +77,18 @@ class EngineHost:
         return self._modules[policy]
 
     async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:
-        """A completion, or the error in its place, for each request; streams that have ended are forgotten first."""
+        """Drop the `forgotten` streams, and return a completion or exception for each request."""
         for key in forgotten:
             self._engine.forget(key)
         each = (self._engine.generate([request]) for request in requests)
         answers = await asyncio.gather(*each, return_exceptions=True)
-        told: list[Completion | BaseException] = [one if isinstance(one, BaseException) else one[0] for one in answers]
-        return told, self._engine.figures()
+        results: list[Completion | BaseException] = [
+            one if isinstance(one, BaseException) else one[0] for one in answers
+        ]
+        return results, self._engine.figures()
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> Answer:
-        """Log-probabilities of each stream."""
+        """Return the log-probabilities of each stream."""
         scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures)
         return scored, self._engine.figures()
 
@@ -95,6 +97,6 @@ class EngineHost:
         await self._engine.release(policy)
 
     async def retire(self, policy: str) -> None:
-        """Serve that name no more."""
+        """Remove the policy."""
         await self._engine.retire(policy)
         self._modules.pop(policy, None)

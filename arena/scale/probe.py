@@ -1,4 +1,4 @@
-"""A look at a cluster: which nodes it has, what is installed on each, and whether there is room for a run."""
+"""Inspection of a cluster for `arena doctor`: its nodes, their installed versions, and free resources."""
 
 import asyncio
 import os
@@ -9,33 +9,33 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from arena.errors import ConfigError
-from arena.scale.cluster import bundles, connected, described, room, total
+from arena.scale.cluster import bundles, connected, described, reserve, total
 from arena.scale.settings import ScaleSpec
 
-ANSWERED = 120.0
-"""Seconds that a node has to answer."""
+NODE_SECONDS = 120.0
+"""Timeout for a node's answer."""
 _PACKAGES = ("arena-selfplay", "torch", "transformers", "deepspeed", "ray", "vllm")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a cluster."""
+    """Node of a cluster."""
 
     address: str
     resources: str
-    """Processors and GPUs, in words."""
+    """Processors and GPUs, as text."""
     installed: dict[str, str]
-    """Versions of Python and of what a run needs; `missing` where there is none."""
+    """Versions of Python and of the packages that a run needs, or `missing`."""
     trouble: str = ""
-    """Why it does not answer."""
+    """Why the node cannot be used; "" if it can."""
 
     def differs(self, own: dict[str, str]) -> list[str]:
-        """List what is installed there in another version than here."""
+        """Return a text for each package whose version differs from `own`, this machine's."""
         return [f"{name} {has}, here {own[name]}" for name, has in self.installed.items() if has != own[name]]
 
 
 def installed() -> dict[str, str]:
-    """Versions of Python and of what a run on several processes needs, in this process."""
+    """Return the versions of Python and of the packages that a scaled run needs, in this process."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -46,25 +46,28 @@ def installed() -> dict[str, str]:
 
 
 def inspected() -> tuple[dict[str, str], int]:
-    """Versions installed on this node, which needs Arena for that, and the bytes free in memory for Ray's store."""
+    """Return this node's installed versions, and the free bytes of /dev/shm for Ray's store. Runs as a Ray task."""
     return installed(), shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
 
 
 async def probe(spec: ScaleSpec) -> tuple[list[Node], str]:
-    """The nodes, and why there is no room for such a run; "" where there is. ConfigError where there is no cluster."""
+    """Return the cluster's nodes, and why it has no room for the run ("" if it has).
+
+    Raises ConfigError if there is no cluster.
+    """
     with connected(spec.address, total(bundles(spec))["CPU"]):
-        import ray  # which reads its settings then
+        import ray  # after `connected` has set its environment
 
         alive = [node for node in ray.nodes() if node["Alive"]]
-        nodes = await asyncio.gather(*(_looked(node) for node in alive))
+        nodes = await asyncio.gather(*(_inspect(node) for node in alive))
         try:
-            ray.util.remove_placement_group(await room(spec))
+            ray.util.remove_placement_group(await reserve(spec))
         except ConfigError as error:
             return nodes, str(error)
         return nodes, ""
 
 
-async def _looked(node: dict[str, Any]) -> Node:
+async def _inspect(node: dict[str, Any]) -> Node:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -72,10 +75,10 @@ async def _looked(node: dict[str, Any]) -> Node:
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     call = ray.remote(inspected).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
     try:
-        async with asyncio.timeout(ANSWERED):
+        async with asyncio.timeout(NODE_SECONDS):
             found, free = await call
     except TimeoutError:
-        return Node(address, resources, {}, f"it did not answer for {ANSWERED:g} s")
+        return Node(address, resources, {}, f"it did not answer for {NODE_SECONDS:g} s")
     except ray.exceptions.RayTaskError as error:
         return Node(address, resources, {}, f"Arena cannot be used there: {type(error.cause).__name__}: {error.cause}")
     except ray.exceptions.RayError as error:

@@ -1,4 +1,4 @@
-"""One DeepSpeed rank: a process of its own that holds every trained policy, or its share of them."""
+"""One DeepSpeed rank: a process with all trained policies, or its ZeRO share of them."""
 
 import os
 import socket
@@ -22,32 +22,32 @@ from arena.learn.settings import UpdateSpec
 from arena.learn.trainer import PolicyTrainer
 
 Arrays = dict[str, np.ndarray]
-"""Weights or moments by name."""
+"""Weights or moments by parameter name."""
 
 
 class Place(NamedTuple):
     """Node, address and process of a rank."""
 
     node: str
-    """Ray's id of the machine."""
+    """Ray's id of the node."""
     address: str
     pid: int
 
 
 class Learner(NamedTuple):
-    """A policy that is about to learn, as it is sent to every rank."""
+    """Policy to train, as sent to every rank."""
 
     name: str
     weights: ArrayWeights | AdapterArrays
     bf16_weights: bool
-    """Whether whole weights are held in bfloat16."""
+    """True to hold full weights in bfloat16."""
     rule: UpdateSpec
     bf16: bool
-    """Whether it computes in bfloat16."""
+    """True to compute in bfloat16."""
 
 
 class Rank:
-    """A Ray actor. All ranks are asked the same in the same order; what they answer, rank 0 answers for all."""
+    """Ray actor of one rank. All ranks get the same calls in the same order. Only rank 0's results are used."""
 
     def __init__(self) -> None:
         self._trainers: dict[str, PolicyTrainer] = {}
@@ -55,35 +55,35 @@ class Rank:
         self._bases = Bases()
 
     def place(self) -> Place:
-        """Tell where this rank runs; the first that it is asked."""
+        """Return where this rank runs. This is the first call to each rank."""
         return Place(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid())
 
     @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]
     def ping(self) -> None:
-        """Give a sign of life, also in the middle of an update."""
+        """Return at once, also during an update."""
 
     def listen(self, address: str) -> int:
-        """Open the port at which the ranks meet, on this address alone; kept open, so that nobody else takes it."""
+        """Open the rendezvous port on this address and return its number. It stays open, so that it cannot be taken."""
         self._listener = socket.create_server((address, 0), family=_family(address))
         return int(self._listener.getsockname()[1])
 
     def join(self, number: int, count: int, address: str, port: int, timeout: float, threads: int) -> None:
-        """Become one of the ranks; returns when all have."""
+        """Join the process group as rank `number` of `count`. Returns when all ranks have joined."""
         torch.set_num_threads(threads)
         join_ranks(number, count, address, self._listener or port, timedelta(seconds=timeout))
 
     def add(self, learner: Learner) -> None:
-        """Hold another policy."""
-        model, base = self._built(learner)
+        """Build the trainer of a policy."""
+        model, base = self._build(learner)
         trainer = PolicyTrainer(learner.name, model, learner.rule, learner.bf16, base)
         self._trainers[learner.name] = trainer
 
     def drop(self, policy: str) -> None:
-        """Hold a policy no more."""
+        """Drop a policy."""
         self._trainers.pop(policy, None)
 
     def update(self, policy: str, plan: Plan) -> tuple[dict[str, float], dict[str, Any]]:
-        """Carry a plan out; metrics over all ranks, and the trainer's state afterwards."""
+        """Run a plan, and return metrics over all ranks and the trainer's new state."""
         trainer = self._trainers[policy]
         metrics = trainer.carry_out(plan)
         return metrics, trainer.state()
@@ -91,29 +91,31 @@ class Rank:
     def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], shares: Shares
     ) -> dict[int, StreamScores]:
-        """Scores of this rank's share of the streams, by their number."""
+        """Return the scores of this rank's share of the streams, by index."""
         engine = self._trainers[policy].optimiser.engine
         return scan(engine, streams, temperatures, shares[this_rank().number])
 
     def save(self, policy: str) -> Arrays:
-        """The optimiser's state; of other ranks than 0 nothing."""
+        """Return the optimiser's state on rank 0, and {} on other ranks."""
         return _gathered(self._trainers[policy].optimiser.moments.each())
 
     def load(self, policy: str, moments: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore the optimiser's state, each rank its part; the trainer's state as `update` gives it."""
+        """Restore this rank's part of the optimiser's state, and return the trainer's state as `update` does."""
         trainer = self._trainers[policy]
         trainer.restore({name: torch.tensor(array) for name, array in moments.items()}, state)
         return trainer.state()
 
     def weights(self, policy: str) -> Arrays:
-        """The parameters that learn; of other ranks than 0 nothing."""
+        """Return the trained parameters on rank 0, and {} on other ranks."""
         return _gathered(self._trainers[policy].learned())
 
-    def _built(self, learner: Learner) -> tuple[Any, OnBase | None]:
-        """The module to be trained, and an adapter's base."""
+    def _build(self, learner: Learner) -> tuple[Any, OnBase | None]:
+        """Return the module to train, and an adapter's base model or None."""
         weights = learner.weights
         if isinstance(weights, AdapterArrays):
-            if learner.rule.zero_stage == 3:  # each of the policies cuts the base's parameters up for itself
+            if (
+                learner.rule.zero_stage == 3
+            ):  # ZeRO 3 partitions the base's parameters once per policy, so it cannot be shared
                 self._bases = Bases()
             self._bases.precision = Precision.BF16 if learner.bf16 else Precision.FP32
             on = weights.on(self._bases(weights.folder))
@@ -126,7 +128,7 @@ class Rank:
 
 
 def _gathered(parts: Any) -> Arrays:
-    """Copies of what the ranks put together, kept by rank 0 alone; numpy has no bfloat16."""
+    """Return float32 copies of the gathered values on rank 0, and {} elsewhere. All ranks must iterate over them."""
     own, found = this_rank().number == 0, {}
     for name, value in parts:
         if own:

@@ -1,7 +1,7 @@
-"""The group of DeepSpeed ranks: started, asked together, and ended together.
+"""Group of DeepSpeed ranks, which are started, called and killed together.
 
-What one of them cannot do, none can: a collective operation with a rank that is gone never ends well. So the first
-failure ends the group, and the run starts another one from what was saved.
+A collective operation cannot finish without all ranks. So the first failure ends the group, and the run starts a new
+one from the last checkpoint.
 """
 
 import asyncio
@@ -20,27 +20,27 @@ from arena.errors import DivergedError, GateError, RanksLost
 from arena.scale.rank import Place, Rank
 
 GRACE = 3.0
-"""Seconds in which, after a rank's failure, Ray tells whether another one died: that is the cause then."""
+"""Seconds to wait, after a rank's failure, for Ray's report of another rank's death, which would be the cause."""
 
 
 class Ranks:
-    """So many ranks, each a Ray actor; all of them hold every policy that is trained."""
+    """Group of ranks, each a Ray actor with every trained policy."""
 
     def __init__(self, actors: Sequence[Any], places: Sequence[Place], timeout: float) -> None:
         self.actors, self.places, self.timeout = actors, places, timeout
         self.lost: RanksLost | None = None
-        """Why there is no group any more."""
+        """Why the group has ended; None while it works."""
         self._asking = threading.Lock()
-        """Held while all are asked: they have to be asked in the same order."""
+        """Held while calls are sent, because all ranks must get them in the same order."""
 
     @classmethod
     async def start(
         cls, options: Sequence[Mapping[str, Any]], timeout: float = 600.0, start_timeout: float = 120.0
     ) -> Self:
-        """Start a rank for each of these options of Ray's actors, and have them meet.
+        """Start a rank for each of these options of Ray's actors, and form the process group.
 
-        `timeout`, in seconds, is that of every collective operation: how long a rank may keep others waiting.
-        RanksLost where one is not there after `start_timeout` seconds.
+        `timeout`, in seconds, is the maximum time that a rank waits for others in a collective operation. Raises
+        RanksLost if a rank has not started after `start_timeout` seconds.
         """
         made = ray.remote(concurrency_groups={"signs": 1})(Rank)
         actors = [made.options(max_restarts=0, **given).remote() for given in options]
@@ -62,31 +62,31 @@ class Ranks:
     def __len__(self) -> int:
         return len(self.actors)
 
-    async def ask(self, where: str, what: str, *given: Any) -> list[Any]:
-        """Have every rank do the same; their answers. `where` is for messages: the policy, and what it is about.
+    async def ask(self, label: str, method: str, *given: Any) -> list[Any]:
+        """Call a method of every rank and return the results. `label` names policy and purpose in messages.
 
-        GateError and DivergedError are decisions that all of them have taken. After any other error the group is gone:
-        RanksLost where a rank died or hangs.
+        GateError and DivergedError are raised if all ranks raise them. Any other error kills the group. Raises
+        RanksLost if a rank died or hangs.
         """
-        return await self._all(where, what, [given] * len(self.actors))
+        return await self._all(label, method, [given] * len(self.actors))
 
     async def _all(
-        self, where: str, what: str, given: Sequence[tuple[Any, ...]], first: float | None = None
+        self, label: str, method: str, given: Sequence[tuple[Any, ...]], first: float | None = None
     ) -> list[Any]:
-        """`ask`, each rank with arguments of its own; an answer has to come within `first` seconds, if given."""
+        """Do `ask` with separate arguments per rank. The first result must come within `first` seconds, if given."""
         with self._asking:
             if self.lost:
                 raise self.lost
-            calls = [getattr(actor, what).remote(*own) for actor, own in zip(self.actors, given, strict=True)]
+            calls = [getattr(actor, method).remote(*own) for actor, own in zip(self.actors, given, strict=True)]
         answers = [asyncio.ensure_future(_answer(call)) for call in calls]
         try:
-            return await self._settled(answers, where, first)
+            return await self._results(answers, label, first)
         finally:
             for answer in answers:
                 answer.cancel()
 
-    async def _settled(self, answers: Sequence[asyncio.Future[Any]], where: str, first: float | None) -> list[Any]:
-        """All answers; they end together, and what does not come long after the first hangs."""
+    async def _results(self, answers: Sequence[asyncio.Future[Any]], label: str, first: float | None) -> list[Any]:
+        """Return all results. A rank hangs if it does not finish within `timeout` seconds of the first."""
         _, waiting = await asyncio.wait(answers, timeout=first, return_when=asyncio.FIRST_COMPLETED)
         if waiting:
             _, waiting = await asyncio.wait(answers, timeout=self.timeout, return_when=asyncio.FIRST_EXCEPTION)
@@ -98,40 +98,40 @@ class Ranks:
         decided = [error for error in errors.values() if isinstance(error, GateError | DivergedError)]
         if len(decided) == len(answers):
             raise decided[0]
-        error = self._reason(errors, where)
-        self.lost = error if isinstance(error, RanksLost) else RanksLost(f"{where}: {error}")
+        error = self._reason(errors, label)
+        self.lost = error if isinstance(error, RanksLost) else RanksLost(f"{label}: {error}")
         self.kill()
         raise error
 
-    def _reason(self, errors: Mapping[int, BaseException], where: str) -> BaseException:
-        """Why the group is lost: a rank that died before one that failed by itself before one that does not answer."""
+    def _reason(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
+        """Return the cause of the failure: first a death, then a rank's own error, then a rank that does not answer."""
         for rank, error in errors.items():
             if isinstance(error, RayError):
-                return RanksLost(f"{where}: rank {rank} of {len(self)} died ({_first_line(error)})")
+                return RanksLost(f"{label}: rank {rank} of {len(self)} died ({_first_line(error)})")
         for error in errors.values():
             if not _of_collective(error):
                 return error
         silent = [str(rank) for rank in range(len(self)) if rank not in errors]
         if silent:
-            what = f"rank {' and '.join(silent)} of {len(self)} did not answer for {self.timeout:g} s"
-            return RanksLost(f"{where}: {what}")
+            ranks = f"rank {' and '.join(silent)} of {len(self)}"
+            return RanksLost(f"{label}: {ranks} did not answer for {self.timeout:g} s")
         rank, error = next(iter(errors.items()))
-        return RanksLost(f"{where}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
+        return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
 
     def kill(self) -> None:
-        """End all processes at once, stopped ones too."""
+        """Kill all processes at once, even stopped ones."""
         self.lost = self.lost or RanksLost("the ranks have been ended")
         for actor in self.actors:
             with suppress(Exception):  # it may be gone, or Ray may be
                 ray.kill(actor)
         here = ray.get_runtime_context().get_node_id() if ray.is_initialized() else None
         for place in self.places:
-            if place.node == here and _is_rank(place.pid):  # one that is stopped does not hear Ray
+            if place.node == here and _is_rank(place.pid):  # a stopped process does not react to Ray
                 with suppress(ProcessLookupError):
                     os.kill(place.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End all ranks; no call may follow."""
+        """Kill all ranks. No call may follow."""
         await asyncio.to_thread(self.kill)
 
 
@@ -143,20 +143,20 @@ async def _answer(call: Any) -> Any:
 
 
 def _errors(answers: Sequence[asyncio.Future[Any]]) -> dict[int, BaseException]:
-    """Errors of the ranks that have failed, by rank."""
+    """Return the exceptions of failed ranks, by rank."""
     ended = {rank: answer.exception() for rank, answer in enumerate(answers) if answer.done()}
     return {rank: error for rank, error in ended.items() if error is not None}
 
 
 def _of_collective(error: BaseException) -> bool:
-    """Return True for the error of a rank whose collective operation another one did not take part in."""
+    """Return True for an error of a collective operation, caused by another rank's absence."""
     from torch.distributed import DistError
 
     return isinstance(error, DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 def _is_rank(pid: int) -> bool:
-    """Return True if that process is still a rank: its number may have passed to another one."""
+    """Return True if the process with this id is still a rank. Process ids are reused."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Rank")
     except OSError:

@@ -1,4 +1,4 @@
-"""Settings of ranks, engines and tasks in processes of their own."""
+"""Settings of ranks, engines and tasks in separate processes."""
 
 from typing import Annotated
 
@@ -15,36 +15,36 @@ class WorkerResources(Spec):
     """Processors and GPUs that Ray reserves for one actor or task."""
 
     cpus: Share = 1.0
-    """Processors; a share of one lets several use it."""
+    """Processors. With less than one, several processes share a processor."""
     gpus: Share = 0.0
-    """GPUs; a trainer and an engine that have parts of the same one take turns on it."""
+    """GPUs. With parts of one GPU, a trainer and an engine share it."""
 
 
 class ResourcesSpec(Spec):
     """Processors and GPUs of each trainer, engine and task."""
 
     trainer: WorkerResources = WorkerResources()
-    """Of each rank."""
+    """Resources of each rank."""
     engine: WorkerResources = WorkerResources()
-    """Of each engine."""
+    """Resources of each engine."""
     task: WorkerResources = WorkerResources(cpus=0.5)
-    """Of each slow step of a simulator."""
+    """Resources of each slow step of a simulator."""
 
 
 class ScaleSpec(Spec):
-    """A run on several processes, by Ray; needs `pip install 'arena-selfplay[scale]'`."""
+    """Run on several processes with Ray. Requires `pip install 'arena-selfplay[scale]'`."""
 
     trainers: Workers = 1
-    """DeepSpeed ranks; every trained policy learns on all of them."""
+    """Number of DeepSpeed ranks. Every trained policy learns on all of them."""
     engines: Workers = 1
-    """Engines, each with all policies; the matches are shared out among them."""
+    """Number of engines. Each has all policies; matches are distributed among them."""
     tasks: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Slow steps of simulators at once, as Ray tasks; with 0 they are threads beside the event loop."""
+    """Concurrent slow steps of simulators, as Ray tasks; 0 runs them in threads of the driver."""
     address: Annotated[str, StringConstraints(min_length=1, max_length=253)] | None = None
-    """The cluster: `auto` or host:port joins one that is there; null starts one here, for this run alone."""
+    """Existing cluster to join: `auto` or host:port. Null starts one on this machine for this run."""
     resources: ResourcesSpec = ResourcesSpec()
-    """What is reserved for each of them."""
+    """Resources reserved for each process."""
     patience: Seconds = 60.0
-    """Seconds without a sign of life after which a process counts as hung: it is ended and replaced."""
+    """Seconds without an answer to a ping after which a process counts as hung, and is killed and replaced."""
     deadline: Seconds = 1800.0
-    """Seconds that one call may take, such as a batch of replies or an update, before its process counts as hung."""
+    """Maximum seconds of one call, such as a batch of replies or an update, before its process counts as hung."""

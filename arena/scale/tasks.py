@@ -1,7 +1,7 @@
-"""Slow calls of simulators as Ray tasks: code cells and the like on whichever node has room.
+"""Slow calls of simulators, such as code cells, as Ray tasks on any node with room.
 
-Only the call travels, never the game: a task that dies takes its match with it, which is then played again from its
-deal, and nothing else. Ray is up when these are made.
+Only the call is sent, never the game. If a task dies, only its match fails, and is played again from its deal. Ray must
+be initialised before `RayCalls` is created.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from typing import Any
 from arena.errors import ConfigError, WorkerLost
 
 POLL = 0.2
-"""Seconds after which a task that nobody waits for any more is cancelled, at the latest."""
+"""Seconds between checks for interruption while waiting for a task."""
 START_SECONDS = 60.0
-"""Seconds in which a cluster has to start a first task."""
+"""Timeout for a cluster's first task."""
 TRIALS = 5
-"""First tasks that are tried: whose worker dies says nothing of the next one's."""
+"""Attempts at a first task whose worker dies."""
 
 
 class RayCalls:
-    """Computes calls as Ray tasks, each with what `options` of Ray reserve for it."""
+    """Function that computes calls as Ray tasks, with Ray's resource `options` for each."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         import ray
@@ -27,7 +27,7 @@ class RayCalls:
         self._task = ray.remote(max_retries=0, **options)(_computed)
 
     def check(self, seconds: float = START_SECONDS) -> None:
-        """ConfigError where the cluster computes nothing in time, as one does that has no room for a task."""
+        """Run an empty task. Raises ConfigError if it does not finish within `seconds` or its workers die."""
         for _ in range(TRIALS):
             trial = self._task.remote(_nothing, (), {})
             if not self._ray.wait([trial], timeout=seconds)[0]:
@@ -43,7 +43,7 @@ class RayCalls:
         raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): look at Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
-        """Return or raise what the call does; WorkerLost where its worker or node is gone."""
+        """Return the result of the call, or raise its exception. Raises WorkerLost if its worker or node dies."""
         from ray.exceptions import RayError, RayTaskError
 
         task = self._task.remote(work, given, named)
@@ -65,7 +65,7 @@ def _computed(work: Callable[..., Any], given: tuple[Any, ...], named: dict[str,
 
 
 def _nothing() -> None:
-    """Take no time."""
+    """Do nothing."""
 
 
 def _name(work: Callable[..., Any]) -> str:
@@ -73,5 +73,5 @@ def _name(work: Callable[..., Any]) -> str:
 
 
 def _first(error: Exception) -> str:
-    """The first line of Ray's message, which runs to many."""
+    """Return the first line of Ray's message."""
     return next(iter(str(error).strip().splitlines()), "")[:200]

@@ -1,7 +1,7 @@
-"""The watchdog: pings the run's processes, says which one hangs in what, and ends it.
+"""Watchdog: pings the run's processes, reports which one hangs in which call, and kills it.
 
-A process that is stopped, or deadlocked with its interpreter, gives no sign of life; one that waits for ever in a call
-answers pings: such a call has a deadline of its own.
+A stopped or deadlocked process does not answer pings. A process that waits forever in a call does, so calls have a
+deadline of their own.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from time import monotonic
 from typing import Any
 
 PINGS = 4
-"""Pings within the time after which a process counts as hung."""
+"""Number of pings within `patience`."""
 
 
 class Watched:
-    """A process under watch, and the calls that it has not answered."""
+    """Watched process with its unanswered calls."""
 
     def __init__(
         self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None], gone: Callable[[], None]
@@ -27,31 +27,31 @@ class Watched:
         self._calls: dict[int, tuple[str, float]] = {}
 
     @contextmanager
-    def calling(self, what: str) -> Iterator[None]:
-        """A call goes on within the context."""
+    def calling(self, label: str) -> Iterator[None]:
+        """Register a call for the duration of the block."""
         number = next(self._numbers)
-        self._calls[number] = what, monotonic()
+        self._calls[number] = label, monotonic()
         try:
             yield
         finally:
             del self._calls[number]
 
     def longest(self) -> tuple[str, float]:
-        """The call that has waited longest, and for how many seconds; empty and 0 where there is none."""
-        what, since = min(self._calls.values(), key=lambda call: call[1], default=("", monotonic()))
-        return what, monotonic() - since
+        """Return the label and waiting seconds of the oldest unanswered call; "" and 0 if there is none."""
+        label, since = min(self._calls.values(), key=lambda call: call[1], default=("", monotonic()))
+        return label, monotonic() - since
 
     def stop(self) -> None:
-        """Watch it no more."""
+        """Stop watching the process."""
         if self.task is not None:
             self.task.cancel()
 
 
 class Watchdog:
-    """A watch over the processes of one run."""
+    """Watchdog of one run's processes."""
 
     def __init__(self, note: Callable[[str], None], patience: float, deadline: float) -> None:
-        """`patience`: seconds without a sign of life, `deadline`: of one call, after which a process is ended."""
+        """Prepare to kill processes after `patience` seconds without a ping, or `deadline` seconds in a call."""
         self.note, self.patience, self.deadline = note, patience, deadline
         self._all: set[Watched] = set()
 
@@ -62,9 +62,9 @@ class Watchdog:
         kill: Callable[[], None],
         gone: Callable[[], None] = lambda: None,
     ) -> Watched:
-        """Watch a process until it is killed, which makes its waiting calls fail, or answers pings with an error.
+        """Start to watch a process, and return the handle.
 
-        Then it is `gone`.
+        A hung process is killed by `kill`, which makes its waiting calls fail. `gone` is called if a ping raises.
         """
         watched = Watched(name, ping, kill, gone)
         watched.task = asyncio.get_running_loop().create_task(self._follow(watched))
@@ -73,7 +73,7 @@ class Watchdog:
         return watched
 
     async def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all processes."""
         tasks = [watched.task for watched in self._all if watched.task]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""One process of a run behind its Ray actor: calls that say what became of them, and an end that is certain."""
+"""One process of a run behind a Ray actor: calls with clear errors, and a reliable kill."""
 
 import asyncio
 import os
@@ -10,26 +10,26 @@ from typing import Any
 from arena.scale.watchdog import Watchdog, Watched
 
 START = 300.0
-"""Seconds that a process has to start: on a busy machine, importing torch alone takes some."""
+"""Timeout for the start of a process: on a busy machine, importing torch takes long."""
 
 
 class WorkerDied(Exception):
-    """A process has ended, or cannot be reached; the message says which, in one line."""
+    """Raised if a process has ended or cannot be reached. The message names it, in one line."""
 
 
 class Worker:
-    """An actor whose methods are coroutines; one of them is `ping`, which tells node and process."""
+    """Process of a Ray actor with coroutine methods, among them `ping`, which returns node and process id."""
 
     def __init__(self, name: str, actor: Any, watchdog: Watchdog, lost: Callable[[WorkerDied], None]) -> None:
-        """`lost` is called when the watchdog finds it dead or ends it, whether anybody waits for it or not."""
+        """Wrap an actor. `lost` is called if the watchdog finds the process dead or kills it."""
         self.name, self.actor, self._watchdog, self._lost = name, actor, watchdog, lost
         self.alive = True
         self._watched: Watched | None = None
         self._handle: int | None = None
-        """Descriptor of the process, where it is on this node: unlike its number, never another's."""
+        """Descriptor of a process on this node. Unlike a process id, it cannot refer to another process later."""
 
     async def begin(self) -> None:
-        """Wait until the process is there, and watch it from then on."""
+        """Wait for the process to start, and start watching it. Raises WorkerDied after `START` seconds."""
         import ray
 
         try:
@@ -44,7 +44,10 @@ class Worker:
         self._watched = self._watchdog.watch(self.name, lambda: self.actor.ping.remote(), self._end, self._end)
 
     async def call(self, method: str, *given: Any, what: str = "") -> Any:
-        """Call a method; WorkerDied where the process is gone, else what the method raised, as it raised it."""
+        """Call a method and return its result, or raise its exception. Raises WorkerDied if the process is gone.
+
+        `what` names the call in messages.
+        """
         from ray.exceptions import RayError, RayTaskError
 
         if not self.alive:
@@ -65,7 +68,7 @@ class Worker:
             self._lost(WorkerDied(f"{self.name} died in {doing}" if doing else f"{self.name} died"))
 
     def kill(self) -> None:
-        """End the process at once, however it is; every call that waits for it fails."""
+        """Kill the process at once, even if it is stopped. All its waiting calls fail."""
         import ray
 
         self.alive = False
@@ -73,7 +76,7 @@ class Worker:
             self._watched.stop()
         with suppress(Exception):
             ray.kill(self.actor)
-        if self._handle is not None:  # a stopped process hears nothing of Ray
+        if self._handle is not None:  # a stopped process does not react to Ray
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             os.close(self._handle)
@@ -81,7 +84,7 @@ class Worker:
 
 
 def actor_of(kind: Callable[..., Any], options: dict[str, Any], *given: Any) -> Any:
-    """A new actor of a class."""
+    """Create a Ray actor of a class, with Ray's options and the constructor's arguments."""
     import ray
 
     return ray.remote(kind).options(**options).remote(*given)

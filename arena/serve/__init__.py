@@ -1,1 +1,1 @@
-"""Serving: policies behind an OpenAI-compatible endpoint."""
+"""Server of policies through an OpenAI-compatible API."""

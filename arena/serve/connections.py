@@ -1,4 +1,4 @@
-"""Connections of an HTTP server of ours: how many there may be, and for how long one may keep others waiting."""
+"""Bounds on the connections of our HTTP servers: their number, and timeouts for slow clients."""
 
 import asyncio
 from typing import Any, Literal
@@ -8,32 +8,32 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS = 512
-"""Largest number of connections at a time: of those that have sent no whole request, the oldest makes room."""
+"""Maximum number of connections. At the limit, the oldest one without a complete request is closed."""
 HEAD_SECONDS = 20.0
-"""Time in which a connection has to bring the head of a request."""
+"""Timeout for the head of a request."""
 BODY_SECONDS = 60.0
-"""Time in which the body has to follow it."""
+"""Timeout for the body of a request."""
 READ_SECONDS = 60.0
-"""Time in which a client has to read on, where it reads more slowly than it is answered."""
+"""Timeout for a client that does not read its answer."""
 BACKLOG = 128
-"""Connections that the system holds for us, and that are taken at once: each needs a file descriptor."""
+"""Length of the listen queue. Queued connections are accepted at once, and each needs a file descriptor."""
 
 Phase = Literal["head", "body", "answer", "idle"]
-"""What a connection waits for: a request's head or body, our answer, or the next request."""
+"""State of a connection: waiting for a request's head or body, for our answer, or idle."""
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 in which no client can keep others out by requests that it does not finish; uvicorn waits for ever."""
+    """HTTP/1.1 protocol with timeouts and a bounded number of connections, against slow clients."""
 
     _phase: Phase = "idle"
     _since = 0.0
-    """When the phase began, by the loop's clock."""
+    """Start of the phase by the loop's clock."""
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
-    """Deadline of a client that does not read its answer."""
+    """Timer for a client that does not read its answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request; where there is no room left, close the connection that has waited longest for its own."""
+        """Start to wait for a request. At the limit, close the connection that has waited longest without a request."""
         super().connection_made(transport)
         self._enter("head", HEAD_SECONDS)
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
                 min(waiting, key=lambda one: one._since)._abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and note what is still missing."""
+        """Parse new data, and set the timeout for the missing part of the request."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._enter("head", HEAD_SECONDS)
@@ -53,30 +53,30 @@ class Connection(H11Protocol):
             self._enter("answer")
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, as long as uvicorn keeps the connection; a part of it may be there already."""
+        """Start to wait for the next request, part of which may have arrived already."""
         self._enter("idle")
         super().on_response_complete()
         if not self.cycle.response_complete:
             self._enter("body" if self.cycle.more_body else "answer", BODY_SECONDS)
 
     def pause_writing(self) -> None:
-        """Give the client some time to read."""
+        """Start the timeout for a client that does not read."""
         super().pause_writing()
         self._unread = self._unread or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Cancel the timeout: the client has read."""
         super().resume_writing()
         self._cancel_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Cancel all timeouts."""
         self._enter("idle")
         self._cancel_unread()
         super().connection_lost(exc)
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
-        """Begin a phase, unless it has begun: a byte now and then gains no time."""
+        """Enter a phase and start its timeout. In the same phase nothing changes, so slow bytes gain no time."""
         if phase == self._phase:
             return
         self._phase, self._since = phase, self.loop.time()
@@ -92,25 +92,25 @@ class Connection(H11Protocol):
             self._unread = None
 
     def _refuse_body(self) -> None:
-        """Answer that the body took too long, where nothing else is answered yet."""
+        """Answer 408 for a body that took too long, and close. If an answer has started, only close."""
         if self.cycle.response_started or self.transport.is_closing():
             self._abort()
             return
         headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
-        told = f"the body was not there within {BODY_SECONDS:g} s".encode()
+        text = f"the body did not arrive within {BODY_SECONDS:g} s".encode()
         answer = h11.Response(status_code=408, headers=headers, reason=b"Request Timeout")
-        for event in (answer, h11.Data(data=told), h11.EndOfMessage()):
+        for event in (answer, h11.Data(data=text), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
     def _abort(self) -> None:
-        """Close at once, whatever the client has not read."""
+        """Close the connection at once, without sending the rest of an answer."""
         self.connections.discard(self)
         self.transport.abort()
 
 
 def server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uvicorn.Server:
-    """Return the server of an application, with all bounds; `settings` are further ones of uvicorn."""
+    """Return a server of the application with these bounds. `settings` are passed to uvicorn."""
     config = uvicorn.Config(
         app, http=Connection, ws="none", limit_concurrency=connections, backlog=BACKLOG, access_log=False, **settings
     )

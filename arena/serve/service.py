@@ -1,12 +1,11 @@
-"""Policies behind an OpenAI-compatible endpoint: chat completions, whole or streamed, over an engine of ours.
+"""OpenAI-compatible API for policies: chat completions, whole or streamed, from an engine.
 
-A model's name is a policy's: its replies continue the messages as its chat frame writes them, which is how it was
-trained. `POLICY:ROLE` is the same in a role: where the messages have no system text the role's own is put first, with
-its examples, as for a seat of a newly dealt match; sampling is the role's unless the request says otherwise; and the
-answer tells how the role reads the reply, under `arena`.
+A model's name is a policy's name. Its replies continue the messages in its chat frame, as in training. `POLICY:ROLE`
+adds a role: without a system message, the role's own system text and examples are put first, as for a seat of a new
+match. The role's sampling is the default, and the answer has the reply as the role parses it, under `arena`.
 
-Replies are sampled a few tokens at a time, so that long ones do not keep others waiting and one whose client has gone
-is not finished. What is not supported is refused in the API's own form of an error.
+Replies are sampled a few tokens at a time, so that long ones do not block others and stop if the client disconnects.
+Unsupported parameters are refused with an error in the API's format.
 """
 
 import asyncio
@@ -39,22 +38,22 @@ from games.contracts import Deal, View
 
 BODY_BYTES = 4 << 20
 LARGEST = 2**31 - 1
-"""Of whole numbers in a request: engines have 32 bits for them."""
+"""Maximum integer in a request, because engines use 32 bits."""
 PIECE = 16
-"""Tokens sampled between two looks at who else waits and whether the client is still there."""
+"""Tokens sampled between checks for other requests and for disconnected clients."""
 MOST_TOKENS = 1024
-"""Limit of a reply's tokens, where neither request nor role says."""
+"""Default maximum tokens of a reply, if neither request nor role sets it."""
 
 
 class Refused(Exception):
-    """A request that is not answered, as the API says so."""
+    """Raised to refuse a request, with the fields of the API's error."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
 
     def response(self) -> Response:
-        """As the API's clients read it."""
+        """Return the response in the API's error format."""
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
         error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return JSONResponse({"error": error}, self.status)
@@ -65,26 +64,26 @@ Stop = Annotated[str, Field(max_length=256)]
 
 
 class TextPart(BaseModel):
-    """A part of a message."""
+    """Text part of a message."""
 
     type: Literal["text"]
     text: str
 
 
 class ChatMessage(BaseModel):
-    """One message; other fields, such as names, say nothing to a policy."""
+    """Message of a conversation. Other fields, such as names, are ignored."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Text of all parts."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class ChatRequest(BaseModel):
-    """A request for a chat completion. What would change the reply and is not supported is refused by name."""
+    """Request for a chat completion. `NEUTRAL` lists the unsupported fields, which are refused unless neutral."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
@@ -103,7 +102,7 @@ class ChatRequest(BaseModel):
 
     @property
     def stops(self) -> list[str]:
-        """Texts that end a reply, without being in it."""
+        """Stop texts, which end a reply and are not part of it."""
         given = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return [text for text in given if text]
 
@@ -127,34 +126,34 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tools": (None, []),
     "top_logprobs": (None, 0),
 }
-"""Parameters that are not supported, and their values that ask for nothing."""
+"""Unsupported parameters, with the values that have no effect and are accepted."""
 
 
 @dataclass
 class Served:
-    """A policy, and in which roles it is to be had."""
+    """Served policy and its roles."""
 
     policy: Policy
     positions: int
-    """The longest context that its model can have."""
+    """Maximum context of its model in tokens."""
     longest: int
-    """Characters of the longest token: no text of more than `positions` times as many fits."""
+    """Characters of the longest token. A text longer than `positions` times that cannot fit."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
-    """By name, with the game and the seat."""
+    """Roles by name, each with a table and seat."""
 
 
 @dataclass
 class _Reply:
-    """One choice while it is written."""
+    """Choice in progress."""
 
     ids: list[int] = field(default_factory=list)
     text: str = ""
-    """Part of the text that is certain not to change."""
+    """Part of the text that cannot change any more."""
     finish: str | None = None
 
 
 class Service:
-    """Answers to the endpoint's requests."""
+    """API service: routes, validation and sampling."""
 
     def __init__(self, engine: Engine, served: Mapping[str, Served], key: str | None = None) -> None:
         self.engine, self.served, self.key = engine, served, key
@@ -164,18 +163,18 @@ class Service:
         self._tokenizing = asyncio.Lock()
 
     def app(self, hosts: Sequence[str]) -> Starlette:
-        """The application; requests that name other hosts, as pages of other sites make browsers do, are refused."""
+        """Return the application. It refuses requests with other Host headers, such as from pages of other sites."""
         routes = [
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
-            Route("/{path:path}", self._nothing, methods=["GET", "POST", "PUT", "DELETE"]),
+            Route("/{path:path}", self._refuse_route, methods=["GET", "POST", "PUT", "DELETE"]),
         ]
         trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
         return Starlette(routes=routes, middleware=[trusted], exception_handlers={Exception: _failed})
 
     def names(self) -> list[str]:
-        """All models' names."""
+        """Return the names of all models."""
         return [name for own, held in self.served.items() for name in (own, *(f"{own}:{r}" for r in held.roles))]
 
     # -- routes ------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ class Service:
             return self._answered(asked) or self._unknown(name).response()
         return self._answered(asked) or JSONResponse(self._model_entry(name))
 
-    async def _nothing(self, asked: Asked) -> Response:
+    async def _refuse_route(self, asked: Asked) -> Response:
         return self._answered(asked) or Refused(f"no such route: {asked.method} {asked.url.path}", 404).response()
 
     async def _chat(self, asked: Asked) -> Response:
@@ -199,7 +198,7 @@ class Service:
             if refusal := self._answered(asked):
                 return refusal
             request = await self._read(asked)
-            async with self._tokenizing:  # off the loop, where others are answered meanwhile; one text after the other
+            async with self._tokenizing:  # in a thread, so that others are answered meanwhile; one at a time
                 requests, role = await asyncio.to_thread(self._requests, request)
         except Refused as refused:
             return refused.response()
@@ -219,7 +218,7 @@ class Service:
                 "message": {"role": "assistant", "content": reply.text},
                 "finish_reason": reply.finish,
                 "logprobs": None,
-                **_read_by(role, reply.text),
+                **_parsed(role, reply.text),
             }
             for i, reply in enumerate(replies)
         ]
@@ -229,7 +228,7 @@ class Service:
     async def _streamed(
         self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, asked: Asked
     ) -> AsyncIterator[str]:
-        """Server-sent events, a delta for each piece of each choice."""
+        """Yield server-sent events, with a delta for each new piece of each choice."""
         head = head | {"object": "chat.completion.chunk"}
 
         def event(index: int, delta: dict[str, str], finish: str | None = None, **more: Any) -> str:
@@ -239,28 +238,28 @@ class Service:
         replies = [_Reply() for _ in requests]
         for index in range(len(replies)):
             yield event(index, {"role": "assistant", "content": ""})
-        told = [0] * len(replies)
+        sent = [0] * len(replies)
         try:
             async for index in self._written(request, requests, replies, asked):
                 reply = replies[index]
-                if len(reply.text) > told[index]:
-                    yield event(index, {"content": reply.text[told[index] :]})
-                    told[index] = len(reply.text)
+                if len(reply.text) > sent[index]:
+                    yield event(index, {"content": reply.text[sent[index] :]})
+                    sent[index] = len(reply.text)
                 if reply.finish:
-                    yield event(index, {}, reply.finish, **_read_by(role, reply.text))
-        except Exception as error:  # noqa: BLE001 the answer has begun: its status cannot tell
+                    yield event(index, {}, reply.finish, **_parsed(role, reply.text))
+        except Exception as error:  # noqa: BLE001 the status has been sent already
             yield f"data: {json.dumps(_error(error))}\n\n"
             return
         if (request.stream_options or {}).get("include_usage"):
             yield f"data: {json.dumps(head | {'choices': [], 'usage': _usage(requests, replies)})}\n\n"
         yield "data: [DONE]\n\n"
 
-    # -- writing -----------------------------------------------------------------------------------------
+    # -- sampling ----------------------------------------------------------------------------------------
 
     async def _written(
         self, request: ChatRequest, requests: list[Request], replies: list[_Reply], asked: Asked
     ) -> AsyncIterator[int]:
-        """Write all choices, piece by piece; says which one has grown or ended. Stops where the client has gone."""
+        """Sample all choices piece by piece, yielding the index of each updated one, until the client disconnects."""
         frame = self.served[request.model.partition(":")[0]].policy.frame
         piece = 0
         try:
@@ -283,7 +282,7 @@ class Service:
                 self.engine.forget(one.key)
 
     def _requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
-        """Return the requests to the engine, one for each choice, and the role; Refused where that cannot be."""
+        """Return the engine's requests, one per choice, and the role. Raises Refused for invalid requests."""
         for name, neutral in NEUTRAL.items():
             if (request.model_extra or {}).get(name) not in neutral:
                 raise Refused(f"'{name}' is not supported", param=name, code="unsupported_parameter")
@@ -314,7 +313,7 @@ class Service:
             raise _too_long(f"{len(ids)} tokens", held.positions)
         given = request.temperature
         if given is not None and given < LEAST_TEMPERATURE:
-            given = 0.0  # as good as greedy, and an engine can compute it
+            given = 0.0  # greedy, because engines cannot compute smaller temperatures
         self._count += 1
         common: dict[str, Any] = {
             "policy": held.policy.name,
@@ -331,17 +330,17 @@ class Service:
     # -- small parts -------------------------------------------------------------------------------------
 
     def _answered(self, asked: Asked) -> Response | None:
-        """A refusal for requests without the key, else None."""
+        """Return a refusal of a request without the API key, or None."""
         given = asked.headers.get("authorization", "").encode()
         if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return None
         return Refused("the API key is missing or wrong", 401, "invalid_api_key").response()
 
     async def _read(self, asked: Asked) -> ChatRequest:
-        """Read and check the body.
+        """Return the validated body. Raises Refused.
 
-        Without a key, no page of another site gets a browser to ask: such a request has a foreign origin, or a content
-        type that browsers send without asking first.
+        Without an API key, requests that another site's page makes a browser send are refused: they have a foreign
+        Origin, or a content type that browsers send without a preflight request.
         """
         origin = asked.headers.get("origin")
         if self.key is None and origin is not None and urlsplit(origin).netloc != asked.headers.get("host"):
@@ -359,7 +358,7 @@ class Service:
 
 
 def _failed(asked: Asked, error: Exception) -> Response:
-    """Return an error response of the API's form: what went wrong here."""
+    """Return an exception as a response with status 500 in the API's error format."""
     return JSONResponse(_error(error), 500)
 
 
@@ -391,7 +390,10 @@ async def _body(asked: Asked) -> ChatRequest:
 
 
 def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str, str]], str]:
-    """System text if there is one, (see, say) pairs, and what the reply answers; neighbours of one role are joined."""
+    """Return the system text or None, the past (user, assistant) pairs, and the last user text.
+
+    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate.
+    """
     neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
     joined = [(role, "\n\n".join(message.text for message in group)) for role, group in neighbours]
     system = joined.pop(0)[1] if joined[0][0] == "system" else None
@@ -405,7 +407,7 @@ def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str,
 
 
 def _next(request: Request, reply: _Reply, piece: int) -> Request:
-    """The request for a reply's next piece."""
+    """Return the engine's request for a reply's next piece."""
     return replace(
         request,
         ids=(*request.ids, *reply.ids),
@@ -415,7 +417,7 @@ def _next(request: Request, reply: _Reply, piece: int) -> Request:
 
 
 def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
-    """Keep what is certain of a reply: not what may be half a character, or the beginning of a text that ends it."""
+    """Update the reply's text with the certain part: without half characters and possible starts of a stop text."""
     found = [place for stop in stops if (place := text.find(stop)) >= 0]
     if found:
         reply.text, reply.finish = text[: min(found)], "stop"
@@ -429,8 +431,8 @@ def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
         reply.text = text[: max(certain, len(reply.text))]
 
 
-def _read_by(role: Role | None, text: str) -> dict[str, Any]:
-    """Return a reply as the role reads it; nothing without a role."""
+def _parsed(role: Role | None, text: str) -> dict[str, Any]:
+    """Return the reply as the role parses it, under `arena`; {} without a role."""
     if role is None:
         return {}
     reply = role.parse(text)
@@ -443,12 +445,12 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
-    """Return what a seat sees of a newly dealt match."""
+    """Return a seat's view of a new match with this seed."""
     return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
 
 
 def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
-    """The roles in which a run seats a policy, with a game and a seat of each."""
+    """Return the roles of a policy in a run by name, each with one of its tables and seats."""
     found: dict[str, tuple[Role, TableSpec, str]] = {}
     for table in experiment.all_tables() if experiment else ():
         for seat, held in table.seats.items():

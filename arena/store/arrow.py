@@ -1,4 +1,4 @@
-"""Between rows and Arrow: `MatchRecord.to_json`'s plain values as tables of the log's schema, and back."""
+"""Conversion between the log's rows (`MatchRecord.to_json`) and Arrow tables of its schema."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 
 from arena.store.lines import LogError
-from arena.store.schema import ADDED, CREDIT, MATCHES, OPTIONAL, items, without
+from arena.store.schema import CREDIT, DEFAULTS, MATCHES, items, paths, select_fields, without
 
 # -- from rows to Arrow -----------------------------------------------------------------------------------------------
 
 
 def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Rows of `MatchRecord.to_json` as an Arrow table; LogError when one does not fit the schema.
+    """Return rows of `MatchRecord.to_json` as an Arrow table, without optional columns that no row uses.
 
-    Optional fields that none of the rows has are no columns of it.
+    Raises LogError if a row does not fit the schema.
     """
     rows = list(rows)
-    with fitting():
-        schema = without(MATCHES, OPTIONAL - _used(rows))
+    with _fitting_schema():
+        schema = without(MATCHES, {*DEFAULTS} - _used_fields(rows))
         turns = schema.field("turns")
         matches = pa.struct([field for field in schema if field.name != "turns"])
         columns = _columns([_flat(row) for row in rows], matches)
@@ -30,22 +30,22 @@ def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows of credit as an Arrow table in the given order; LogError when one does not fit the schema.
+    """Return rows of credit as an Arrow table in the given order, without optional columns that no row uses.
 
-    Figures of tokens that none of the rows has are no columns of it.
+    Raises LogError if a row does not fit the schema.
     """
-    with fitting():
-        absent = {name for name in CREDIT.names if name in OPTIONAL and not any(row.get(name) for row in rows)}
+    with _fitting_schema():
+        absent = {name for name in CREDIT.names if name in DEFAULTS and not any(row.get(name) for row in rows)}
         schema = without(CREDIT, absent)
         return pa.Table.from_arrays(
             [pa.array([_value(row, field.name) for row in rows], field.type) for field in schema], schema=schema
         )
 
 
-def _used(rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The optional fields that some row has."""
+def _used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the optional fields that some row has."""
     turns = [*chain.from_iterable(row["turns"] for row in rows)]
-    used = {name for name in OPTIONAL if "." not in name and any(name in row for row in rows)}
+    used = {name for name in DEFAULTS if "." not in name and any(name in row for row in rows)}
     if any("instruction" in seating for row in rows for seating in row["seats"].values()):
         used.add("seats.instruction")
     if any("source" in turn for turn in turns):
@@ -58,25 +58,25 @@ def _used(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], struct: Any) -> dict[str, Any]:
-    """Arrow's columns of rows that have the struct's fields, or lack optional ones, and perhaps others."""
-    optional = {field.name for field in struct if field.name in ADDED and field.name in OPTIONAL}
-    given = pa.struct([field for field in struct if field.name not in optional])
-    columns = dict(zip(given.names, pa.array(rows, given).flatten(), strict=True))
+    """Return the struct's fields as Arrow columns. Rows may lack optional fields and have others."""
+    optional = {field.name for field in struct if field.name in DEFAULTS}
+    required = pa.struct([field for field in struct if field.name not in optional])
+    columns = dict(zip(required.names, pa.array(rows, required).flatten(), strict=True))
     return columns | {name: pa.array([_value(row, name) for row in rows], struct.field(name).type) for name in optional}
 
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
-    return row[name] if name in row or name not in OPTIONAL else ADDED[name][1]
+    return row[name] if name in row or name not in DEFAULTS else DEFAULTS[name]
 
 
 def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
-    """The column of the matches' turns: all turns one after the other, and where each match's end."""
+    """Return the column `turns`: a list array with the turns of each match."""
     turns = list(chain.from_iterable(matches))
     ends = pa.array([0, *accumulate(map(len, matches))], pa.int32())
     struct = field.type.value_type
     special = {"rewards": [list(turn["rewards"].items()) for turn in turns]}
     if "source" in struct.names:
-        special["source"] = [turn.get("source", ADDED["turns.source"][1]) for turn in turns]
+        special["source"] = [turn.get("source", DEFAULTS["turns.source"]) for turn in turns]
     if "images" in [item.name for item in items(struct.field("messages"))]:
         special["messages"] = [[{"images": [], **message} for message in turn["messages"]] for turn in turns]
     plain = pa.struct([one for one in struct if one.name not in special])
@@ -90,7 +90,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False).encode
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as Arrow takes it: a table of names becomes a list of structs, each a dict or a tuple in their order."""
+    """Return the row with its tables by name as lists of structs, each a dict or a tuple in the struct's order."""
     return {
         **row,
         "options": _ENCODE(row["options"]),
@@ -105,20 +105,17 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# -- and back ---------------------------------------------------------------------------------------------------------
+# -- from Arrow to rows -----------------------------------------------------------------------------------------------
 
 
 def match_rows(table: Any) -> list[dict[str, Any]]:
-    """The inverse of `match_table`, for any choice of its columns; LogError where JSON within is damaged."""
-    kept = [name for name in ("ids", "mask", "logprobs", "turns", "entropy") if name in _stream_fields(table)]
-    return [_nested(row, kept) for row in table.to_pylist()]
+    """Return a table's rows, the inverse of `match_table` for any choice of columns. Raises LogError for bad JSON."""
+    known = [item.name for item in items(table.schema.field("streams"))] if "streams" in table.column_names else []
+    fields = [name for name in ("ids", "mask", "logprobs", "turns", "entropy") if name in known]
+    return [_nested(row, fields) for row in table.to_pylist()]
 
 
-def _stream_fields(table: Any) -> Collection[str]:
-    return [item.name for item in items(table.schema.field("streams"))] if "streams" in table.column_names else []
-
-
-def _nested(row: dict[str, Any], kept: Sequence[str]) -> dict[str, Any]:
+def _nested(row: dict[str, Any], stream_fields: Sequence[str]) -> dict[str, Any]:
     for name in ("options", "report"):
         row[name] = _object(row[name], name)
     row["payoffs"] = {payoff["seat"]: payoff["value"] for payoff in row["payoffs"]}
@@ -128,7 +125,7 @@ def _nested(row: dict[str, Any], kept: Sequence[str]) -> dict[str, Any]:
     if "streams" in row:
         by_seat: dict[str, list[dict[str, Any]]] = {seat: [] for seat in row["seats"]}
         for seat, streams in groupby(row["streams"], key=lambda stream: stream["seat"]):
-            by_seat[seat] = [{name: s[name] for name in kept} for s in streams]
+            by_seat[seat] = [{name: s[name] for name in stream_fields} for s in streams]
         row["streams"] = by_seat
     return row
 
@@ -144,10 +141,66 @@ def _object(text: str, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
-    """LogError, in one line, for what Arrow says of rows that do not fit."""
+def _fitting_schema() -> Iterator[None]:
+    """Turn Arrow's errors about rows that do not fit into a LogError of one line."""
     try:
         yield
     except (pa.ArrowException, OverflowError, TypeError, KeyError, AttributeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise LogError(f"a row does not fit the schema of the match log: {reason}") from error
+
+
+# -- optional columns -------------------------------------------------------------------------------------------------
+
+
+def parquet_columns(file_schema: Any, columns: Iterable[str]) -> list[str]:
+    """Return Parquet's names of the wanted columns, such as `turns.seat`, that the file has.
+
+    If the file has no wanted field of a list, the list's first field is read, which tells the number of items.
+    """
+    known = {field.name: field for field in file_schema}
+    steps = [name.split(".") for name in columns]
+    return [_parquet_column(known[step[0]], step[1:]) for step in steps if step[0] in known]
+
+
+def _parquet_column(field: Any, inner: Sequence[str]) -> str:
+    if not inner:
+        return str(field.name)
+    known = {item.name: item for item in items(field)}
+    first = inner[0] if inner[0] in known else next(iter(known))
+    return f"{field.name}.list.element.{_parquet_column(known[first], inner[1:] if first == inner[0] else [])}"
+
+
+def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
+    """Return columns of the table, typed and ordered as in the schema, with defaults for optional fields it lacks."""
+    wanted = pa.schema(list(select_fields(schema, columns)))
+    arrays = [
+        _complete(table[field.name], field, field.name)
+        if field.name in table.column_names
+        else _defaults(field, field.name, len(table))
+        for field in wanted
+    ]
+    return pa.Table.from_arrays(arrays, schema=wanted) if arrays else table.select([])
+
+
+def _complete(array: Any, field: Any, path: str) -> Any:
+    """Return the array with the field's type. Lists of structs get the fields that they lack."""
+    if {*paths([field])} == {*paths([pa.field(field.name, array.type)])}:
+        return array.cast(field.type)
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    inner, flat = items(field), array.flatten()
+    known = {item.name: column for item, column in zip(flat.type, flat.flatten(), strict=True)}
+    columns = [
+        _complete(known[item.name], item, f"{path}.{item.name}")
+        if item.name in known
+        else _defaults(item, f"{path}.{item.name}", len(flat))
+        for item in inner
+    ]
+    ends = pa.array([0, *accumulate(array.value_lengths().to_pylist())], pa.int32())
+    structs = pa.StructArray.from_arrays(columns, fields=inner)
+    return pa.ListArray.from_arrays(ends, structs, type=field.type)
+
+
+def _defaults(field: Any, path: str, count: int) -> Any:
+    value = pa.scalar(DEFAULTS[path], field.type)
+    return pa.repeat(value, count) if count else pa.array([], field.type)

@@ -1,4 +1,4 @@
-"""Images of a run by their content: one file each, named by its hash, written once and checked whenever it is read."""
+"""Content-addressed store of a run's images: one file per image, named by its SHA-256 and verified at every read."""
 
 import hashlib
 import re
@@ -9,44 +9,44 @@ from arena.store.files import explained, make_folder, write_atomic
 from games.plain_files import open_plain
 
 LARGEST = 64 << 20
-"""Bytes of a blob, at most: what is larger is neither kept nor read."""
+"""Maximum bytes of a blob, for writing and reading."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Blobs:
-    """A folder of blobs; one process writes it at a time (`RunFolder.lock`)."""
+    """Folder of blobs. Only one process may write it at a time (`RunFolder.lock`)."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder is created with the first blob."""
+        """Prepare to use the folder, which the first blob creates."""
         self.folder = folder
-        self._whole: set[str] = set()
-        """The blobs that this process wrote or found as they should be."""
+        self._verified: set[str] = set()
+        """Blobs that this process wrote or verified."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep the bytes of this hash, on the disk when this returns; StoreError as `verified`, or from the disk.
+        """Store bytes under their hash `name` and sync them to disk, replacing a damaged file.
 
-        A file of that name with other bytes is replaced.
+        Raises StoreError as `verify_blob`, and for a failure of the disk.
         """
-        if name in self._whole and self.has(name):
+        if name in self._verified and self.has(name):
             return
-        verified(checked(name), data)
-        if not self._holds(name):
+        verify_blob(_require_hash(name), data)
+        if not self._has_intact(name):
             make_folder(self.folder)
             write_atomic(self.folder / name, data)
-        self._whole.add(name)
+        self._verified.add(name)
 
     def get(self, name: str) -> bytes:
-        """The bytes of this hash; StoreError where there are none, too many, or others."""
-        path = self.folder / checked(name)
+        """Return the bytes of this hash. Raises StoreError if they are missing, too large or damaged."""
+        path = self.folder / _require_hash(name)
         with explained(path, "reading"), open_plain(path) as file:
-            return verified(name, file.read(LARGEST + 1), f"{path}: ")
+            return verify_blob(name, file.read(LARGEST + 1), f"{path}: ")
 
     def has(self, name: str) -> bool:
         """Return True if there is a blob of this hash."""
-        return (self.folder / checked(name)).is_file()
+        return (self.folder / _require_hash(name)).is_file()
 
-    def _holds(self, name: str) -> bool:
-        """Return True if the bytes of this hash are there, in a file of their own."""
+    def _has_intact(self, name: str) -> bool:
+        """Return True if a regular file has exactly the bytes of this hash."""
         if (self.folder / name).is_symlink() or not self.has(name):
             return False
         try:
@@ -56,17 +56,20 @@ class Blobs:
         return True
 
 
-def verified(name: str, data: bytes, where: str = "") -> bytes:
-    """The bytes themselves where they are of this hash and at most `LARGEST`; StoreError, after `where`, if not."""
+def verify_blob(name: str, data: bytes, prefix: str = "") -> bytes:
+    """Return the bytes if they have the SHA-256 `name` and at most `LARGEST` bytes.
+
+    Raises StoreError otherwise, with `prefix` before the message.
+    """
     if len(data) > LARGEST:
-        raise StoreError(f"{where}an image has {LARGEST} bytes at most")
+        raise StoreError(f"{prefix}an image has {LARGEST} bytes at most")
     if (found := hashlib.sha256(data).hexdigest()) != name:
-        raise StoreError(f"{where}the image {name[:80]} has other bytes than it was named by: their hash is {found}")
+        raise StoreError(f"{prefix}the image {name[:80]} does not match its bytes, whose hash is {found}")
     return data
 
 
-def checked(name: str) -> str:
-    """The name itself where it is a SHA-256 in 64 hex digits, and so no path; StoreError otherwise."""
+def _require_hash(name: str) -> str:
+    """Return the name. Raises StoreError unless it is a SHA-256 in 64 hex digits, which cannot be a path."""
     if not _HASH.fullmatch(name):
         raise StoreError(f"a blob is named by a SHA-256 in 64 hex digits, not {name[:80]!r}")
     return name

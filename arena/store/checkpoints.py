@@ -1,4 +1,4 @@
-"""Checkpoints: written beside, hashed, fsynced, renamed; valid only if every byte is as the manifest says."""
+"""Checkpoints: written to a temporary folder, hashed, synced and renamed. Valid only if every byte is intact."""
 
 import logging
 import re
@@ -18,13 +18,13 @@ _FOLDER = re.compile(r"\d{4,}")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint: the state after `iteration`."""
+    """Verified checkpoint with the state after `iteration`."""
 
     folder: Path
     iteration: int
 
     def policy(self, name: str) -> Path:
-        """The folder of a policy's weights; StoreError when the checkpoint has none of that name."""
+        """Return the folder of a policy's weights. Raises StoreError if the checkpoint has no such policy."""
         folder = self.folder / "policies" / safe_name(name, "policy")
         if not folder.is_dir():
             known = ", ".join(sorted(p.name for p in (self.folder / "policies").glob("*"))) or "none"
@@ -33,23 +33,26 @@ class Checkpoint:
 
 
 def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-    """Commit the state after `iteration`: `fill` writes it into an empty folder, which then appears whole.
+    """Commit the state after `iteration` atomically: `fill` writes it into an empty folder, which is then renamed.
 
-    Replaces a checkpoint of the same iteration. StoreError for a full disk or a pickle among the files.
+    Replaces a checkpoint of the same iteration. Raises StoreError for a full disk or a pickle among the files.
     """
     final = folder_of(run, iteration)
 
-    def whole(beside: Path) -> None:
-        fill(beside)
-        manifest.seal(beside, {"schema": CHECKPOINT_VERSION, "iteration": iteration})
+    def fill_and_seal(temporary: Path) -> None:
+        fill(temporary)
+        manifest.seal(temporary, {"schema": CHECKPOINT_VERSION, "iteration": iteration})
 
-    write_folder(final, whole)
+    write_folder(final, fill_and_seal)
     _LOG.info("checkpoint %s is written", final)
     return Checkpoint(final, iteration)
 
 
 def newest(run: Path) -> Checkpoint:
-    """The newest checkpoint; StoreError where there is none, or it is not whole: nobody gets older weights unasked."""
+    """Return the newest checkpoint. Raises StoreError if there is none or it is damaged.
+
+    There is no fallback to older weights: the user has to ask for them.
+    """
     numbers = iterations(run)
     if not numbers:
         raise StoreError(f"{run} has no checkpoint yet: let it run, or arena resume {run}")
@@ -57,22 +60,22 @@ def newest(run: Path) -> Checkpoint:
         return at_iteration(run, numbers[-1])
     except StoreError as error:
         older = f", or ask for an older one ({', '.join(map(str, numbers[:-1]))})" if numbers[:-1] else ""
-        raise StoreError(f"{error}: arena resume {run} mends that{older}") from None
+        raise StoreError(f"{error}: arena resume {run} repairs that{older}") from None
 
 
 def newest_valid(
     run: Path,
     skipped: Callable[[str], None] = lambda why: None,
-    also: Callable[[Checkpoint], object] = lambda found: None,
+    validate: Callable[[Checkpoint], object] = lambda found: None,
 ) -> Checkpoint | None:
-    """The newest checkpoint whose every byte is right, or None; `skipped` is called with why newer ones are not.
+    """Return the newest intact checkpoint, or None. `skipped` is called with the reason for each newer one.
 
-    `also` may say, by a StoreError, that one which is whole is not it either.
+    `validate` may reject an intact checkpoint by raising StoreError.
     """
     for iteration in reversed(iterations(run)):
         try:
             checkpoint = at_iteration(run, iteration)
-            also(checkpoint)
+            validate(checkpoint)
             return checkpoint
         except StoreError as reason:
             _LOG.warning("checkpoint skipped: %s", reason)
@@ -81,7 +84,7 @@ def newest_valid(
 
 
 def at_iteration(run: Path, iteration: int) -> Checkpoint:
-    """The checkpoint of one iteration; StoreError saying what is wrong when it is missing or torn."""
+    """Return the verified checkpoint of one iteration. Raises StoreError if it is missing or damaged."""
     folder = folder_of(run, iteration)
     if not folder.is_dir():
         known = ", ".join(str(number) for number in iterations(run)) or "none"
@@ -90,12 +93,15 @@ def at_iteration(run: Path, iteration: int) -> Checkpoint:
 
 
 def verify(folder: Path) -> Checkpoint:
-    """The checkpoint in `folder`, every file hashed; StoreError naming the first file that is not right."""
+    """Return the checkpoint in `folder` after hashing every file. Raises StoreError naming the first damaged file."""
     body = manifest.verify(folder)
     if not isinstance(body.get("iteration"), int) or not isinstance(body.get("schema"), int):
         raise StoreError(f"checkpoint {folder} is torn: {MANIFEST} is of something else")
-    if body["schema"] > CHECKPOINT_VERSION:
-        raise StoreError(f"checkpoint {folder} is of a newer Arena: upgrade arena-selfplay")
+    if body["schema"] != CHECKPOINT_VERSION:
+        raise StoreError(
+            f"checkpoint {folder} has schema version {body['schema']}, and this Arena reads version "
+            f"{CHECKPOINT_VERSION}: use the Arena that wrote it"
+        )
     if _name(body["iteration"]) != folder.name:
         raise StoreError(f"checkpoint {folder} is of iteration {body['iteration']}: its folder was renamed")
     return Checkpoint(folder, body["iteration"])
@@ -107,25 +113,28 @@ def folder_of(run: Path, iteration: int) -> Path:
 
 
 def iterations(run: Path) -> list[int]:
-    """Numbers of all checkpoints, valid or not, ascending; what is no folder is none."""
+    """Return the iterations of all checkpoint folders, valid or not, ascending."""
     root = run / "checkpoints"
     folders = [path.name for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     return sorted(int(name) for name in folders if _FOLDER.fullmatch(name))
 
 
 def committed(run: Path) -> int:
-    """The last iteration that was committed: its checkpoint has a manifest. 0 where none was."""
+    """Return the last committed iteration, whose checkpoint has a manifest; 0 if there is none."""
     return max((n for n in iterations(run) if (folder_of(run, n) / MANIFEST).is_file()), default=0)
 
 
 def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
-    """Remove all but `also` and the newest `count` >= 1 checkpoints with a manifest; returns which went."""
+    """Remove checkpoints except those of `also` and the newest `count` with a manifest; return the removed iterations.
+
+    Raises ValueError for a count below 1.
+    """
     if count < 1:
-        raise ValueError(f"at least one checkpoint is kept, not {count}")
+        raise ValueError(f"at least one checkpoint has to remain, not {count}")
     root = run / "checkpoints"
     numbers = [number for number in iterations(run) if number not in also]
-    whole = [number for number in numbers if (root / _name(number) / MANIFEST).is_file()]
-    oldest = min(whole[-count:], default=0)
+    committed = [number for number in numbers if (root / _name(number) / MANIFEST).is_file()]
+    oldest = min(committed[-count:], default=0)
     gone = [number for number in numbers if number < oldest]
     for number in gone:
         remove(root / _name(number))
@@ -133,7 +142,7 @@ def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
 
 
 def discard_after(run: Path, iteration: int) -> list[int]:
-    """Remove later checkpoints, which are torn if `iteration` was the newest valid, and half-written ones."""
+    """Remove later checkpoints and incomplete ones; return the iterations of the later ones."""
     root = run / "checkpoints"
     gone = [number for number in iterations(run) if number > iteration]
     for folder in [root / _name(number) for number in gone] + sorted(root.glob(f".*{TEMPORARY}")):

@@ -1,6 +1,6 @@
-"""Contents of a commit: hashes of the run's logs, credit, metrics and evaluations, in the checkpoint.
+"""Contents of a commit: hashes of the run's logs, credit, metrics and evaluations, stored in the checkpoint.
 
-The manifest of the checkpoint covers them in turn, so nothing that was committed can change or go unseen.
+The checkpoint's manifest hashes the list itself, so any change of committed files is detected.
 """
 
 import hashlib
@@ -14,66 +14,67 @@ from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
 from arena.store.files import explained, inside
 from arena.store.manifest import MANIFEST, described, fingerprint
-from arena.store.reader import logged_in
+from arena.store.reader import parse_log_name
 from games.plain_files import open_plain, read_plain
 
 CONTENTS = "contents.json"
 METRICS = "metrics.jsonl"
 PANEL = "panel.jsonl"
 GROWING = (METRICS, PANEL)
-"""Files that get a line now and then, and are as long as they were or longer."""
+"""Append-only files. They may grow after a commit."""
 Fingerprints = dict[str, dict[str, Any]]
 
 
 def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> Fingerprints:
-    """Fingerprints of what the folder holds of iterations up to this one; sealed files that are `known` stay so."""
-    files = [(p.name, logged_in(p.name)) for p in (run / "log").glob("*.parquet")]
+    """Return fingerprints of the run's files up to an iteration. Sealed files in `known` are not hashed again."""
+    files = [(p.name, parse_log_name(p.name)) for p in (run / "log").glob("*.parquet")]
     names = [f"log/{name}" for name, own in files if own and own[0] <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
     return found | {name: fingerprint(run / name) for name in GROWING if (run / name).exists()}
 
 
 def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
-    """Check a checkpoint's contents, {} for one of an older Arena; StoreError for the first file that changed."""
-    path = checkpoint.folder / CONTENTS
-    if not path.is_file():
-        return {}
-    found = _read(path)
+    """Verify the files that a checkpoint lists, and return their fingerprints.
+
+    Raises StoreError for a missing list and for the first file that changed.
+    """
+    found = _read(checkpoint.folder / CONTENTS)
     for name, expected in found.items():
         _check_file(run, name, expected, checkpoint.iteration)
     return found
 
 
 def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> None:
-    """As `check`, for the newest checkpoint that lists its contents wholly; weights are not looked at.
+    """Verify the files listed by the newest checkpoint with an intact list. Weights are not verified.
 
-    `note` is called where no checkpoint does: then nobody can tell what the logs were.
+    Calls `note` with a message if no checkpoint has an intact list: then changes of the logs cannot be detected.
+    Raises StoreError for the first file that changed.
     """
     torn: list[str] = []
     for number in reversed(checkpoints.iterations(run)):
         try:
             checkpoint = _listed(checkpoints.folder_of(run, number), number)
         except (StoreError, OSError) as error:
-            torn.append(str(error))  # or just removed by the run itself: an older one may list as much
+            torn.append(str(error))  # or the run has just removed it: try an older one
             continue
         check(run, checkpoint)
         return
     if torn:
-        note(f"nothing tells whether this is as it was written: no checkpoint is whole ({torn[0]})")
+        note(f"changes of the logs cannot be detected: no checkpoint is intact ({torn[0]})")
 
 
 def check_committed(run: Path, iteration: int) -> None:
-    """As `check`, for the checkpoint of this iteration; weights are not looked at."""
+    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check`."""
     check(run, _listed(checkpoints.folder_of(run, iteration), iteration))
 
 
 def _listed(folder: Path, number: int) -> Checkpoint:
-    """The checkpoint in a folder whose list of contents is as it was written."""
+    """Return the checkpoint in a folder. Raises StoreError unless its list of contents matches the manifest."""
     expected = described(folder)["files"].get(CONTENTS)
-    if expected is not None and fingerprint(folder / CONTENTS) != expected:
-        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not as it was written")
-    if expected is None and (folder / CONTENTS).exists():
+    if expected is None:
         raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
+    if fingerprint(folder / CONTENTS) != expected:
+        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not as it was written")
     return Checkpoint(folder, number)
 
 
@@ -91,7 +92,7 @@ def _read(path: Path) -> Fingerprints:
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
-    """Metrics and evaluations may have grown since; everything else is as long as it was."""
+    """Raise StoreError unless the file matches. Of append-only files the committed part is compared."""
     path = inside(run, name)
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""A run's evaluations against a panel: one JSON line each, with the payoff of every deal."""
+"""Evaluations of a run against a panel: one JSON line each, with the payoff of every deal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,24 +11,24 @@ from arena.store.lines import LogError, read_lines
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Deals = list[Finite | None]
-"""A value per deal; null where its match could not be finished."""
+"""A value per deal; null if its match did not finish."""
 
 
 class Cell(BaseModel):
-    """One member of a panel, met from one seat."""
+    """Results against one member of a panel from one seat."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     member: str
     seat: str
-    """Seat of the judged contender; the member takes all the others."""
+    """Seat of the evaluated contender. The member plays all other seats."""
     payoff: Deals
     valid: Deals
-    """The share of acts there that were legal."""
+    """Share of legal acts at that seat."""
     deal: Deals | None = None
-    """1 where it ended with a deal, else 0; null in games without deals."""
+    """1 if the match ended with an agreement, else 0; null in games without agreements."""
     best_response: Deals | None = None
-    """Payoff of best play there, by deal, where theory knows it."""
+    """Payoff of best play at that seat, by deal, if theory knows it."""
 
 
 class Evaluation(BaseModel):
@@ -37,21 +37,21 @@ class Evaluation(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     iteration: int | None = None
-    """Iteration of the run whose weights these were; null out of a run."""
+    """Iteration of the evaluated weights; null outside a run."""
     contender: str
     panel: str
-    """Its name."""
+    """Name of the panel."""
     key: str
-    """Key of what was played: evaluations of one key are of the same deals, members and seats, in the same order."""
+    """Evaluations with the same key have the same deals, members and seats, in the same order."""
     game: str
     options: dict[str, Any]
     seed: int
     deals: int
     cells: list[Cell]
     best_against_mixture: dict[str, Deals] = {}
-    """Payoff, over the members, of the best play that does not know which it meets, by seat and deal, where known."""
+    """Mean payoff over the members of best play that does not know its opponent, by seat and deal, if known."""
     failed: dict[str, int] = {}
-    """Failed attempts by reason; their deals were played again."""
+    """Number of failed attempts by reason. Their deals were played again."""
     seconds: float = 0.0
 
     @model_validator(mode="after")
@@ -64,9 +64,9 @@ class Evaluation(BaseModel):
 
 
 def read_evaluations(run: Path) -> list[Evaluation]:
-    """All that the run keeps, oldest first, [] where there is none; LogError for a line that is no evaluation.
+    """Return the run's evaluations, oldest first. Raises LogError for a line that is no evaluation.
 
-    One iteration has one evaluation of a key: the last.
+    Of several evaluations with the same iteration and key, the last counts.
     """
     path, found = run / PANEL, dict[tuple[int | None, str], Evaluation]()
     for number, row in enumerate(read_lines(path), start=1):
@@ -79,5 +79,5 @@ def read_evaluations(run: Path) -> list[Evaluation]:
 
 
 def of_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Evaluations comparable with the last one, oldest first: on the same deals, members and seats."""
+    """Return the evaluations with the last one's key, oldest first: same deals, members and seats."""
     return [e for e in evaluations if e.key == evaluations[-1].key]

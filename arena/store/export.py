@@ -1,4 +1,4 @@
-"""A trained policy as a plain folder, for anything that reads Hugging Face checkpoints, or peft's adapters."""
+"""Export of a trained policy to a folder in the layout of Hugging Face checkpoints or peft adapters."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ A_DAY = 86_400
 
 
 def without_optimizer(policy: Path, to: Path) -> None:
-    """Copy all but the optimiser's state; OSError from the disk (copytree would hide its number)."""
+    """Copy a policy's folder without the optimiser's state. Raises OSError, whose number copytree would hide."""
     for file in policy.rglob("*"):
         if file.is_file() and file.name != "optimizer.safetensors":
             into = to / file.relative_to(policy)
@@ -33,10 +33,10 @@ def export(
     iteration: int | None = None,
     write: Callable[[Path, Path], None] = without_optimizer,
 ) -> int:
-    """Have `write` make a folder of a policy's, in a checkpoint, under a name of its own; the checkpoint's iteration.
+    """Export a policy of a checkpoint to the folder `to`, and return the checkpoint's iteration.
 
-    The newest valid checkpoint if no iteration is given. StoreError for a run without one, an unknown policy,
-    or a target that already holds something.
+    Without an iteration, the newest checkpoint is used. `write` fills the new folder from the policy's folder. Raises
+    StoreError for a run without a valid checkpoint, an unknown policy, or a target that is not empty.
     """
     require_run(run)
     checkpoint = checkpoints.newest(run) if iteration is None else checkpoints.at_iteration(run, iteration)
@@ -44,26 +44,28 @@ def export(
     if policy not in known:
         has = ", ".join(known) or "none"
         raise StoreError(f"{run} has no trained policy '{policy}'{nearest(policy, known)} (it has: {has})")
-    with made(to) as beside:
-        write(checkpoint.policy(policy), beside)
+    with new_folder(to) as temporary:
+        write(checkpoint.policy(policy), temporary)
     return checkpoint.iteration
 
 
 @contextmanager
-def made(to: Path) -> Iterator[Path]:
-    """Yield a folder to write to, which then appears whole, under its own name, or not at all.
+def new_folder(to: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill, which is renamed to `to` at the end of the block, and removed on an error.
 
-    StoreError where something is there already, or the disk does not take it.
+    Raises StoreError if `to` is not empty, or for a failure of the disk.
     """
     _refuse_taken(to)
     to = to.resolve()
     with explained(to):
         to.parent.mkdir(parents=True, exist_ok=True)
         _sweep(to)
-        holder = Path(mkdtemp(prefix=f".{to.name}.exporting-", dir=to.parent))  # its own, as others may export, too
+        holder = Path(
+            mkdtemp(prefix=f".{to.name}.exporting-", dir=to.parent)
+        )  # another export may run at the same time
         try:
             yield holder / to.name
-            (holder / to.name).rename(to)  # over an empty folder at most
+            (holder / to.name).rename(to)  # replaces an empty folder at most
         except OSError as error:
             if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):  # another export was first
                 _refuse_taken(to)
@@ -80,7 +82,7 @@ def _refuse_taken(to: Path) -> None:
 
 
 def _sweep(to: Path) -> None:
-    """Remove what exports left that were killed: nothing is as old as this while one still writes."""
+    """Remove leftovers of killed exports. No running export is a day old."""
     for left in to.parent.glob(f".{escape(to.name)}.exporting*"):
         with suppress(OSError):
             if left.is_symlink():

@@ -1,9 +1,8 @@
-"""The turn feed: `feed.jsonl` in a run's folder, with the turns of the matches that are being played.
+"""Turn feed: the file `feed.jsonl` of a run, with the turns of the matches in progress, for live viewers.
 
-It is there for those who look on, and nothing depends on it: no byte of it is waited for, a match leaves it when it
-ends, the file is written again without those when it is full, and it is gone when the run ends. Each line is JSON and
-names its match: first its `head`, then a `turn` at a time, then that it is `over`. The first line of all names the
-file, which another one may replace at any time.
+Nothing depends on it and it is never synced. A match leaves it when it ends, a full file is rewritten without ended
+matches, and the file is removed when the run ends. Each line is JSON with the match's id: first its `head`, then one
+`turn` per line, then `over`. The first line has a random name of the file, because it may be replaced at any time.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ from games.plain_files import open_plain
 
 FEED, PLAYING = "feed.jsonl", "playing"
 LARGEST = 8 * 10**6
-"""Bytes of the file; half of them may be of matches that are being played."""
+"""Maximum bytes of the file. Matches in progress may use half of it."""
 LINE = 10**6
-"""Bytes of a line that is read."""
+"""Maximum bytes of a line to read."""
 MOST, SHORT = 4096, 300
-"""Matches that are read at once, and characters of what was said last."""
+"""Maximum matches to read, and characters of the last speech."""
 
 
 class FeedWriter:
-    """Writes the feed of one run. OSError where the disk refuses."""
+    """Writer of a run's turn feed. Its methods raise OSError for a failure of the disk."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
         self._held: dict[str, list[bytes]] = {}
         self._size = self._written = 0
         self._file = -1
-        self.close()  # a file that a killed process left
+        self.close()  # removes the file of a killed process
 
     def full(self) -> bool:
         """Return True if there is no room for another match."""
         return self._size > LARGEST // 4 or len(self._held) >= MOST // 2
 
     def write(self, lines: Iterable[tuple[str, str]], over: Collection[str] = ()) -> None:
-        """Add lines, the ASCII text of an object each, to their matches; those that are `over` leave the feed.
+        """Write lines (match id, JSON object as ASCII text), and drop the matches in `over` from the feed.
 
-        So does one for which there is no room any more.
+        A match for which there is no room is dropped, too.
         """
         new = list[bytes]()
         for match, text in lines:
@@ -55,9 +54,9 @@ class FeedWriter:
             self._size += len(line)
             new.append(line)
             if self._size > LARGEST // 2:
-                self._leave(match, new)
+                self._drop(match, new)
         for match in over:
-            self._leave(match, new)
+            self._drop(match, new)
         data = b"".join(new)
         if self._file < 0 or self._written + len(data) > LARGEST:
             self._renew()
@@ -66,20 +65,20 @@ class FeedWriter:
             self._written += len(data)
 
     def close(self) -> None:
-        """Remove the file; lines that come later begin another one."""
+        """Remove the file. Later lines start a new one."""
         if self._file >= 0:
             os.close(self._file)
         self._file, self._size, self._written, self._held = -1, 0, 0, {}
         self.path.unlink(missing_ok=True)
 
-    def _leave(self, match: str, new: list[bytes]) -> None:
-        """Hold a match no longer; the file gets a line that says so."""
+    def _drop(self, match: str, new: list[bytes]) -> None:
+        """Drop a match's lines from memory, and add the line that says so to `new`."""
         if match in self._held:
             self._size -= sum(map(len, self._held.pop(match)))
             new.append(f'{{"match":"{match}","over":true}}\n'.encode("ascii"))
 
     def _renew(self) -> None:
-        """Put a file of the matches that are being played in the place of the present one."""
+        """Replace the file by one with only the matches in progress."""
         data = b'{"feed":"%s"}\n' % secrets.token_hex(8).encode()
         data += b"".join(line for lines in self._held.values() for line in lines)
         beside = self.path.with_name(f".{FEED}{TEMPORARY}")
@@ -166,7 +165,7 @@ class _Line(_Row):
 
 
 class Playing:
-    """A match in the feed: its head, where in the file its turns stand, and what was said last."""
+    """Match in the feed: its head, the offset and length of each turn's line, and its last speech."""
 
     def __init__(self, head: _Head) -> None:
         self.head, self.places, self.over = head, list[tuple[int, int]](), False
@@ -174,7 +173,7 @@ class Playing:
 
 
 class FeedReader:
-    """Reads the feed of a run as it grows, each line once; what fits no line's shape is passed over."""
+    """Incremental reader of a run's turn feed. Invalid lines are skipped."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
@@ -182,7 +181,7 @@ class FeedReader:
         self._name, self._read = b"", 0
 
     def refresh(self) -> None:
-        """Read on, from the beginning where the file is another one."""
+        """Read new lines, from the start if the file was replaced. Forgets all matches if there is no file."""
         with suppress(OSError), self._open() as file:
             name = file.readline(64)
             if name != self._name:
@@ -196,7 +195,7 @@ class FeedReader:
         self.matches, self._name, self._read = {}, b"", 0
 
     def row(self, id: str) -> dict[str, Any] | None:
-        """A match as the log has it, with the turns that were taken so far; None where the feed has none of this id."""
+        """Return a match as a row of the log with its turns so far; None if the feed has no such match."""
         playing, turns = self.matches.get(id), list[dict[str, Any]]()
         if playing is None:
             return None
@@ -212,7 +211,7 @@ class FeedReader:
         return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": _seconds(turns)}
 
     def _open(self) -> BinaryIO:
-        """Open the file. Raises OSError for anything but a file that a run could have written."""
+        """Open the file. Raises OSError if it is a link or larger than a run could have written."""
         return open_plain(self.path, 2 * LARGEST, follow_links=False)
 
     def _take(self, text: bytes) -> None:
@@ -220,7 +219,7 @@ class FeedReader:
         if line is None:
             return
         if line.head and (line.match in self.matches or len(self.matches) < MOST):
-            self.matches[line.match] = Playing(line.head)  # one that is there already begins again
+            self.matches[line.match] = Playing(line.head)  # a known match starts over
         playing = self.matches.get(line.match)
         if playing and line.turn and line.turn.index == len(playing.places):
             playing.places.append((self._read, len(text)))

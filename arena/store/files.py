@@ -1,4 +1,4 @@
-"""Atomic file writes: a file is whole or absent; errors are one line."""
+"""Atomic writes of files and folders, and checks of paths. Errors of the system become a StoreError of one line."""
 
 import errno
 import os
@@ -17,15 +17,15 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def safe_name(name: str, what: str) -> str:
-    """The name itself where it may become part of a path ([A-Za-z0-9_-]{1,64}); StoreError otherwise."""
+def safe_name(name: str, label: str) -> str:
+    """Return the name if it is safe as part of a path: [A-Za-z0-9_-]{1,64}. Raises StoreError, with `label`, if not."""
     if not _NAME.fullmatch(name):
-        raise StoreError(f"{what} {name[:80]!r} cannot name a file: use 1 to 64 letters, digits, - and _")
+        raise StoreError(f"{label} {name[:80]!r} cannot name a file: use 1 to 64 letters, digits, - and _")
     return name
 
 
 def inside(root: Path, relative: str) -> Path:
-    """The path of `relative` under `root`; StoreError where it is absolute or leads out of it."""
+    """Return the path of `relative` below `root`. Raises StoreError if it leads out of it, also by links."""
     path = root / relative
     try:
         if "\0" not in relative and path.resolve().is_relative_to(root.resolve()):
@@ -37,7 +37,10 @@ def inside(root: Path, relative: str) -> Path:
 
 @contextmanager
 def explained(path: Path, doing: str = "writing") -> Iterator[None]:
-    """Turn an operating system's error in the block into a StoreError of one line about `path`."""
+    """Turn an operating system's error in the block into a StoreError of one line about `path`.
+
+    `doing` is a word for the action: writing, reading, creating or removing.
+    """
     try:
         yield
     except StoreError:
@@ -50,7 +53,7 @@ def explained(path: Path, doing: str = "writing") -> Iterator[None]:
 
 
 def require_own(path: Path) -> None:
-    """Raise StoreError unless `path` is absent or a regular file of one name: links could redirect our writes."""
+    """Raise StoreError unless `path` is absent or a regular file with one link: links could redirect our writes."""
     with explained(path, "reading"), suppress(FileNotFoundError):
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
@@ -60,11 +63,14 @@ def require_own(path: Path) -> None:
 
 
 def require_contained(folder: Path) -> None:
-    """Raise StoreError if a link in the folder leads out of it: writing and removing would follow the link."""
+    """Raise StoreError if a link in the folder leads out of it. Writing and removing would follow the link."""
     root, pending = os.path.realpath(folder), [os.fspath(folder)]
     with explained(folder, "reading"):
         while pending:
-            with suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:  # its owner may just remove it
+            with (
+                suppress(FileNotFoundError),
+                os.scandir(pending.pop()) as entries,
+            ):  # the run may remove it at this moment
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
@@ -73,21 +79,22 @@ def require_contained(folder: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte, however many calls it takes; OSError from the disk."""
+    """Write all bytes, in as many calls as needed. Raises OSError for a failure of the disk."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Put `data` (text as UTF-8) in the file at `path`; a crash leaves the old file or the new one, whole.
+    """Write `data` (text as UTF-8) to the file at `path` atomically: a crash leaves the old or the new file.
 
-    Nothing is written through a link or a pipe that has the name of the unfinished file.
+    Links and pipes with the name of the temporary file are removed, not followed. Raises StoreError for a failure of
+    the disk.
     """
     beside = path.with_name(f".{path.name}{TEMPORARY}")
     with explained(path):
         try:
-            beside.unlink(missing_ok=True)  # left by a crash, or a link put there
+            beside.unlink(missing_ok=True)  # a leftover of a crash, or a planted link
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 write_all(descriptor, data.encode() if isinstance(data, str) else data)
@@ -103,12 +110,12 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
-    """Have `fill` write into an empty folder, which then appears whole with all its bytes on the disk, or not at all.
+    """Write the folder `final` atomically: `fill` writes into a temporary folder, which is then synced and renamed.
 
-    Replaces a folder that is there already. StoreError where the disk refuses, or a file has its name.
+    Replaces an existing folder. Raises StoreError for a failure of the disk, or if `final` is a file.
     """
     if final.exists() and not final.is_dir():
-        raise StoreError(f"{final} is a file, where a folder is to be written: move it away, then arena resume goes on")
+        raise StoreError(f"{final} is a file, but a folder is to be written there: move it away, then arena resume")
     make_folder(final.parent)
     beside = final.with_name(f".{final.name}{TEMPORARY}")
     if beside.exists():
@@ -132,7 +139,7 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
 
 
 def fsync(path: Path) -> None:
-    """Bring a file's bytes or a folder's names to the disk; OSError from it."""
+    """Sync a file's bytes or a folder's names to disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -141,7 +148,7 @@ def fsync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder and those above it, durably; StoreError where that fails."""
+    """Create a folder and its parents, synced to disk, and return its path. Raises StoreError on failure."""
     with explained(path, "creating"):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
@@ -151,7 +158,7 @@ def make_folder(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, durably; a folder disappears at once, never bit by bit."""
+    """Remove a file or folder and sync to disk. A folder is renamed first, so that it disappears at once."""
     with explained(path, "removing"):
         if path.is_dir() and not path.is_symlink():
             aside = path.with_name(f".{path.name.lstrip('.')}.removed{TEMPORARY}")
@@ -164,7 +171,7 @@ def remove(path: Path) -> None:
 
 
 def require_run(path: Path) -> Path:
-    """The path itself when it is a run folder; StoreError otherwise."""
+    """Return the path if it is a run folder. Raises StoreError otherwise."""
     if not path.exists():
         raise StoreError(f"there is no folder {path}")
     if not (path / CONFIG).is_file():
@@ -173,7 +180,7 @@ def require_run(path: Path) -> Path:
 
 
 def _native_code(error: Exception) -> int | None:
-    """The errno inside an error of a Rust library (safetensors), which has it in its text only."""
+    """Return the errno in the text of an error of a Rust library (safetensors), or None."""
     match = re.search(r"\(os error (\d+)\)", str(error))
     return int(match[1]) if match else None
 
@@ -186,4 +193,4 @@ def _explain(code: int, reason: str | None, path: Path, doing: str) -> str:
     again = f"then arena resume {run}" if run else "then try again"
     if code in _FULL:
         return f"disk full while {doing} {path}; free some space, {again}"
-    return f"{reason} while {doing} {path}; mend that, {again}"
+    return f"{reason} while {doing} {path}; fix that, {again}"

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, on the disk before `append` returns; a torn line was never written."""
+"""JSON lines files: one object per line, synced to disk. An incomplete last line counts as not written."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from games.plain_files import read_plain
 
 
 class LogError(StoreError):
-    """A log that cannot be read; the message names the file, and the line where there is one."""
+    """Raised for a log that cannot be read. The message names the file and, if known, the line."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of the file, [] without one; LogError for a line that is none, the last line excepted."""
+    """Return the objects of the file; [] if there is no file. Raises LogError for a damaged line except the last."""
     try:
         with explained(path, "reading"):
             return _parse(read_plain(path), path)[0]
@@ -31,7 +31,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def to_line(value: dict[str, Any]) -> str:
-    """One line of pure ASCII, so that nothing in a text can end it early; ValueError for NaN."""
+    """Return the object as one line of ASCII JSON, in which no text can end the line. Raises ValueError for NaN."""
     return _ENCODE(value)
 
 
@@ -39,10 +39,13 @@ _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 class LineWriter:
-    """Appends lines to one file, having first cut off a torn last line."""
+    """Writer that appends to a JSON lines file, after removing an incomplete last line."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file; LogError where it is damaged, StoreError for a link or where the disk refuses."""
+        """Open or create the file.
+
+        Raises LogError if it is damaged, and StoreError for a link or a failure of the disk.
+        """
         make_folder(path.parent)
         require_own(path)
         self.path = path
@@ -58,15 +61,15 @@ class LineWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of all whole lines."""
+        """Size in bytes of all complete lines."""
         return self._size
 
     def append(self, value: dict[str, Any]) -> None:
-        """Write one line and wait until the disk has it; on failure the file is as before."""
+        """Write an object as one line and sync it to disk. On failure the file is unchanged."""
         self.write([to_line(value)])
 
     def write(self, texts: Iterable[str]) -> None:
-        """Write lines, each the ASCII text of an object, and wait once for the disk; or the file is as before."""
+        """Write lines, each an object as ASCII JSON, and sync once. On failure the file is unchanged."""
         lines = "".join(f"{text}\n" for text in texts).encode("ascii")
         with explained(self.path):
             try:
@@ -80,13 +83,13 @@ class LineWriter:
         self._size += len(lines)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def __enter__(self) -> "LineWriter":
-        """The writer itself, closed at the end of the block."""
+        """Return the writer, which the end of the block closes."""
         return self
 
     def __exit__(
@@ -97,7 +100,7 @@ class LineWriter:
 
 
 def _parse(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The objects of all whole lines, and how many bytes those lines fill."""
+    """Return the objects of all complete lines and the size of those lines in bytes."""
     rows: list[dict[str, Any]] = []
     size = 0
     *lines, _unfinished = data.split(b"\n")

@@ -16,7 +16,10 @@ LOCK, HOLDER = "run.lock", "run.pid"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let this process alone write in the folder. Raises StoreError if another one does, or if a link leads out."""
+    """Hold the folder's lock, so that only this process writes in it.
+
+    Raises StoreError if another process holds it, or if a link leads out of the folder.
+    """
     require_contained(folder)
     lock = _lock(folder)
     try:
@@ -36,7 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path) -> bool:
-    """Return True if a process writes in the folder just now."""
+    """Return True if a process holds the folder's lock."""
     if not folder.is_dir():
         return False
     try:
@@ -47,7 +50,7 @@ def in_use(folder: Path) -> bool:
 
 
 def holder(folder: Path) -> int | None:
-    """Return the number that the last process wrote which took the lock, or None."""
+    """Return the process id of the last process that took the lock; None if unknown."""
     try:
         number = int(read_plain(folder / HOLDER, 20))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Lost matches: incomplete deals, which credit and statistics leave out, and a line on failed attempts."""
+"""Lost matches: incomplete deals, which credit and statistics leave out, and a summary of failed attempts."""
 
 import re
 from collections import Counter

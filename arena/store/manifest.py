@@ -1,4 +1,4 @@
-"""Manifests: a folder is valid only if every byte in it is as its manifest says, and the manifest's own are too."""
+"""Manifests: hashes of every file of a folder, and of the manifest itself, to detect any change."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ _PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".p
 
 
 def seal(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write the manifest of what the folder holds, and what it is `about`; StoreError for a pickle among the files."""
+    """Write the manifest of the folder's files with the metadata `about`. Raises StoreError for a pickle among them."""
     names = sorted(_files(folder, "folder"))
     for name in names:
         if Path(name).suffix.lower() in _PICKLES:
@@ -25,59 +25,59 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
     write_atomic(folder / MANIFEST, _render(body))
 
 
-def described(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
-    """Read the manifest, checking its own bytes alone; StoreError, naming `what` it is, for a torn one."""
+def described(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
+    """Return the manifest after verifying its own bytes only. Raises StoreError, with `label`, for a damaged one."""
     try:
         raw = read_plain(folder / MANIFEST)
     except OSError:
-        raise StoreError(f"{what} {folder} is torn: it has no {MANIFEST}") from None
+        raise StoreError(f"{label} {folder} is torn: it has no {MANIFEST}") from None
     try:
         body = json.loads(raw)["manifest"]
         right = _render(body).encode() == raw and isinstance(body["files"], dict)
     except (ValueError, KeyError, TypeError, RecursionError):
         right = False
     if not right:
-        raise StoreError(f"{what} {folder} is torn: {MANIFEST} is not as it was written")
+        raise StoreError(f"{label} {folder} is torn: {MANIFEST} is not as it was written")
     return dict(body)
 
 
-def verify(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
-    """Read the manifest and check every file's hash; StoreError naming the first file that is not right."""
-    body = described(folder, what)
-    files, present = body["files"], _files(folder, what)
+def verify(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
+    """Return the manifest after verifying every file. Raises StoreError naming the first missing or damaged file."""
+    body = described(folder, label)
+    files, present = body["files"], _files(folder, label)
     for name in sorted(set(files) - present):
-        raise StoreError(f"{what} {folder} is torn: {name} is missing")
+        raise StoreError(f"{label} {folder} is torn: {name} is missing")
     for name in sorted(present - set(files)):
-        raise StoreError(f"{what} {folder} is torn: {name} is not in its manifest")
+        raise StoreError(f"{label} {folder} is torn: {name} is not in its manifest")
     for name in sorted(files):
         with explained(folder, "reading"):
             if fingerprint(inside(folder, name)) != files[name]:
-                raise StoreError(f"{what} {folder} is torn: {name} is not as it was written")
+                raise StoreError(f"{label} {folder} is torn: {name} is not as it was written")
     return body
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """SHA-256 and size of a file; OSError where it cannot be read."""
+    """Return SHA-256 and size of a file. Raises OSError if it cannot be read."""
     with open_plain(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, "size": os.fstat(file.fileno()).st_size}
 
 
 def digest(body: Any) -> str:
-    """The hash of a value's JSON, whatever the order of its keys."""
+    """Return the SHA-256 of a value's JSON with sorted keys."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _render(body: dict[str, Any]) -> str:
-    """The manifest's text, which ends with the hash of its own body, so that its bytes are covered too."""
+    """Return the manifest's text, which includes the hash of its body."""
     return json.dumps({"manifest": body, "sha256": digest(body)}, indent=1, sort_keys=True) + "\n"
 
 
-def _files(folder: Path, what: str) -> set[str]:
+def _files(folder: Path, label: str) -> set[str]:
     paths = set()
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise StoreError(f"{what} {folder} is torn: {path.name} is not a plain file")
+            raise StoreError(f"{label} {folder} is torn: {path.name} is not a plain file")
         if path.is_file() and path != folder / MANIFEST:
             paths.add(path.relative_to(folder).as_posix())
     return paths

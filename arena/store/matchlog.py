@@ -1,4 +1,4 @@
-"""The match log: append-only while an iteration plays, sealed to Parquet when it is over."""
+"""Writer of the match log: JSON lines while an iteration plays, one Parquet file afterwards."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,35 +14,36 @@ from arena.records import MatchRecord, Trajectory
 from arena.store.arrow import credit_table, match_table
 from arena.store.files import TEMPORARY, make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
-from arena.store.reader import LogReader, log_path, logged_in
+from arena.store.reader import LogReader, log_path, parse_log_name
 from arena.store.schema import SCHEMA_VERSION, CreditRow
 
 GROUP = 1000
-"""Rows of a sealed file that are read together: one match is found without the rest of a large iteration."""
+"""Rows per Parquet row group: reading one match reads one group, not a whole large iteration."""
 
 
 class MatchLog:
-    """The log folder of one run; one process writes it at a time (`RunFolder.lock`)."""
+    """Log folder of one run. Only one process may write it at a time (`RunFolder.lock`)."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder is created with the first match."""
+        """Prepare to write to the folder, which the first match creates."""
         self.folder = folder
         self._reader = LogReader(folder)
         self._writers: dict[int, LineWriter] = {}
 
     def append(self, record: MatchRecord) -> None:
-        """Keep a match, finished or failed; it is on the disk when this returns.
+        """Write a match, finished or failed, and sync it to disk.
 
-        RecordError for values that cannot be kept, StoreError for a sealed iteration or a disk that refuses.
+        Raises RecordError for values that no log can hold, and StoreError for a sealed iteration or a failure of the
+        disk.
         """
         self.extend([record])
 
     def extend(self, records: Sequence[MatchRecord]) -> None:
-        """Keep several matches of one iteration with one wait for the disk; all of them or, on an error, none.
+        """Write several matches and sync once per iteration. On an error, none of an iteration's matches is written.
 
-        Their images are on the disk before the matches are in it.
+        Images are written before the matches that show them.
         """
-        lines = [(record.iteration, _marked(record.to_line())) for record in records]
+        lines = [(record.iteration, _with_version(record.to_line())) for record in records]
         for record in records:
             for name, data in record.pictures.items():
                 self._reader.blobs.put(name, data)
@@ -50,12 +51,15 @@ class MatchLog:
             self._writer(iteration).write([line for k, line in lines if k == iteration])
 
     def seal(self, iteration: int) -> None:
-        """Turn an iteration's matches into one Parquet file, ordered by id; a sealed one stays as it is."""
+        """Convert an iteration's open log into one Parquet file ordered by id. Does nothing to a sealed iteration.
+
+        Raises LogError if a match was logged twice.
+        """
         self._close(iteration)
         sealed = log_path(self.folder, iteration, "parquet")
         if not sealed.exists():
             rows = sorted(self._reader.open_rows(iteration), key=lambda row: str(row["id"]))
-            _refuse_twins(rows, sealed)
+            _refuse_duplicates(rows, sealed)
             make_folder(self.folder)
             write_atomic(sealed, _parquet(match_table(rows), GROUP))
         remove(log_path(self.folder, iteration, "jsonl"))
@@ -66,9 +70,9 @@ class MatchLog:
         credited: Iterable[Trajectory],
         tokens: Mapping[tuple[str, int], Mapping[str, Sequence[float]]] = MappingProxyType({}),
     ) -> None:
-        """Keep the reward and advantage that the turns of these trajectories carry, by match and turn.
+        """Write the reward and advantage of every turn of these trajectories, ordered by match and turn.
 
-        And of their `tokens`, by match and turn, `advantages`, `ratios` and `gaps` where those are kept.
+        `tokens` has, by match and turn, optional figures of single tokens: `advantages`, `ratios` and `gaps`.
         """
         rows = sorted(
             CreditRow(trajectory.match, turn.index, turn.seat, turn.reward, turn.advantage)
@@ -80,39 +84,39 @@ class MatchLog:
         write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(table, 10 * GROUP))
 
     def iterations(self) -> list[int]:
-        """Numbers of the iterations that have a log, ascending."""
+        """Return the numbers of the iterations that have a log, ascending."""
         return self._reader.iterations()
 
     def sealed(self) -> list[int]:
-        """Numbers of the iterations that are over, ascending."""
+        """Return the numbers of the sealed iterations, ascending."""
         return [k for k in self.iterations() if log_path(self.folder, k, "parquet").exists()]
 
     def read(self, iteration: int) -> list[dict[str, Any]]:
-        """Rows of one iteration ordered by id, open or sealed; `MatchRecord.from_json` reads one."""
+        """Return the rows of an open or sealed iteration ordered by id, for `MatchRecord.from_json`."""
         return self._reader.read(iteration)
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """Reward and advantage of each turn; [] where credit has not been assigned."""
+        """Return reward and advantage of each turn; [] before credit has been assigned."""
         return self._reader.credit(iteration)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Every match's row, by iteration and id."""
+        """Yield every match's row, ordered by iteration and id."""
         for iteration in self.iterations():
             yield from self.read(iteration)
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Remove later iterations' logs and credit and what a crash left over; returns those removed."""
+        """Remove the logs and credit of later iterations and leftovers of a crash; return the removed iterations."""
         self.close()
         later = [number for number in self.iterations() if number > iteration]
         for file in sorted(self.folder.glob("*")):
-            own = logged_in(file.name)
+            own = parse_log_name(file.name)
             twin = own and own[1] == "jsonl" and file.with_suffix(".parquet").exists()
             if (file.name.startswith(".") and file.suffix == TEMPORARY) or twin or (own and own[0] > iteration):
                 remove(file)
         return later
 
     def close(self) -> None:
-        """Close the open files; the log can be used again afterwards."""
+        """Close the open files. The log remains usable."""
         for number in list(self._writers):
             self._close(number)
 
@@ -129,10 +133,10 @@ class MatchLog:
 
 
 class MatchBatch:
-    """Matches on their way into a log: written together, once there are 1,000 or a second after the first of them.
+    """Write buffer for matches: written when it holds 1,000, or one second after the first.
 
-    A clock of its own keeps the second, whatever the process is busy with. What waits here when a process is killed is
-    lost; its iteration is not committed then and is played again.
+    A timer thread writes on time even if the event loop is busy. A killed process loses its buffer; the iteration is
+    not committed then, and is played again.
     """
 
     def __init__(self, log: MatchLog) -> None:
@@ -143,11 +147,14 @@ class MatchBatch:
         self._failed: Exception | None = None
 
     def add(self, record: MatchRecord) -> None:
-        """Take a match; StoreError or RecordError as for `MatchLog.extend`, for any that were waiting."""
+        """Add a match to the buffer, and write the buffer if it is full.
+
+        Raises the errors of `MatchLog.extend` for any match of the buffer, also for an earlier write by the timer.
+        """
         with self._lock:
             self._waiting.append(record)
             if self._clock is None:
-                self._clock = Timer(1.0, self._late)
+                self._clock = Timer(1.0, self._flush_on_timer)
                 self._clock.daemon = True
                 self._clock.start()
             full = len(self._waiting) >= 1000
@@ -155,7 +162,7 @@ class MatchBatch:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; it is on the disk when this returns."""
+        """Write the buffer and sync it to disk."""
         with self._lock:
             if self._clock:
                 self._clock.cancel()
@@ -164,16 +171,16 @@ class MatchBatch:
                 raise self._failed
             self.log.extend(waiting)
 
-    def _late(self) -> None:
-        """Write after the second is over; an error is raised at the next call."""
+    def _flush_on_timer(self) -> None:
+        """Write the buffer when the timer expires. The next call raises the error, if any."""
         try:
             self.flush()
-        except Exception as error:  # noqa: BLE001 nobody could catch it here
+        except Exception as error:  # noqa: BLE001 no caller could catch it here
             self._failed = error
 
 
-def _marked(line: str) -> str:
-    """The line of an object with the schema's version as its first entry."""
+def _with_version(line: str) -> str:
+    """Return the object's line with the schema version as its first entry."""
     return f'{{"schema":{SCHEMA_VERSION},{line[1:]}'
 
 
@@ -183,7 +190,7 @@ def _parquet(table: Any, rows: int) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _refuse_twins(rows: list[dict[str, Any]], path: Path) -> None:
+def _refuse_duplicates(rows: list[dict[str, Any]], path: Path) -> None:
     ids = [row["id"] for row in rows]
     twins = {id for id in ids if ids.count(id) > 1} if len(set(ids)) < len(ids) else set()
     if twins:

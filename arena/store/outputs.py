@@ -1,7 +1,7 @@
-"""Files that a command writes where its user says: new ones, or in place of what Arena wrote there before.
+"""Files that a command writes at a path of the user's: new ones, or replacements of Arena's own files.
 
-One rule for all of them: what Arena writes bears a mark at its beginning, and only a file with the mark of the same
-purpose is replaced. Links are never followed.
+Arena's files have a mark near their beginning. Only a file with the mark of the same kind is replaced. Links are never
+followed.
 """
 
 import os
@@ -15,24 +15,25 @@ from arena.store.files import explained, write_atomic
 from games.plain_files import open_plain
 
 HEAD = 4096
+"""Bytes at the beginning of a file that hold its mark."""
 PNG = b"\x89PNG\r\n\x1a\n"
 IHDR_END = len(PNG) + 25
 
 
 class Kind(NamedTuple):
-    """A purpose of files: its name, and the bytes that every one of its files holds at its beginning."""
+    """Kind of output file: a label for messages, and the mark near the beginning of every file."""
 
-    what: str
+    label: str
     mark: bytes
 
 
 def results(command: str) -> Kind:
-    """Results of a command as JSON, whose first key is `by`."""
+    """Return the kind of a command's JSON results, whose first key is `by`."""
     return Kind(f"result of arena {command}", f'{{\n "by": "arena {command}"'.encode())
 
 
 def schema(name: str) -> Kind:
-    """A JSON Schema of this file name."""
+    """Return the kind of the JSON Schema with this file name."""
     return Kind(f"schema that Arena wrote as {name}", f'"$id": "{name}"'.encode())
 
 
@@ -42,39 +43,42 @@ RECORDS = Kind("file of match records", b'{"id": "')
 
 
 def require_output(option: str, path: Path | None, kind: Kind) -> None:
-    """ConfigError where the path is no place for a new file, and no file of this kind either."""
+    """Raise ConfigError unless the path is free for a new file or has a file of this kind. None is accepted."""
     if path is None:
         return
-    said = f"{option} {path}"
+    argument = f"{option} {path}"
     if not path.absolute().parent.is_dir():
-        raise ConfigError(f"{said} cannot be written: there is no folder {path.parent}")
+        raise ConfigError(f"{argument} cannot be written: there is no folder {path.parent}")
     try:
         found = path.lstat().st_mode
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{said} cannot be written: {getattr(error, 'strerror', error)}") from None
+        raise ConfigError(f"{argument} cannot be written: {getattr(error, 'strerror', error)}") from None
     if not stat.S_ISREG(found):
-        what = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "no regular file"
-        raise ConfigError(f"{said} cannot be written: it is {what}; give the name of a file")
+        kind_of_path = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "no regular file"
+        raise ConfigError(f"{argument} cannot be written: it is {kind_of_path}; give the name of a file")
     with explained(path, "reading"), open_plain(path) as file:
         head = file.read(HEAD)
     if head and kind.mark not in head:
-        raise ConfigError(f"{said} is there already and is no {kind.what}: choose another name, or remove it")
+        raise ConfigError(f"{argument} exists and is no {kind.label}: choose another name, or remove it")
 
 
 def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
-    """Write the data, with its kind's mark, where `require_output` lets it; whole or not at all."""
+    """Write the data atomically to a path that `require_output` accepts.
+
+    A picture gets its mark here. Raises ValueError if other data lacks its kind's mark.
+    """
     require_output(option, path, kind)
     if kind is PICTURE:
-        data = _signed(data)
+        data = _with_mark(data)
     if kind.mark not in data[:HEAD]:
-        raise ValueError(f"{path}: this is no {kind.what}")
+        raise ValueError(f"{path}: this is no {kind.label}")
     write_atomic(path, data)
 
 
 def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
-    """Add a line to a new file, or to one of this kind."""
+    """Append a line to a new file, or to an existing file of this kind. Raises ConfigError as `require_output`."""
     require_output(option, path, kind)
     with explained(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -82,8 +86,8 @@ def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
             file.write(line + "\n")
 
 
-def _signed(png: bytes) -> bytes:
-    """The picture with a text chunk, behind its header, that says what drew it."""
+def _with_mark(png: bytes) -> bytes:
+    """Return the PNG with a text chunk, after its header, that names Arena as its software."""
     body = PICTURE.mark
     chunk = (len(body) - 4).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
     return png[:IHDR_END] + chunk + png[IHDR_END:]

@@ -1,4 +1,4 @@
-"""The run folder: one experiment's config, environment, match log, metrics, checkpoints, and its writer."""
+"""Writer of the run folder: one experiment's config, environment, match log, metrics and checkpoints."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -14,24 +14,60 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check, contents
 from arena.store.failures import FailureLog
 from arena.store.files import CONFIG, TEMPORARY, explained, inside, make_folder, require_run, write_atomic
+from arena.store.lines import LineWriter, to_line
 from arena.store.locks import HOLDER, LOCK, locked
 from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
-from arena.store.metrics import MetricsLog
-from arena.store.reader import ENVIRONMENT, SEAL, RunReader
+from arena.store.reader import ENVIRONMENT, SEAL, RunReader, read_metrics
+from games.plain_files import read_plain
 
 OWN = ("roles", "games", "data", "parts")
-"""Folders for copies of what the experiment names."""
+"""Folders with copies of the files that the experiment names."""
 EMPTY: Mapping[str, bytes] = MappingProxyType({})
 
 
-class RunFolder:
-    """A run folder to write in; take `lock()` first."""
+class MetricsLog:
+    """Writer of a JSON lines file with one row per iteration, synced to disk."""
 
     def __init__(self, path: Path) -> None:
-        """Open the run at `path`. Raises StoreError if there is none; `create` makes one.
+        """Prepare to write to the file, which need not exist yet."""
+        self.path = path
 
-        The path becomes absolute and free of links: other processes work in other folders, and `runs/latest` moves on.
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write one iteration's figures. Tables may be nested; NaN and infinities become null.
+
+        Raises ValueError unless the row has an integer `iteration`.
+        """
+        if not isinstance(row.get("iteration"), int):
+            raise ValueError("a row of metrics needs its iteration, a whole number")
+        with LineWriter(self.path) as writer:
+            writer.append(plain(row, "metrics", gaps=True))
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all rows, oldest first, without an incomplete last line. Raises LogError for a damaged line."""
+        return read_metrics(self.path)
+
+    def discard_after(self, iteration: int, size: int | None = None) -> None:
+        """Remove the rows of later iterations: everything after `size` bytes if given."""
+        if size is not None and self.path.exists():
+            with explained(self.path, "reading"):
+                data = read_plain(self.path)
+            if len(data) > size:
+                write_atomic(self.path, data[:size])
+            return
+        rows = self.read()
+        earlier = [row for row in rows if row["iteration"] <= iteration]
+        if len(earlier) < len(rows):
+            write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in earlier))
+
+
+class RunFolder:
+    """Run folder for writing. Callers hold `lock()`."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the run at `path`. Raises StoreError if it is no run folder.
+
+        The path is resolved, because other processes have other working directories and `runs/latest` changes.
         """
         self.path = path = require_run(path).resolve()
         self.reader = RunReader(path)
@@ -40,20 +76,21 @@ class RunFolder:
         self.evaluations = MetricsLog(path / PANEL)
         self.failures = FailureLog(path)
         self._fingerprints: Fingerprints = {}
-        """Fingerprints of the sealed files that the last checkpoint counts on."""
+        """Fingerprints of the files that the last checkpoint lists."""
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """The run at `path`; StoreError when that is not a run folder."""
+        """Open the run at `path`. Raises StoreError if it is no run folder."""
         return cls(Path(path))
 
     @classmethod
     def create(
         cls, path: str | Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY
     ) -> "RunFolder":
-        """A new run with its exact config; StoreError when the folder is in use or holds anything.
+        """Create a run with its config and environment, and `files` by relative path below the folders `OWN`.
 
-        The environment gets the hash of itself, so that no change of it goes unseen; `files` lie in `OWN` folders.
+        The environment is stored with its hash, which reveals changes. Raises StoreError if the folder is in use or
+        not empty.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
@@ -66,7 +103,7 @@ class RunFolder:
                 make_folder(inside(folder, place).parent)
                 write_atomic(folder / place, data)
             _write_environment(folder, environment)
-            # The config comes last: with it the folder becomes a run.
+            # The config comes last, because it makes the folder a run.
             write_atomic(folder / CONFIG, config)
         return cls(folder)
 
@@ -76,58 +113,61 @@ class RunFolder:
         _write_environment(self.path, environment)
 
     def lock(self) -> AbstractContextManager[None]:
-        """A context in which this process alone writes; StoreError naming the one that already does."""
+        """Return a context manager that holds the run's lock. Entering raises StoreError if it is taken."""
         return locked(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-        """Commit the state after `iteration`, and with it the logs and metrics so far; see `checkpoints.write`."""
+        """Commit the state after `iteration`, which `fill` writes, with hashes of the logs and metrics so far."""
 
-        def whole(folder: Path) -> None:
+        def fill_with_contents(folder: Path) -> None:
             fill(folder)
             self._fingerprints = contents(self.path, iteration, self._fingerprints)
             (folder / CONTENTS).write_text(json.dumps(self._fingerprints, indent=1) + "\n")
 
-        return checkpoints.write(self.path, iteration, whole)
+        return checkpoints.write(self.path, iteration, fill_with_contents)
 
     def newest_valid(self, skipped: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
-        """The newest checkpoint that is whole with all it counts on; `skipped` is called for newer ones."""
+        """Return the newest checkpoint that is intact, with all files it lists, or None.
 
-        def counted(checkpoint: Checkpoint) -> None:
+        Calls `skipped` with the reason for each newer one.
+        """
+
+        def check_listed(checkpoint: Checkpoint) -> None:
             self._fingerprints = check(self.path, checkpoint)
 
-        return checkpoints.newest_valid(self.path, skipped, counted)
+        return checkpoints.newest_valid(self.path, skipped, check_listed)
 
     def resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
-        """The newest valid checkpoint, None before the first; `note` is called for newer ones that are not.
+        """Return the checkpoint to resume from; None before the first. Calls `note` for newer damaged ones.
 
-        StoreError when there are checkpoints and none is whole, or when a run that commits `every` so many iterations,
-        and plays so many `ahead`, has played more of them than can be without: nothing is played over what they belong
-        to.
+        Raises StoreError if all checkpoints are damaged, or if the log has more iterations without a checkpoint than
+        a run can have that commits every `every` iterations and plays `ahead` of its updates: resuming would overwrite
+        them.
         """
         torn: list[str] = []
         newest = self.newest_valid(torn.append)
         if newest is None and torn:
             folder = self.path / "checkpoints"
-            raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
+            raise StoreError(f"no checkpoint is intact ({torn[0]}): restore one, or remove {folder} to begin again")
         done, logged = newest.iteration if newest else 0, max(self.log.iterations(), default=0)
         if done == 0 and logged > 2 * every + ahead:
-            why = f"whole ({torn[0]})" if torn else "there"
+            why = f"intact ({torn[0]})" if torn else "there"
             raise StoreError(
                 f"{self.path} has played {logged} iterations, and none of their checkpoints is {why}: "
                 "restore one from a copy, or start a new run"
             )
         for why in torn:
-            note(f"{why}; going on from iteration {done}")
+            note(f"{why}; resuming from iteration {done}")
         if not torn and (lost := [k for k in self.log.sealed() if k > done]):
-            note(f"no checkpoint has iteration {lost[0]}, which was played: going on from iteration {done}")
+            note(f"no checkpoint has iteration {lost[0]}, which was played: resuming from iteration {done}")
         return newest
 
     def prune(self, count: int) -> list[int]:
-        """Remove all but the first checkpoint and the newest `count`; returns the iterations of those that went."""
+        """Remove all checkpoints except the first and the newest `count`; return the removed iterations."""
         return checkpoints.keep(self.path, count, also=[0])
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Drop what is of later iterations, checkpoints and failures included; returns the iterations dropped."""
+        """Remove logs, metrics, failures and checkpoints of later iterations; return the removed iterations."""
         self.failures.discard_after(iteration)
         dropped = set(self.log.discard_after(iteration))
         dropped |= set(checkpoints.discard_after(self.path, iteration))
@@ -142,15 +182,15 @@ def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
 
 
 def _refuse_taken(folder: Path) -> None:
-    """Refuse a folder that is taken, by StoreError; what a killed `create` may have left is free to be used again."""
+    """Raise StoreError if the folder is not empty, except for files that a killed `create` may have left."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
-    if strange := strange_in(folder, {ENVIRONMENT, *OWN}):
-        raise StoreError(f"{folder} is not empty (it holds {strange[0]!r}): choose another --out")
+    if foreign := foreign_files(folder, {ENVIRONMENT, *OWN}):
+        raise StoreError(f"{folder} is not empty (it holds {foreign[0]!r}): choose another --out")
 
 
-def strange_in(folder: Path, ours: Collection[str] = ()) -> list[str]:
-    """Names in a folder, which need not exist, that nothing left there which was killed as it began; `ours` may be."""
+def foreign_files(folder: Path, ours: Collection[str] = ()) -> list[str]:
+    """Return the names of foreign files in a folder: all but locks, temporary files and `ours`. It need not exist."""
     known = {LOCK, HOLDER, *ours}
     with explained(folder, "reading"):
         names = {file.name for file in folder.iterdir()} if folder.exists() else set()

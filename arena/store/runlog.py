@@ -1,4 +1,4 @@
-"""run.log: one line for each thing a run did, with its time; never on the terminal."""
+"""The run's log of events, `run.log`: one line per event with its time, never on the terminal."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -12,40 +12,43 @@ from arena.store.files import explained, require_own
 
 RUN_LOG = "run.log"
 LARGEST = 2_000_000
-"""Bytes of the file; when it is full it becomes run.log.1, and a new one begins."""
-ROOMS = ("arena", "agents", "games", "simulators")
+"""Maximum bytes of the file. A full file becomes run.log.1."""
+PACKAGES = ("arena", "agents", "games", "simulators")
 
 
 class PlainLines(logging.Formatter):
-    """One line for each record; further lines of a text are indented, so that none looks like a record."""
+    """Formatter with one line per record. Further lines of a text are indented: none can pass for a record."""
 
     def __init__(self, head: str, secret_variables: Collection[str] = ()) -> None:
         super().__init__(head)
         self.secret_variables = secret_variables
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as harmless lines, without keys."""
+        """Return the record as printable lines without secrets."""
         first, *rest = printable_lines(without_secrets(super().format(record), self.secret_variables)) or [""]
         return "\n".join([first, *(f"    {line}" for line in rest)])
 
 
 class _Quiet(RotatingFileHandler):
-    """A log handler that never stops the run: lines that cannot be written are lost."""
+    """Log handler that drops lines which cannot be written, and never stops the run."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Do nothing: a full disk is reported by the files that the run needs."""
+        """Ignore the error: writing the files that the run needs reports a full disk."""
 
 
 @contextmanager
 def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]:
-    """Send all that our modules log in this block to the run's folder alone; StoreError where it cannot begin."""
+    """Send all log records of our packages in this block to the run's `run.log` only.
+
+    Values of `secret_variables` are never written. Raises StoreError if the file cannot be opened.
+    """
     path = run / RUN_LOG
     for file in (path, path.with_name(f"{RUN_LOG}.1")):
         require_own(file)
     with explained(path):
         handler = _Quiet(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", errors="replace")
     handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(name)s: %(message)s", secret_variables))
-    loggers = [logging.getLogger(room) for room in ROOMS]
+    loggers = [logging.getLogger(room) for room in PACKAGES]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

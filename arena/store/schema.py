@@ -1,7 +1,6 @@
-"""The match log's columns: every field, its type and what it means. A change here is a new SCHEMA_VERSION.
+"""The match log's columns: the name, type and meaning of every field.
 
-A file lacks the fields that came after it (`ADDED`), and may lack those in which every value is the usual one
-(`OPTIONAL`): what a run does not use takes no byte of its log.
+Increase SCHEMA_VERSION with every change. Files lack the columns of `DEFAULTS` if every value in them is the default.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,35 +12,28 @@ import pyarrow as pa
 from arena.store.lines import LogError
 
 UNREAD = ("summary", "replaced")
-"""Sources of turns that no game read: those of `games.contracts`, for readers of logs that load no games."""
+"""Sources of turns that no game read, as in `games.contracts`, which readers of logs do not load."""
 SCHEMA_VERSION = 4
-ADDED: Mapping[str, tuple[int, Any]] = {
-    "rules": (2, 0),
-    "turns.situation": (3, ""),
-    "seats.instruction": (4, ""),
-    "deal": (4, -1),
-    "group": (4, -1),
-    "parent": (4, ""),
-    "parent_turn": (4, -1),
-    "stage": (4, ""),
-    "source": (4, "played"),
-    "turns.source": (4, "policy"),
-    "turns.messages.images": (4, []),
-    "streams.entropy": (4, []),
-    "advantages": (4, []),
-    "ratios": (4, []),
-    "gaps": (4, []),
+DEFAULTS: Mapping[str, Any] = {
+    "seats.instruction": "",
+    "group": -1,
+    "parent": "",
+    "parent_turn": -1,
+    "stage": "",
+    "source": "played",
+    "turns.source": "policy",
+    "turns.messages.images": [],
+    "streams.entropy": [],
+    "advantages": [],
+    "ratios": [],
+    "gaps": [],
 }
-"""Fields that came after version 1: with which, and what a file without them is read as."""
-IDENTITY = ("deal", "parent", "parent_turn")
-"""Fields of these that older logs have in the printed id instead."""
-OPTIONAL = frozenset(ADDED) - {"rules", "turns.situation", "deal"}
-"""Fields that a file of the present version lacks where all of its values are the usual one."""
+"""Default values of the optional fields."""
 _VERSION_KEY = b"arena.schema_version"
 
 
 class CreditRow(NamedTuple):
-    """Credit of one turn of one match: its weighted reward and its advantage."""
+    """Weighted reward and advantage of one turn of one match."""
 
     match: str
     turn: int
@@ -65,133 +57,122 @@ def _schema(fields: Iterable[Any]) -> Any:
 _NAMED = pa.struct(
     [
         _field("name", pa.string(), "name of the reward part"),
-        _field("value", pa.float64(), "its sum over the turn, unweighted"),
+        _field("value", pa.float64(), "its unweighted sum over the turn"),
     ]
 )
 _IMAGE = pa.struct(
     [
-        _field("place", pa.int32(), "characters of the text that stand before it"),
-        _field("hash", pa.string(), "SHA-256 of its bytes in hex, and the name of its file in log/blobs"),
-        _field("media", pa.string(), "its media type, such as image/png"),
-        _field("width", pa.int32(), "in pixels"),
-        _field("height", pa.int32(), "in pixels"),
+        _field("place", pa.int32(), "characters of text before the image"),
+        _field("hash", pa.string(), "SHA-256 of the bytes in hex, which names the file in log/blobs"),
+        _field("media", pa.string(), "media type, such as image/png"),
+        _field("width", pa.int32(), "width in pixels"),
+        _field("height", pa.int32(), "height in pixels"),
     ]
 )
 _MESSAGE = pa.struct(
     [
-        _field("sender", pa.string(), "a seat, or referee"),
-        _field("text", pa.string(), "what was said publicly"),
-        _field("images", _list(_IMAGE), "what was shown with it, in order of place"),
+        _field("sender", pa.string(), "seat, or referee"),
+        _field("text", pa.string(), "text of the message"),
+        _field("images", _list(_IMAGE), "images, in order of place"),
     ]
 )
 _SEAT = pa.struct(
     [
-        _field("seat", pa.string(), "place in the game"),
-        _field("role", pa.string(), "role file's name"),
+        _field("seat", pa.string(), "seat in the game"),
+        _field("role", pa.string(), "name of the role file"),
         _field("policy", pa.string(), "named weights or scripted policy"),
-        _field("version", pa.int32(), "version of the policy that played"),
-        _field("trained", pa.bool_(), "whether the policy learns from this seat"),
+        _field("version", pa.int32(), "version of the policy"),
+        _field("trained", pa.bool_(), "true if the policy learns from this seat"),
         _field("kind", pa.string(), "model, brain, endpoint or human"),
-        _field("instruction", pa.string(), "what ended its system prompt, of a population; empty if none"),
+        _field("instruction", pa.string(), "instruction at the end of the system prompt; empty if none"),
     ]
 )
 _PAYOFF = pa.struct(
     [
-        _field("seat", pa.string(), "place in the game"),
-        _field("value", pa.float64(), "its payoff by the game's own count"),
+        _field("seat", pa.string(), "seat in the game"),
+        _field("value", pa.float64(), "payoff by the game's rules"),
     ]
 )
 _TURN = pa.struct(
     [
         _field("index", pa.int16(), "number of the turn in the match, from 0"),
-        _field("seat", pa.string(), "who moved"),
-        _field("role", pa.string(), "the mover's role"),
-        _field("policy", pa.string(), "the mover's policy"),
-        _field("version", pa.int32(), "version of the policy that wrote this turn"),
-        _field("messages", _list(_MESSAGE), "what was new to the mover since it last acted"),
-        _field("raw", pa.string(), "everything it wrote"),
-        _field("public", pa.string(), "what the others heard"),
-        _field("private", pa.string(), "what nobody heard"),
-        _field("action", pa.string(), "what the game read"),
-        _field("valid", pa.bool_(), "whether the game could read and allow the act"),
-        _field("rewards", _list(_NAMED), "named rewards until its next turn, unweighted"),
-        _field("finish", pa.string(), "why it stopped writing: stop, length or script"),
-        _field("tokens", pa.int32(), "tokens it wrote"),
+        _field("seat", pa.string(), "seat that moved"),
+        _field("role", pa.string(), "role of the seat"),
+        _field("policy", pa.string(), "policy of the seat"),
+        _field("version", pa.int32(), "version of the policy that wrote the turn"),
+        _field("messages", _list(_MESSAGE), "messages new to the seat since its last turn"),
+        _field("raw", pa.string(), "whole reply"),
+        _field("public", pa.string(), "speech that the other seats see"),
+        _field("private", pa.string(), "thought that no other seat sees"),
+        _field("action", pa.string(), "act passed to the game"),
+        _field("valid", pa.bool_(), "true if the game could read the act and allows it"),
+        _field("rewards", _list(_NAMED), "unweighted named rewards until the seat's next turn"),
+        _field("finish", pa.string(), "why the reply ended: stop, length or script"),
+        _field("tokens", pa.int32(), "tokens of the reply"),
         _field("seconds", pa.float64(), "wall time of the turn"),
-        _field(
-            "situation", pa.string(), "the situation it was taken in, as the game names it; empty where it does not"
-        ),
+        _field("situation", pa.string(), "the game's name for the situation of the turn; empty if it has none"),
         _field(
             "source",
             pa.string(),
-            "who wrote it: policy, summary, replaced, patch, demonstration or voted; tool is reserved",
+            "author of the turn: policy, summary, replaced, patch, demonstration or voted; tool is reserved",
         ),
     ]
 )
 _STREAM = pa.struct(
     [
-        _field("seat", pa.string(), "whose tokens"),
+        _field("seat", pa.string(), "seat of the tokens"),
         _field("segment", pa.int16(), "number of the stream within the seat, from 0"),
-        _field("ids", _list(pa.int32()), "token ids as seen and sampled"),
-        _field("mask", _list(pa.bool_()), "true where the policy sampled the token"),
-        _field("logprobs", _list(pa.float32()), "natural log under the distribution sampled from; else 0"),
+        _field("ids", _list(pa.int32()), "token ids as read and sampled"),
+        _field("mask", _list(pa.bool_()), "true if the policy sampled the token"),
+        _field("logprobs", _list(pa.float32()), "natural log under the sampling distribution; else 0"),
         _field("turns", _list(pa.int16()), "index of the turn that sampled the token; -1 if none"),
-        _field("entropy", _list(pa.float32()), "of the distribution sampled from, in nats; else 0; empty if not kept"),
+        _field("entropy", _list(pa.float32()), "entropy of the sampling distribution in nats; else 0; empty if off"),
     ]
 )
 MATCHES = _schema(
     [
         _field(
-            "id",
-            pa.string(),
-            "iteration-deal, with -rN when played again after a failure, -bT for its branch at turn T",
+            "id", pa.string(), "iteration-deal, with -rN for repetition N after failures, -bT for a branch at turn T"
         ),
-        _field("iteration", pa.int32(), "iteration that played it"),
-        _field("deal", pa.int32(), "number of the match among those dealt in its iteration, from 0"),
-        _field("group", pa.int32(), "number of the group of matches with one seed; -1 if it is no group's"),
-        _field("parent", pa.string(), "id of the match that it is a branch of; empty if none"),
-        _field("parent_turn", pa.int16(), "first turn that is not its parent's; -1 if none"),
-        _field("stage", pa.string(), "what it was played for, such as train; empty if not known"),
+        _field("iteration", pa.int32(), "iteration of the match"),
+        _field("deal", pa.int32(), "number of the match among the deals of its iteration, from 0"),
+        _field("group", pa.int32(), "number of the group of matches with one seed; -1 if none"),
+        _field("parent", pa.string(), "id of the match that this one branches from; empty if none"),
+        _field("parent_turn", pa.int16(), "first turn that differs from the parent's; -1 if none"),
+        _field("stage", pa.string(), "purpose of the match, such as train; empty if unknown"),
         _field("source", pa.string(), "played, branched, patched, replayed, recalled or demonstration"),
         _field("game", pa.string(), "name of the game"),
-        _field("options", pa.string(), "the game's options, JSON"),
-        _field("rules", pa.int16(), "version of the game's rules; 0 if not known (schema version 1)"),
+        _field("options", pa.string(), "options of the game as JSON"),
+        _field("rules", pa.int16(), "version of the game's rules; 0 if unknown"),
         _field("seed", pa.uint64(), "seed of the game's generator"),
         _field("status", pa.string(), "finished or failed"),
-        _field("reason", pa.string(), "why it failed, or was cut off before its end"),
-        _field("attempt", pa.int16(), "0, or how often it was played again"),
+        _field("reason", pa.string(), "why it failed or was cut off"),
+        _field("attempt", pa.int16(), "number of repetitions after failures"),
         _field("started", pa.string(), "ISO 8601, UTC"),
         _field("seconds", pa.float64(), "wall time of the match"),
-        _field("report", pa.string(), "the game's own figures, JSON"),
-        _field("payoffs", _list(_PAYOFF), "empty when it failed"),
-        _field("seats", _list(_SEAT), "who played"),
-        _field("turns", _list(_TURN), "in the order of play"),
-        _field("streams", _list(_STREAM), "token record of every model-backed seat"),
+        _field("report", pa.string(), "the game's own figures as JSON"),
+        _field("payoffs", _list(_PAYOFF), "payoffs; empty if it failed"),
+        _field("seats", _list(_SEAT), "players"),
+        _field("turns", _list(_TURN), "turns in order"),
+        _field("streams", _list(_STREAM), "token record of every seat with a model"),
     ]
 )
 CREDIT = _schema(
     [
         _field("match", pa.string(), "id of the match"),
         _field("turn", pa.int16(), "index of the turn"),
-        _field("seat", pa.string(), "who took it"),
-        _field("reward", pa.float64(), "weighted sum of its named rewards"),
-        _field("advantage", pa.float64(), "what the estimator made of it, normalised"),
-        _field("advantages", _list(pa.float32()), "of each of its tokens, where they differ; empty if not kept"),
-        _field("ratios", _list(pa.float32()), "p after learning / p before, by token; empty if not kept"),
-        _field(
-            "gaps", _list(pa.float32()), "log p of the trainer before learning less the sampler's, by token; or empty"
-        ),
+        _field("seat", pa.string(), "seat that moved"),
+        _field("reward", pa.float64(), "weighted sum of the turn's named rewards"),
+        _field("advantage", pa.float64(), "normalised advantage"),
+        _field("advantages", _list(pa.float32()), "advantage of each token, if they differ; else empty"),
+        _field("ratios", _list(pa.float32()), "p after learning / p before, by token; empty if off"),
+        _field("gaps", _list(pa.float32()), "trainer's log p before learning less the sampler's, by token; or empty"),
     ]
 )
 
 
-def schema_at(schema: Any, version: int) -> Any:
-    """The schema as it was in an earlier version."""
-    return without(schema, {name for name, (since, _) in ADDED.items() if since > version})
-
-
 def without(schema: Any, names: Collection[str]) -> Any:
-    """The schema less these fields, `turns.messages.images` being one."""
+    """Return the schema without these fields. A dot leads into a list's items: `turns.messages.images`."""
     return pa.schema(list(_fields_without(schema, names)), metadata=schema.metadata)
 
 
@@ -200,21 +181,21 @@ def _fields_without(fields: Iterable[Any], names: Collection[str], parent: str =
         name = f"{parent}{field.name}"
         if name not in names:
             inner = items(field)
-            yield with_items(field, _fields_without(inner, names, f"{name}.")) if inner else field
+            yield _with_items(field, _fields_without(inner, names, f"{name}.")) if inner else field
 
 
-def narrowed(fields: Iterable[Any], columns: Collection[str]) -> Iterator[Any]:
-    """The fields that are among the columns; a dot leads into the items of a list: `turns.seat`."""
+def select_fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[Any]:
+    """Yield the fields named by the columns. A dot leads into a list's items: `turns.seat`."""
     for field in fields:
         inner = [name.removeprefix(f"{field.name}.") for name in columns if name.startswith(f"{field.name}.")]
         if field.name in columns:
             yield field
         elif inner:
-            yield with_items(field, narrowed(items(field), inner))
+            yield _with_items(field, select_fields(items(field), inner))
 
 
 def paths(fields: Iterable[Any], parent: str = "") -> Iterator[str]:
-    """The names of all fields, those within lists among them: `turns`, `turns.messages`, `turns.messages.images`."""
+    """Yield the dotted names of all fields: `turns`, `turns.messages`, `turns.messages.images`."""
     for field in fields:
         name = f"{parent}{field.name}"
         yield name
@@ -222,23 +203,36 @@ def paths(fields: Iterable[Any], parent: str = "") -> Iterator[str]:
 
 
 def items(field: Any) -> list[Any]:
-    """The fields of what a list holds; [] of any other field."""
+    """Return the fields of a list's items; [] for any other field."""
     kind = field.type.value_type if pa.types.is_list(field.type) else None
     return [*kind] if kind is not None and pa.types.is_struct(kind) else []
 
 
-def with_items(field: Any, inner: Iterable[Any]) -> Any:
-    """A list's field, of structs with these fields."""
+def _with_items(field: Any, inner: Iterable[Any]) -> Any:
     return field.with_type(pa.list_(field.type.value_field.with_type(pa.struct(list(inner)))))
 
 
-def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> int:
-    """The schema's version; LogError when the Parquet metadata of the file at `path` is not ours or is too new."""
+def absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | None, path: Path) -> set[str]:
+    """Return the dotted names of the optional fields that the file at `path` lacks, from its columns and metadata.
+
+    Raises LogError if it is no match log, has another schema version or other columns. No checksum covers a Parquet
+    file's footer, which names the columns.
+    """
     version = (metadata or {}).get(_VERSION_KEY, b"")
     if not version.isdigit() or len(version) > 9:
         raise LogError(f"{path} is not a match log of Arena: it names no schema version")
-    if int(version) > SCHEMA_VERSION:
-        raise LogError(
-            f"{path} has schema version {int(version)}, this Arena reads up to {SCHEMA_VERSION}: upgrade arena-selfplay"
-        )
-    return int(version)
+    if int(version) != SCHEMA_VERSION:
+        raise LogError(f"{path} has {version_mismatch(int(version))}")
+    known = {*paths(columns)}
+    absent = {name for name in paths(schema) if name in DEFAULTS and name not in known}
+    if not columns.equals(without(schema, absent)):
+        raise LogError(f"{path} cannot be read: its columns are not those of a match log")
+    return absent
+
+
+def version_mismatch(version: object) -> str:
+    """Return the message on a log's schema version that this Arena does not read, for a line that names the file."""
+    return (
+        f"schema version {str(version)[:20]}, and this Arena reads version {SCHEMA_VERSION}: "
+        "use the Arena that wrote it, or play the run again"
+    )

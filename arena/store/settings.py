@@ -1,12 +1,12 @@
-"""Settings of the store: how often a run is committed."""
+"""Settings of the run folder: how often a run is committed."""
 
 from arena.parts.spec import Positive, Spec
 
 
 class CheckpointSpec(Spec):
-    """Settings of commits: how often the run is committed, and how many commits are kept."""
+    """Settings of checkpoints: their interval and the number to keep."""
 
     every: Positive = 1
-    """Iterations from one checkpoint to the next; the last one always has one."""
+    """Iterations between checkpoints. The last iteration always has one."""
     keep: Positive = 2
-    """The newest so many stay."""
+    """Number of newest checkpoints to keep."""

@@ -1,6 +1,6 @@
-"""A checkpoint's `state.json`: everything to resume from but weights and optimisers, validated as foreign input.
+"""Schema of a checkpoint's `state.json`: the state of a run without weights and optimisers.
 
-Its hash says that it is as it was written, not by whom.
+Reading validates it as untrusted input, because its hash proves its integrity but not its author.
 """
 
 import json
@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class EntropyBand(_Part):
-    """Memory of the regulariser of this name, by place in a reply."""
+    """State of the regulariser `entropy_band`, by position in a reply."""
 
     now: Count
     mean: list[Figure] = []
@@ -37,7 +37,7 @@ class EntropyBand(_Part):
 
 
 class Learned(_Part):
-    """Memory of a policy's regularisers."""
+    """State of a policy's regularisers."""
 
     entropy_band: EntropyBand | None = None
 
@@ -52,7 +52,7 @@ class PolicyState(_Part):
 
 
 class Remembered(_Part):
-    """Memory of the estimators of these names; one of the user's own remembers what it likes."""
+    """State of the estimators, by name. A user's own estimator may store other keys."""
 
     rae: dict[str, Figure] = {}
     weighted_sum: "dict[str, Remembered]" = {}
@@ -69,7 +69,7 @@ class CreditState(_Part):
 
 
 class PoolState(_Part):
-    """The iterations whose weights may be met again."""
+    """Iterations whose weights may be opponents again."""
 
     members: list[Count]
     recent: list[Count]
@@ -78,7 +78,7 @@ class PoolState(_Part):
 
 
 class SeatState(_Part):
-    """A seat of a planned match."""
+    """Seat of a planned match."""
 
     role: str
     policy: str
@@ -88,7 +88,7 @@ class SeatState(_Part):
 
 
 class LateState(_Part):
-    """A planned match that an update did not wait for."""
+    """Planned match that an update did not wait for."""
 
     iteration: Count
     deal: Count
@@ -103,7 +103,7 @@ class LateState(_Part):
 
 
 class TriedState(_Part):
-    """An instruction, the running mean of what it earned, and the number of iterations that played it."""
+    """Instruction with the running mean of its scores and the number of iterations that played it."""
 
     text: str
     weight: Figure
@@ -111,14 +111,14 @@ class TriedState(_Part):
 
 
 class InstructionsState(_Part):
-    """Populations of instructions, and a match that went badly, by role."""
+    """Populations of instructions and the text of a bad match, by role."""
 
     tried: dict[str, Annotated[list[TriedState], Field(min_length=1)]] = {}
     failed: dict[str, str] = {}
 
 
 class PlayState(_Part):
-    """State of play: matches that go on, how deals went, and how instructions did."""
+    """State of play: unfinished matches, outcomes of deals, and scores of instructions."""
 
     late: list[LateState] = []
     deals: dict[str, Annotated[list[Count], Field(min_length=3, max_length=3)]] = {}
@@ -133,7 +133,7 @@ class LeagueState(_Part):
 
 
 class State(_Part):
-    """The whole file."""
+    """Contents of `state.json`."""
 
     iteration: Count
     policies: dict[str, PolicyState] = {}
@@ -144,7 +144,7 @@ class State(_Part):
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Read and validate a checkpoint's state; StoreError, naming the first thing that makes no sense."""
+    """Return a checkpoint's validated state. Raises StoreError naming the first invalid field."""
     path = checkpoint.folder / STATE
     with explained(path, "reading"):
         text = read_plain(path)
@@ -164,7 +164,7 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 @contextmanager
 def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Turns what a checkpoint's own content breaks in the block into a StoreError of one line."""
+    """Turn errors in the block into a StoreError of one line that blames the checkpoint's content."""
     from safetensors import SafetensorError
 
     try:
@@ -173,6 +173,4 @@ def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
         if checkpoint is None:
             raise
         why = f"{type(error).__name__}: {error}"[:200]
-        raise StoreError(
-            f"{checkpoint.folder} holds what cannot be gone on from: {why}: restore it from a copy"
-        ) from None
+        raise StoreError(f"{checkpoint.folder} cannot be resumed from: {why}: restore it from a copy") from None

@@ -1,6 +1,6 @@
-"""A warm start that is not over yet: all trained policies between two steps of an imitation.
+"""Checkpoint of an unfinished warm start: all trained policies between two imitation steps.
 
-Written as checkpoints are, into a folder of its own, which checkpoint 0 replaces. Nothing but time is lost with it.
+It is written as checkpoints are, into the folder `imitation`, which checkpoint 0 replaces. Losing it costs only time.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,40 +19,43 @@ FOLDER = "imitation"
 
 
 class Imitated(State):
-    """Manifest of an imitation that is not over."""
+    """Manifest of an unfinished imitation."""
 
     experiment: str
-    """Hash of the settings that it is of (`arena.config.kept.identity`)."""
+    """Hash of the settings of its run (`arena.config.saved_config.identity`)."""
     policy: str
-    """The one that imitates just now."""
+    """Policy that is being trained."""
     steps: Count
-    """Steps of its imitation that were taken."""
+    """Finished steps of its imitation."""
     total: Count
-    """Steps of its imitation altogether."""
+    """All steps of its imitation."""
     policies: dict[str, PolicyState]
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """State of each policy, as it was kept."""
+        """Return the state of each policy."""
         return {name: one.model_dump(exclude_unset=True) for name, one in self.policies.items()}
 
 
 def keep(run: Path, about: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
-    """Commit how far the imitation is: `fill` writes the policies; replaces what was kept before."""
+    """Commit the imitation's progress atomically, replacing the last one. `fill` writes the policies."""
 
-    def whole(beside: Path) -> None:
-        fill(beside)
-        manifest.seal(beside, {"schema": CHECKPOINT_VERSION, "iteration": 0, **about})
+    def fill_and_seal(temporary: Path) -> None:
+        fill(temporary)
+        manifest.seal(temporary, {"schema": CHECKPOINT_VERSION, "iteration": 0, **about})
 
-    write_folder(run / FOLDER, whole)
+    write_folder(run / FOLDER, fill_and_seal)
 
 
 def progress(run: Path) -> Imitated | None:
-    """Return how far the imitation is, by its manifest alone; None where none is kept. StoreError for a torn one."""
+    """Return the manifest of the unfinished imitation; None if there is none. Raises StoreError for a damaged one."""
     return _read(run, manifest.described) if (run / FOLDER).is_dir() else None
 
 
 def unfinished(run: Path, experiment: str) -> tuple[Checkpoint, Imitated] | None:
-    """Return the kept imitation, every byte checked; None where none is. StoreError for one torn, or of another run."""
+    """Return the verified unfinished imitation; None if there is none.
+
+    Raises StoreError if it is damaged or of an experiment with another hash.
+    """
     if not (run / FOLDER).is_dir():
         return None
     found = _read(run, manifest.verify)
@@ -62,7 +65,7 @@ def unfinished(run: Path, experiment: str) -> tuple[Checkpoint, Imitated] | None
 
 
 def discard(run: Path) -> None:
-    """Remove what is kept."""
+    """Remove the unfinished imitation, if any."""
     if (run / FOLDER).exists():
         remove(run / FOLDER)
 

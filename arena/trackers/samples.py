@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from arena.parts.chance import generator
-from arena.plain import bounded, printable
+from arena.plain import printable, truncate_middle
 from arena.store.reader import LogReader
 
 COUNT = 4
@@ -47,7 +47,7 @@ def sample_of(row: Mapping[str, Any]) -> SampleMatch:
         match=row["id"],
         game=printable(row["game"]),
         roles=printable(", ".join(seats))[:MAX_MATCH],
-        said=bounded("\n".join(map(_turn_line, row["turns"])), MAX_MATCH),
+        said=truncate_middle("\n".join(map(_turn_line, row["turns"])), MAX_MATCH),
         payoffs=printable(", ".join(f"{seat} {_short(value)}" for seat, value in row["payoffs"].items()))[:MAX_MATCH],
         outcome=printable(", ".join([row["status"], *report]))[:MAX_MATCH],
     )

@@ -1,1 +1,1 @@
-"""Games that are not ours, found by name and wrapped as text games."""
+"""Adapters that wrap games of other libraries as text games."""

@@ -16,11 +16,11 @@ from games.conformance.openness import hides_nothing
 
 _OPEN: dict[tuple[Any, ...], bool] = {}
 SHARED = ("illegal", "penalty", "stake", "talk")
-"""TextGame's options; whatever else a user sets is meant for the wrapped environment."""
+"""TextGame's options; all others go to the wrapped environment."""
 
 
 class OwnRandom:
-    """Python's and numpy's global generators as one match's own: lent while its environment runs, then put back."""
+    """One match's own state of Python's and numpy's global random generators."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         seed = int(rng.integers(2**32))
@@ -28,7 +28,10 @@ class OwnRandom:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Let code within draw from this match's generators; what it prints is lost (`--json` stays JSON)."""
+        """Install this match's generator states within the context, then restore the process's.
+
+        Also silences stdout and stderr, so that `--json` output stays JSON.
+        """
         outside = random.getstate(), np.random.get_state()
         random.setstate(self._states[0])
         np.random.set_state(self._states[1])
@@ -41,7 +44,7 @@ class OwnRandom:
             np.random.set_state(outside[1])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OwnRandom:
-        """The states are replaced, never changed, so that a copy may share them."""
+        """Return a shallow copy: states are replaced, never mutated, so copies may share them."""
         return copy.copy(self)
 
 
@@ -74,12 +77,12 @@ class ForeignGame(TextGame):
         return {"faults": len(self.faults)}
 
     def fault(self, error: Exception) -> str:
-        """Notes what the environment raised, in one line."""
+        """Record an exception of the environment and return it as one line."""
         self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
         return self.faults[-1]
 
     def hides_nothing(self) -> bool:
-        """Return True if trial matches, once per environment, have shown that nothing is hidden (see `openness`)."""
+        """Return True if trial matches, played once per environment, show that nothing is hidden (see `openness`)."""
         if self.perfect_information:
             return True
         known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
@@ -88,9 +91,9 @@ class ForeignGame(TextGame):
         return _OPEN[known]
 
     def copied(self) -> Any:
-        """An independent copy of the environment."""
+        """Return an independent copy of the environment."""
         return copy.deepcopy(self.env)
 
     def clone(self) -> Self:
-        """An independent copy in the middle of the match."""
+        """Return an independent copy in the middle of the match."""
         return copy.deepcopy(self, {id(self.env): self.copied()})

@@ -41,7 +41,7 @@ LIBRARIES = {
 
 @dataclass(frozen=True)
 class Kept:
-    """A game's file that is to be taken from another place, and why it may not be; "" if it may."""
+    """Copy of a game's source file in a run folder, with the reason why it may not be loaded ("" if it may)."""
 
     path: Path
     refused: str = ""
@@ -53,47 +53,52 @@ _DATA: dict[str, str] = {}
 
 
 def file_of(name: str) -> Path | None:
-    """The file of `path/to/file.py:name`, by its one true path: no link and no `..` makes another file of it."""
+    """Return the file of `path/to/file.py:name`, or None. The path is resolved, so that links and `..` give no second
+    name.
+    """
     path = name.rpartition(":")[0]
     return Path(os.path.realpath(os.path.expanduser(path))) if path.endswith(".py") and "\0" not in path else None
 
 
 def keep(path: Path, kept: Kept) -> None:
-    """Take the file at this `file_of` from elsewhere from now on; the first to say so is heard, unless refused."""
+    """Load this file from its saved copy from now on. The first copy stays, unless it was refused."""
     if path not in _KEPT or _KEPT[path].refused:
         _KEPT[path] = kept
 
 
 def forget() -> None:
-    """Take every file from where it is named again."""
+    """Load every file and module from its original place again."""
     _KEPT.clear()
     REFUSED.clear()
     _DATA.clear()
 
 
 def refuse(module: str, why: str) -> None:
-    """Import no game from this module from now on, and say why."""
+    """Refuse to import games from this module from now on, with this reason."""
     REFUSED[module] = why
 
 
 def keep_data(text: str, path: str) -> None:
-    """Give games this path where their options hold that text."""
+    """Replace this text by `path` wherever a game's option equals it."""
     _DATA.setdefault(text, path)
 
 
 def placed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A game's options with paths of data as they are kept."""
+    """Return a game's options with paths of data files replaced by their saved copies."""
     return {name: _DATA.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
 
 
 def attribute(place: str) -> Any:
-    """The thing at `module:name`."""
+    """Import the object at `module:name`."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def foreign(name: str) -> Callable[..., TextGame] | None:
-    """The factory of the game of this name, None where the name is of no kind above; ValueError says what is wrong."""
+    """Return the factory of a game outside this package, or None if the name has none of the forms above.
+
+    Raises ValueError with the reason if the name has such a form but there is no such game.
+    """
     prefix, colon, rest = name.partition(":")
     if colon and prefix in LIBRARIES:
         place, option, finder = LIBRARIES[prefix]
@@ -112,7 +117,7 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
 
 @functools.cache
 def installed() -> Mapping[str, EntryPoint]:
-    """The games that installed packages offer, by name; read once, as it takes longer than a short match."""
+    """Return the entry points of installed games by name. Cached: reading them takes longer than a short match."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -131,12 +136,12 @@ def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
 
 
 def _makes_a_game(candidate: Any) -> bool:
-    """Return True for a class, and for a function of the name by which PettingZoo's modules make environments."""
+    """Return True for a class, or for a function `env`, by which PettingZoo's modules create environments."""
     return inspect.isclass(candidate) or (inspect.isfunction(candidate) and candidate.__name__ == "env")
 
 
 def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
-    """The object of this name that fits, in the file at this `file_of`; ValueError names the nearest there."""
+    """Return the object of this name in a file of `file_of`. Raises ValueError with the nearest name."""
     module = _load(path)
     if fits(found := getattr(module, name, None)):
         return found
@@ -147,7 +152,7 @@ def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds:
 
 
 def _load(path: Path) -> ModuleType:
-    """The file, or what is kept in its place, imported once."""
+    """Import the file, or its saved copy, once."""
     kept = _KEPT.get(path, Kept(path))
     if kept.refused:
         raise ValueError(kept.refused)
@@ -155,16 +160,16 @@ def _load(path: Path) -> ModuleType:
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Runs what the file says: bytecode beside it may be another's, so none is read, and none written."""
+    """Source loader that neither reads nor writes bytecode: cached bytecode could be somebody else's."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """The source, compiled."""
+        """Return the source, compiled."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 @functools.cache
 def _module(path: Path) -> ModuleType:
-    """The file, imported once under a name of its own."""
+    """Import the file once, under a unique module name."""
     import hashlib
 
     if not os.path.isfile(path):
@@ -183,7 +188,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
-    """Return a TextGame's class as it is; another AEC environment, or a function `env`, as what plays it in words."""
+    """Return a TextGame class as it is, and an AEC environment or function `env` as a PettingZooGame factory."""
     from pettingzoo import AECEnv
 
     from games.base import TextGame
@@ -199,12 +204,12 @@ def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
 
 
 def own_players() -> frozenset[str]:
-    """Return the names of the scripted players of all games that files and packages brought so far."""
+    """Return the names of the scripted players of all games loaded from files and packages so far."""
     return frozenset(_PLAYERS)
 
 
 def error_line(error: BaseException, path: Path | None = None) -> str:
-    """An error in one line, with the file's line where it is known."""
+    """Return the error in one line, with its line number in the file if known."""
     line, trace = getattr(error, "lineno", None), error.__traceback__
     while trace is not None:
         if path is not None and trace.tb_frame.f_code.co_filename == str(path):

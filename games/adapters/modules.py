@@ -8,7 +8,7 @@ REFUSED: dict[str, str] = {}
 
 
 def import_module(name: str) -> ModuleType:
-    """The module; ValueError where it is refused."""
+    """Import a module. Raises ValueError if it is refused."""
     if name in REFUSED:
         raise ValueError(REFUSED[name])
     return importlib.import_module(name)

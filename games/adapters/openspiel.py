@@ -42,7 +42,7 @@ class AnyOpenSpiel(OpenSpielGame):
         }
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """The act, where nothing is hidden."""
+        """Return the act if nothing is hidden, else ""."""
         return word if self.perfect_information else ""
 
     def verdict(self) -> tuple[str, str]:

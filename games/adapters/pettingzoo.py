@@ -26,9 +26,9 @@ SHARED_PARTS = ("screen", "action_spaces", "observation_spaces")  # never change
 
 
 def load(name: str) -> Callable[..., Any]:
-    """The `env` function of a classic environment (`connect_four_v3`) or of a module (`package.module`).
+    """Return the `env` function of a classic environment (`connect_four_v3`) or of a module (`package.module`).
 
-    ValueError says in one line what there is instead, or what must be installed.
+    Raises ValueError in one line with the nearest name or the package to install.
     """
     module = name if "." in name else f"pettingzoo.classic.{name}"
     try:
@@ -54,7 +54,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def _as_a_file(name: str) -> str:
-    """Return how to name a module of the working directory, from which nothing is imported unasked."""
+    """Suggest how to name a module of the working directory, from which nothing is imported by default."""
     file = os.path.join(*name.split("."))
     for path in (f"{file}.py", os.path.join(file, "__init__.py")):
         if os.path.isfile(path):
@@ -63,7 +63,7 @@ def _as_a_file(name: str) -> str:
 
 
 def classics() -> list[str]:
-    """The names of PettingZoo's classic environments."""
+    """Return the names of PettingZoo's classic environments."""
     classic = importlib.import_module("pettingzoo.classic")
     return sorted(module.name for module in pkgutil.iter_modules(classic.__path__) if "_v" in module.name)
 
@@ -109,7 +109,7 @@ class PettingZooGame(ForeignGame):
         self.agent_selection = str(self.env.agent_selection)
 
     def rules(self) -> str:
-        """The environment's name, the seats, how to act."""
+        """Return the environment's name, the seats, how to act."""
         how = f" {self.words.rules}" if self.words.rules else ""
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
@@ -122,7 +122,7 @@ class PettingZooGame(ForeignGame):
         return copy.deepcopy(self._last_seen.get(seat, {}))
 
     def legal(self, seat: str) -> list[str]:
-        """The words of the actions that the environment's mask allows."""
+        """Return the words of the actions that the environment's mask allows."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
@@ -142,15 +142,17 @@ class PettingZooGame(ForeignGame):
         return listed if self.words.open else ""
 
     def next_seat(self, seat: str) -> str:
-        """The seat to move, by PettingZoo."""
+        """Return the seat to move, by PettingZoo."""
         return seat if self.ended else str(self.env.agent_selection)
 
     def copied(self) -> Any:
-        """Field by field: environments that are EzPickles would be rebuilt by `deepcopy`, without the match."""
+        """Return a copy made field by field. `deepcopy` would rebuild environments that are EzPickles, without the
+        match.
+        """
         return _copied(self.env, {})
 
     def _skip_the_dead(self) -> None:
-        """Agents that are out take their empty turns; the match ends when all are."""
+        """Step agents that are out with None, and end the match when all are."""
         env = self.env
         while env.agents and not all(env.terminations[a] or env.truncations[a] for a in env.agents):
             if not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
@@ -159,7 +161,7 @@ class PettingZooGame(ForeignGame):
         self.end("over", "The match is over.")
 
     def _observe(self) -> None:
-        """Read what the seat to move sees and may do."""
+        """Store the observation and the legal acts of the seat to move."""
         self._acts: dict[str, int] = {}
         if self.ended:
             return
@@ -185,13 +187,15 @@ def _copied(env: Any, memo: dict[int, Any]) -> Any:
 
 
 def as_text(observation: Any) -> dict[str, Any]:
-    """Return an observation as JSON-able short texts, by its parts, without the action mask."""
+    """Return the parts of an observation, except the action mask, as short JSON-able texts."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     return {str(name): _short(part) for name, part in parts.items() if name != "action_mask"}
 
 
 def _short(part: Any) -> Any:
-    """Planes of a board as rows of digits (which plane is set), other 0/1 arrays as where the ones are."""
+    """Shorten a part: planes of a board to rows of digits (the plane set in each cell), other 0/1 arrays to indices of
+    ones.
+    """
     if isinstance(part, str):
         return part
     if isinstance(part, Mapping):

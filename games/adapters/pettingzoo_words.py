@@ -12,19 +12,19 @@ def _number(env: Any, seat: str, action: int) -> str:
 
 
 def _array(env: Any, seat: str) -> dict[str, Any]:
-    """Nothing better than the array."""
+    """Return {}: the observation array is shown instead."""
     return {}
 
 
 @dataclass(frozen=True)
 class Words:
-    """One environment's words; `env` is the unwrapped environment."""
+    """Wording of one environment. `env` arguments are the unwrapped environment."""
 
     word: Callable[[Any, str, int], str] = _number
     look: Callable[[Any, str], dict[str, Any]] = _array
-    """What this seat sees, by allow-list; {}: its observation."""
+    """Facts that this seat sees, from an allow-list; {} falls back to its observation."""
     open: bool = False
-    """Whether all may know every act."""
+    """Whether all seats may see every act."""
     perfect: bool = False
     rules: str = ""
 

@@ -19,7 +19,7 @@ from games.contracts import Message
 OUTCOME = "outcome"
 MOST_PLAYERS = 15
 PROMPT_LENGTH = 16_000
-"""Characters of a seat's prompt; a role's template can print 20,000."""
+"""Limit of a seat's prompt in characters; a role's template can print 20,000."""
 LISTED = re.compile(r"(?:available|legal|valid) (?:moves|actions)[^:\n]*:(.*)", re.IGNORECASE)
 
 
@@ -33,7 +33,7 @@ def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
 
 
 def registered(name: str) -> Any:
-    """The TextArena environment of this id (`TicTacToe-v0`), in its registry; ValueError tells what is missing."""
+    """Return TextArena's registry entry of this id (`TicTacToe-v0`). Raises ValueError if it is missing."""
     try:
         registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
     except ImportError as error:
@@ -112,7 +112,7 @@ class TextArenaGame(ForeignGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """The seat to move, by TextArena."""
+        """Return the seat to move, by TextArena."""
         return seat if self.ended else self._mover()
 
     def _mover(self) -> str:
@@ -120,7 +120,9 @@ class TextArenaGame(ForeignGame):
         return self.seats[player]
 
     def _number(self, env: str, numbers: tuple[int, ...]) -> int:
-        """The first number of players that the environment takes; ValueError with its reason for the last one."""
+        """Return the first number of players that the environment accepts. Raises ValueError with the last reason if
+        none works.
+        """
         why = ""
         for number in numbers:
             try:
@@ -140,7 +142,7 @@ class TextArenaGame(ForeignGame):
         return {int(player): float(reward) for player, reward in (rewards or {}).items()}
 
     def _collect(self) -> dict[str, list[tuple[int, str]]]:
-        """Takes what each seat is to read out of the environment, and what was listed or prompted with it."""
+        """Take the new (sender, text) pairs by seat out of the environment, and store prompts and listed moves."""
         state = _inner(self.env).state
         news: dict[str, list[tuple[int, str]]] = {}
         for player, seat in enumerate(self.seats):
@@ -157,7 +159,7 @@ class TextArenaGame(ForeignGame):
         return news
 
     def _overheard(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
-        """The mover's words, taken out of the news, where all others read the same; else "" (and they stay there)."""
+        """Remove the mover's text from the news if all others read the same, and return it; else return ""."""
         player = self.seats.index(seat)
         said = [
             next((item for item in news[other] if item[0] == player), None) for other in self.seats if other != seat
@@ -188,13 +190,13 @@ class TextArenaGame(ForeignGame):
 
 
 def _harmless(text: str) -> str:
-    """The text with its lines and blanks, which boards need, but without control, bidi and invisible characters."""
+    """Remove control, bidi and invisible characters, but keep the line breaks and blanks that boards need."""
     lines = ("".join(c for c in line.expandtabs(4) if unicodedata.category(c)[0] != "C") for line in text.splitlines())
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
 def _shortened(text: str, limit: int) -> str:
-    """Return the text, or its beginning and a note of how much is left out, in at most `limit` characters."""
+    """Cut the text to `limit` characters, with a note of how many are left out."""
     if len(text) <= limit:
         return text
     kept = limit - 60
@@ -202,7 +204,7 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def _inner(env: Any) -> Any:
-    """The environment within TextArena's wrappers: theirs read observations as one text, ours as messages."""
+    """Return the environment inside TextArena's wrappers, which would join the observations to one text."""
     while hasattr(env, "is_wrapped_with"):
         env = env.env
     return env

@@ -16,14 +16,14 @@ from games.conformance.random_acts import filled, garbage, legal_act, mutated
 from games.contracts import ILLEGAL
 
 LONGEST = 20_000
-"""Legal acts after which a match played at random counts as endless."""
+"""Legal acts after which a random match counts as endless."""
 WILDNESS = (0.0, 0.02, 0.3)
-"""The share of acts that are no legal ones, by match: long matches, and those that end early."""
+"""Share of possibly illegal acts, by match in turn: gives long matches and matches that end early."""
 Make = Callable[[], TextGame]
 
 
 ENOUGH = 0.1
-"""Share of acts that have to be legal for a check to have looked at more than refusals."""
+"""Smallest share of legal acts at which a check counts as conclusive."""
 
 
 class Unchecked(Exception):
@@ -82,7 +82,7 @@ def _next_act(
 
 
 def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
-    """One act and what must hold after it; whether it was illegal."""
+    """Play one act and check the state after it. Returns True if the act was illegal."""
     seat = game.agent_selection
     try:
         game.step(act)
@@ -114,7 +114,7 @@ def _last_words(game: TextGame, seat: str) -> str:
 
 
 def _settled(game: TextGame, where: str) -> None:
-    """Check what must hold of a match that has ended."""
+    """Check payoffs and report of an ended match."""
     payoffs, report = game.payoffs(), game.report()
     plain([payoffs, report])
     if set(payoffs) != set(game.seats) or not all(map(math.isfinite, payoffs.values())):
@@ -127,12 +127,12 @@ def _settled(game: TextGame, where: str) -> None:
 
 
 def _zero_sum(game: TextGame) -> bool:
-    """Return True if OpenSpiel says that these rules are zero-sum, and no option changed that."""
+    """Return True if OpenSpiel declares the rules zero-sum and no draw reward changes that."""
     return isinstance(game, SpielRules) and game.spiel.get_type().utility.name == "ZERO_SUM" and not game.draw
 
 
 def error_line(error: BaseException) -> str:
-    """The error and the innermost line where it was raised, in one line."""
+    """Return the error and the innermost file and line in one line."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -141,5 +141,5 @@ def error_line(error: BaseException) -> str:
 
 
 def plain(thing: Any) -> str:
-    """As JSON, which is what records keep; raises for what is none (arrays, NaN, own classes)."""
+    """Return the value as JSON, the format of records. Raises for arrays, NaN and own classes."""
     return json.dumps(thing, allow_nan=False)

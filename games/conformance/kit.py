@@ -28,7 +28,7 @@ from games.conformance.openness import hides_nothing
 from games.conformance.random_acts import TALK, find_legal_acts, legal_act
 
 STARTS = 20
-"""Seeds whose first views are compared, where there are no twin deals."""
+"""Seeds whose first views are compared if there are no twin deals."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], N
 
 
 def _unfound(make: Make) -> str:
-    """Return why matches of random acts show little of a game, if hardly any legal act is found; else ""."""
+    """Return why random matches reveal little of this game, or "" if legal acts are found often enough."""
     try:
         found, tried = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks will say what is wrong with it
@@ -86,19 +86,19 @@ def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], c
 
 
 def _trace(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
-    """All that anybody sees of a match of legal acts, step by step, as text."""
+    """Play a match of legal acts and return the views of all seats at each step, as text."""
     return list(_played(game or make(), seed))
 
 
 def _played(game: TextGame, seed: int) -> Iterator[str]:
-    """Plays a match and yields what everybody sees of it, before the first act and after each."""
+    """Play a match and yield the views of all seats before the first act and after each."""
     game.reset(seed=seed)
     yield _all_views(game)
     yield from _finished(game, random.Random(seed))
 
 
 def _finished(game: TextGame, rng: random.Random) -> Iterator[str]:
-    """Plays a match on to its end; the same from the same generator."""
+    """Play the match to its end, yielding all views after each act. Equal generators give equal acts."""
     while not game.ended:
         if game.turns > LONGEST:
             raise Broken(f"a match of legal acts at random did not end in {LONGEST} acts")
@@ -125,7 +125,7 @@ def _views(game: TextGame, seat: str) -> dict[str, Any]:
 
 
 def _pettingzoo(make: Make, seeds: int) -> str:
-    """PettingZoo's own api_test and seed_test."""
+    """Run PettingZoo's own api_test and seed_test."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         api_test(make(), num_cycles=seeds)
@@ -206,7 +206,7 @@ def _secrets(make: Make, seeds: int) -> str:
 
 
 def _starts(game: TextGame) -> str:
-    """Before the first act: where a seat sees the same, its rules and legal acts are the same too."""
+    """Check that seats with equal facts before the first act have equal rules and legal acts. Returns a summary."""
     seen: dict[str, str] = {}
     for seed, seat in itertools.product(range(STARTS), game.seats):
         game.reset(seed=seed)
@@ -219,7 +219,7 @@ def _starts(game: TextGame) -> str:
 
 
 def _deals(game: TextGame) -> bool:
-    """Return True if a seed decides anything: the same acts do not give the same match from each."""
+    """Return True if the seed changes anything: the same acts give different matches."""
     matches = set()
     for seed in range(STARTS):
         game.reset(seed=seed)
@@ -228,7 +228,9 @@ def _deals(game: TextGame) -> bool:
 
 
 def _same_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
-    """Plays both with the same acts and compares what the seat sees, until either ends or they cannot go on alike."""
+    """Play both games with the same acts and compare the seat's views until one ends or they diverge. Returns the
+    count.
+    """
     rng, compared = random.Random(seed), 0
     while not (one.ended or two.ended) and compared < LONGEST:
         views = [plain([_views(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
@@ -272,7 +274,7 @@ def _clones(make: Make, seeds: int) -> str:
 
 
 def _facts(make: Make, seeds: int) -> str:
-    """Views are fresh and JSON-able; theory values are numbers; talk reaches others harmless."""
+    """Check that views are fresh and JSON-able, theory values are numbers, and talk arrives sanitised."""
     game = make()
     for name, value in game.theory.items():
         if not (isinstance(name, str) and isinstance(value, int | float) and math.isfinite(value)):
@@ -314,9 +316,9 @@ PROMISES = {
     "facts": "public(), private() and legal() give fresh values that JSON has, and talk arrives harmless",
     "fuzz": "no act of any kind raises, pays its author, or favours another: raise IllegalAct in play",
 }
-"""What each check looks at, and where to look when it fails."""
+"""Promise of each check, and where to look when it fails."""
 PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
-"""Checks that play matches of legal acts; with none to be found they see refusals alone. The fuzz counts its own."""
+"""Checks that play legal acts and are inconclusive if none is found. The fuzz check counts its own."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "pettingzoo": _pettingzoo,
     "determinism": _determinism,

@@ -14,11 +14,11 @@ from games.base import TextGame
 from games.conformance.fuzz import plain
 
 SEEDS, ACTS = 4, 60
-"""Trial matches, and how many acts of each are looked at."""
+"""Number of trial matches, and of acts examined in each."""
 
 
 def hides_nothing(game: TextGame) -> bool:
-    """Return True if trial matches of listed acts hide nothing from any seat; the game is left as it is."""
+    """Return True if trial matches of listed acts hide nothing from any seat. The game itself is unchanged."""
     return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
 
 
@@ -29,7 +29,7 @@ def _begun(game: TextGame, seed: int) -> TextGame:
 
 
 def _deals_nothing(game: TextGame, seed: int) -> bool:
-    """Return True if this seed's match is the next one's, act by act."""
+    """Return True if two seeds give equal views, act by act."""
     one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
     for _ in range(ACTS):
         if _views(one) != _views(two):
@@ -43,7 +43,7 @@ def _deals_nothing(game: TextGame, seed: int) -> bool:
 
 
 def _acts_are_seen(game: TextGame, seed: int) -> bool:
-    """Return True if different acts leave every other seat with different views."""
+    """Return True if different acts always give every other seat different views."""
     here, rng, compared = _begun(game, seed), random.Random(seed), 0
     for _ in range(ACTS):
         mover = here.agent_selection
@@ -65,6 +65,6 @@ def _views(game: TextGame) -> str:
 
 
 def _seen(game: TextGame, seat: str) -> str:
-    """All that a seat sees: messages, facts, legal acts."""
+    """Return messages and facts of this seat."""
     facts: list[Any] = [game.observe(seat)["messages"], game.public(), game.private(seat)]
     return plain(facts)

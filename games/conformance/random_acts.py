@@ -34,9 +34,9 @@ TRIES = 12
 
 
 def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | None = None) -> str | None:
-    """An act that may be played now: of the listed ones, or found by trying on clones; None if none was found.
+    """Return a random legal act: a listed one, or one found by trial on clones. None if no trial succeeds.
 
-    The form of what was found is added to `forms`, by seat. RuntimeError where a match goes on without any legal act.
+    Adds the form of an act found by trial to `forms`, by seat. Raises RuntimeError if a running match has no legal act.
     """
     seat = game.agent_selection
     listed = game.infos[seat]["legal"]
@@ -82,7 +82,7 @@ def _forms(game: TextGame) -> list[str]:
 
 
 def filled(form: str, game: TextGame, rng: random.Random) -> str:
-    """An act of this form, which may be illegal: other numbers in brackets, small numbers and words for blanks."""
+    """Fill a form at random: other numbers in brackets, small numbers and words for blanks. The act may be illegal."""
     if form.startswith("["):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
     verb, *blanks = form.split()
@@ -91,7 +91,7 @@ def filled(form: str, game: TextGame, rng: random.Random) -> str:
 
 
 def _word(words: list[str], rng: random.Random) -> str:
-    """One of these, or letters at random."""
+    """Draw one of these words, or random letters."""
     if words and rng.random() < 0.5:
         return rng.choice(words)
     return "".join(rng.choice(LETTERS) for _ in range(rng.randrange(3, 9)))
@@ -103,7 +103,7 @@ def _example_texts(game: TextGame) -> str:
 
 
 def mutated(act: str, rng: random.Random) -> str:
-    """An act with one thing changed: case, blanks, a character more, less or other, or itself twice."""
+    """Change one thing of an act: case, blanks, one character inserted, removed or replaced, doubling, truncation."""
     place = rng.randrange(len(act) + 1)
     character = rng.choice("aZ09 -|.,é١\u200b\U0001f600")
     return rng.choice(
@@ -115,7 +115,7 @@ def mutated(act: str, rng: random.Random) -> str:
 
 
 def garbage(rng: random.Random) -> str | None:
-    """No act: something hostile, a few random characters, a huge string, or nothing at all."""
+    """Return a hostile string, a few random characters, a huge string, or None."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(GARBAGE)

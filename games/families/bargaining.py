@@ -21,7 +21,7 @@ from games.families.pools import Triple, frontier, remainder, splits, worth
 
 Deal = tuple[int, int]
 Answer = Triple | Literal["ACCEPT", "WALK"]
-"""What a side does at its turn: it takes what is offered, leaves, or offers, asking for this share."""
+"""Act of a side at its turn: accept the offer, leave, or offer by asking for this share."""
 
 
 class Stage(NamedTuple):
@@ -31,9 +31,9 @@ class Stage(NamedTuple):
     """
 
     offer: Deal
-    """The deal that is offered, and accepted at the next turn; (0, 0) at the last turn, where none can be."""
+    """Deal to offer, which is accepted at the next turn; (0, 0) at the last turn, when no offer can be accepted."""
     expected: tuple[Fraction, Fraction]
-    """What making the offer gives on average."""
+    """Expected payoffs of making the offer."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -56,7 +56,7 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
 
 
 def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
-    """The share that comes to this deal, own payoff first; of several, one that divides the fewest kinds."""
+    """Return the share that yields this deal (own payoff first) and divides the fewest kinds."""
     shares = (share for share in splits(pool) if (worth(own, share), worth(other, remainder(pool, share))) == deal)
     return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
 
@@ -80,7 +80,7 @@ def nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _best(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
-    """The greatest joint value, the greatest product, and the mean of the Nash deals: the same for all matches."""
+    """Return the best joint value, the best product, and the mean payoffs of the Nash deals. Cached across matches."""
     nash = nash_deals(deals)
     first, second = (sum(side) / len(nash) for side in zip(*nash, strict=True))
     return max(map(sum, deals)), math.prod(nash[0]), first, second
@@ -114,10 +114,10 @@ def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> flo
 
 
 Chances = Callable[[int, Triple | None], Mapping[Answer, float]]
-"""Of a side without memory: `chances(turn, offer)` are those of what it does at `turn`, when the other side asked for
-`offer` (None: it has not asked yet), whatever went before."""
+"""Memoryless strategy of a side: `chances(turn, offer)` returns its act probabilities at `turn`, after the other side
+asked for `offer` (None: no offer yet)."""
 MOST_BELIEFS = 5_000
-"""In `best_against_mixture`, before it is given up after some seconds; four turns against six members need dozens."""
+"""Beliefs after which `best_against_mixture` gives up, some seconds; four turns against six members need dozens."""
 
 
 def best_response(
@@ -165,7 +165,7 @@ def best_against_mixture(
         return taken if turn + 1 == turns else taken + goes_on * asked(turn, said, belief)
 
     def asked(turn: int, said: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
-        """From the demands among what may be answered at this turn."""
+        """Return the value of the other side's demands at this turn, weighted by their probabilities."""
         total = 0.0
         for ask, by_member in said.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
@@ -195,11 +195,11 @@ class Rule:
     act: Callable[[View], str]
 
     def __call__(self, seen: View) -> str:
-        """Its act."""
+        """Return its act."""
         return self.act(seen)
 
     def chances(self, seen: View) -> dict[str, float]:
-        """All on that act."""
+        """Return probability 1 for its act."""
         return {self.act(seen): 1.0}
 
 
@@ -229,7 +229,7 @@ class _Table(NamedTuple):
     turns: int
     breakdown: float
     offered: int | None
-    """What accepting is worth; None where no offer stands."""
+    """Worth of accepting, or None without an offer."""
 
     @property
     def deals(self) -> tuple[Deal, ...]:
@@ -275,4 +275,4 @@ PLAYERS: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {
     "nash_bargaining": nash_bargaining_player,
     "subgame_perfect": subgame_perfect_player,
 }
-"""Of `negotiation` with public values, by name."""
+"""Scripted players of `negotiation` with public values, by name."""

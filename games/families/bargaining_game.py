@@ -52,21 +52,21 @@ class BargainingGame(TextGame):
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """Payoff of this seat's best play on this deal, on average over breakdown and the other side's `chances`.
+        """Return the payoff of this seat's best response on this deal, averaged over breakdowns and `chances`.
 
-        Those are of its acts at the facts that it sees; it must not remember anything else.
+        `chances` maps the other side's view to its act probabilities; it must be memoryless.
         """
         return self.best_against_mixture(seat, [chances])
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
-        """The same against one of several, all equally likely, where this seat is not told which."""
+        """Return the best payoff against one of several equally likely strategies, unknown to this seat."""
         first, answers = self.movers[0] == seat, [self._answers(seat, chances) for chances in members]
         return bargaining.best_against_mixture(
             self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers
         )
 
     def _answers(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> bargaining.Chances:
-        """Chances of what the other side does at a turn, where `seat` asked for this share."""
+        """Return the other side's act probabilities as a function of the turn and `seat`'s demand."""
         (other,) = (each for each in self.seats if each != seat)
         table = self.clone()
 
@@ -82,25 +82,25 @@ class BargainingGame(TextGame):
         return answers
 
     def introduction(self, seat: str) -> str:
-        """For people: what is to divide, what it is worth as far as the seat may know, and how to type an act."""
+        """Explain to a person what is divided, its worth as far as the seat knows, and how to type an act."""
         limits = bargaining_words.Limits(self.max_turns, self.breakdown, self.talk)
         return bargaining_words.introduction(self._side(seat), limits, seat == self.movers[0])
 
     def in_words(self, seat: str) -> str:
-        """For people: what lies on the table, as this seat sees it that is to move, and how many turns are left."""
+        """Describe the standing offer and the remaining turns to the person at the seat to move."""
         left, offered = self.max_turns - self.turns, self.offer is not None
         table = bargaining_words.on_the_table(self._side(seat), self.offer)
         return f"{table} {bargaining_words.time_left(left, offered, self.breakdown)}"
 
     def act_in_words(self, act: str) -> str:
-        """For people: what the other side does by this act."""
+        """Describe the other side's act to a person."""
         try:
             return bargaining_words.done(read(act), self.items)
         except IllegalAct:
             return ""
 
     def epilogue(self, people: Sequence[str]) -> tuple[bargaining_words.Rows, str]:
-        """For people, once it has ended: both sides' shares and values beside theory, as rows and in a sentence."""
+        """Return both sides' shares and values next to theory: a table, and a sentence, for people."""
         (first, second), (deals, perfect) = self.movers, self._theory()
         names = bargaining_words.called(self.movers, people)
         # The seat that made the last legal act is not to move; an illegal one moves nobody.
@@ -119,7 +119,7 @@ class BargainingGame(TextGame):
         return bargaining_words.comparison(end, names), bargaining_words.verdict(end, names)
 
     def _theory(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
-        """The Pareto-optimal deals in the order of moving, and with public values that of subgame-perfect play."""
+        """Return the Pareto-optimal deals in moving order and, with public values, the subgame-perfect deal."""
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
         stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.known else ()
         return deals, stages[0].offer if stages else None

@@ -13,7 +13,7 @@ from games.families.bargaining import Answer, Deal
 from games.families.pools import WORTH, Triple, remainder, worth
 
 PLURAL = re.compile(r"(?<=x|z)es$|(?<=ch|sh|ss)es$|(?<=[^su])s$")
-"""The ending that one thing of a kind does without, in kinds such as boxes, hats and glasses."""
+"""Plural ending of a kind of items such as boxes, hats and glasses."""
 Rows = list[tuple[str, ...]]
 NOTHING = "nothing"
 
@@ -24,11 +24,11 @@ class Side(NamedTuple):
     items: tuple[str, ...]
     pool: Triple
     own: Triple
-    """What one item of each kind is worth to it."""
+    """Worth of one item of each kind to this side."""
     other: Triple | None
-    """The same of the other side, where it is known."""
+    """Worth of one item of each kind to the other side, or None if unknown."""
     splits: Sequence[tuple[str, int, int]] = ()
-    """Those that waste nothing, where they are shown: what it takes, worth to it, and the rest's to the other."""
+    """Efficient splits, if shown: this side's share, its worth, and the worth of the rest to the other side."""
 
 
 class Limits(NamedTuple):
@@ -40,18 +40,18 @@ class Limits(NamedTuple):
 
 
 def one(item: str) -> str:
-    """The name of one thing of a kind: `books` is a `book`; other names as they are."""
+    """Return the name of one item of a kind: `books` gives `book`; other names stay as they are."""
     return PLURAL.sub("", item)
 
 
 def counted(share: Triple, items: Sequence[str], last: str = " and ") -> str:
-    """A share as one says it: `1 book and 2 hats`."""
+    """Return a share in words, such as `1 book and 2 hats`."""
     parts = [f"{n} {one(item) if n == 1 else item}" for n, item in zip(share, items, strict=True) if n]
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or [NOTHING])
 
 
 def each(values: Triple, items: Sequence[str]) -> str:
-    """Worth of one item of each kind: `book 1, hat 3, ball 1`."""
+    """Return the worth of one item of each kind, such as `book 1, hat 3, ball 1`."""
     return ", ".join(f"{one(item)} {value}" for item, value in zip(items, values, strict=True))
 
 
@@ -81,14 +81,14 @@ def introduction(side: Side, limits: Limits, opens: bool) -> str:
 
 
 def done(answer: Answer, items: Sequence[str]) -> str:
-    """Describe what the other side does by an act."""
+    """Describe an act of the other side."""
     if isinstance(answer, str):
         return {"ACCEPT": "They accept.", "WALK": "They walk away."}[answer]
     return f"They want {counted(answer, items)}."
 
 
 def on_the_table(side: Side, offer: Triple | None) -> str:
-    """Describe what the other side offers, and what that is worth to whom."""
+    """Describe the other side's offer and its worth to each side."""
     if offer is None:
         return "No offer lies on the table yet."
     left = remainder(side.pool, offer)
@@ -98,7 +98,7 @@ def on_the_table(side: Side, offer: Triple | None) -> str:
 
 
 def time_left(left: int, offered: bool, breakdown: float) -> str:
-    """Say how long the talks can go on from a turn, `left` turns before the end, at which an offer may stand."""
+    """Say how many turns are left, this one included, and the risk of breakdown if an offer stands."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
@@ -117,25 +117,25 @@ class Outcome(NamedTuple):
     pool: Triple
     values: tuple[Triple, Triple]
     shares: tuple[Triple, Triple] | None
-    """What each side got, or would have got by the offer that lay on the table; None where there was no offer."""
+    """Share of each side in the deal or, without a deal, in the last offer. None if there was no offer."""
     deal: bool
     why: str
-    """Why there is no deal: `they walked away`."""
+    """Reason why there is no deal, such as `they walked away`."""
     best: int
     nash: tuple[Deal, ...]
     perfect: Deal | None
-    """Subgame-perfect play, where theory has one."""
+    """Subgame-perfect deal, if theory has one."""
 
 
 def called(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
-    """Names of the sides: `you` and `they` where one person reads, else by their seats."""
+    """Return the names of the sides: `you` and `they` for a single reader, else their seats."""
     if len(people) != 1:
         return {seat: seat for seat in seats}
     return {seat: "you" if seat == people[0] else "they" for seat in seats}
 
 
 def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
-    """Heads, then lines: what each side got, what that was worth to it, and what theory would have given."""
+    """Return a table, header first, of each side's share, its worth, and theoretical results."""
     rows = [("", *(names[seat] for seat in end.seats), "sum")]
     if end.shares:
         held = [counted(share, end.items, ", ") for share in end.shares]
@@ -153,7 +153,7 @@ def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
 
 
 def verdict(end: Outcome, names: Mapping[str, str]) -> str:
-    """The end in a sentence or two, for the side that is called `you`, else for both."""
+    """Summarise the end in a sentence or two, for the side called `you`, else for both."""
     lines = []
     if not end.deal:
         lines.append(f"No deal: {end.why}.")

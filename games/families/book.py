@@ -54,7 +54,7 @@ class Book:
 
     @functools.cached_property
     def acts(self) -> tuple[str, ...]:
-        """Every question to ask and every name to guess, as acts."""
+        """Return every question to ask and every name to guess, as acts."""
         guesses = sorted(f"GUESS {name}" for thing in self.things for name in thing.names)
         return *(f"ASK {question}" for question in self.questions), *guesses
 

@@ -14,19 +14,21 @@ BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
 
 
 def beside(cell: Cell, direction: str) -> Cell:
-    """The cell next to this one in a direction, whether there is a door or not."""
+    """Return the adjacent cell in this direction, even if there is no door."""
     east, south = STEPS[direction]
     return cell[0] + east, cell[1] + south
 
 
 def join(doors: Doors, cell: Cell, direction: str) -> None:
-    """Makes a door, open both ways."""
+    """Add a door that is open in both directions."""
     other = beside(cell, direction)
     doors[cell][direction], doors[other][BACK[direction]] = other, cell
 
 
 def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
-    """Doors that join connected cells by exactly one way between any two: a random depth-first spanning tree."""
+    """Return the doors of a random depth-first spanning tree, which joins any two connected cells by
+    exactly one path.
+    """
     doors: Doors = {cell: {} for cell in cells}
     path = [min(cells)]
     seen = set(path)
@@ -57,9 +59,9 @@ def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Ce
 
 
 def drawn(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
-    """Cells and doors from above: rows of # and blanks, D where a door is shut, cells as they are marked.
+    """Draw cells and doors from above: # for walls, blanks for open space, D for closed doors, and the cells' marks.
 
-    Cell (x, y) is column 2x+1, row 2y+1.
+    Cell (x, y) is at column 2x+1, row 2y+1.
     """
     columns, lines = (2 * max(cell[axis] for cell in doors) + 3 for axis in (0, 1))
     rows = [["#"] * columns for _ in range(lines)]

@@ -25,12 +25,12 @@ class House(Protocol):
     goal: Cell
 
     def acts(self) -> list[str]:
-        """All that the walker can do now."""
+        """Return all that the walker can do now."""
         ...
 
 
 def built(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
-    """So many rooms beside each other, and doors between them: a way to each, and some that are shorter."""
+    """Return this many adjacent rooms and their doors: a spanning tree and some extra doors."""
     cells: list[Cell] = [(0, 0)]
     while len(cells) < size:
         free = sorted({beside(cell, direction) for cell in cells for direction in STEPS} - set(cells))
@@ -45,13 +45,13 @@ def built(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 
 def shortest(house: House) -> int:
-    """Steps of the shortest way: to the item, TAKE, to the room, DROP."""
+    """Return the number of steps of the shortest solution: to the item, TAKE, to the room, DROP."""
     steps = distances(house.doors, house.places[house.wanted] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 
 
 def best_act(house: House) -> str:
-    """The next act of a shortest way, by who knows the house."""
+    """Return the next act of a shortest solution, given full knowledge of the house."""
     where, ways = house.places[house.wanted], house.doors[house.position]
     if where == house.position:
         return f"TAKE {house.wanted}"
@@ -62,18 +62,18 @@ def best_act(house: House) -> str:
 
 
 def _oracle(house: House, seed: int) -> Callable[[View], str]:
-    """A player at either seat that knows the house."""
+    """Return a player at either seat that knows the house."""
     return lambda seen: best_act(house)
 
 
 def _rambler(house: House, seed: int) -> Callable[[View], str]:
-    """A player at either seat that names anything the walker can do."""
+    """Return a player at either seat that names random acts of the walker."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     return lambda seen: str(rng.choice(house.acts()))
 
 
 def _heeder(house: House, seed: int) -> Callable[[View], str]:
-    """A walker that mostly does what the strategist says, where it can be done, and else anything."""
+    """Return a walker that mostly follows the strategist's advice if possible, and else acts at random."""
     rng = np.random.default_rng([seed, 2])
 
     def act(seen: View) -> str:

@@ -23,11 +23,7 @@ class State(NamedTuple):
 def lock(
     doors: Doors, start: Cell, goal: Cell, count: int, rng: np.random.Generator
 ) -> tuple[frozenset[Door], frozenset[Cell]]:
-    """Locks on `count` doors of the only way from start to goal, and cells where as many keys lie.
-
-    The way is longer than `count`. The key of the first lock lies on this side of it, that of the second before the
-    second, and so on; none lies at the start or the goal.
-    """
+    """Lock `count` doors on the only way from start to goal, and draw the cells of as many keys."""
     away, way = distances(doors, goal), [start]
     while way[-1] != goal:
         way.append(min(doors[way[-1]].values(), key=away.__getitem__))
@@ -41,7 +37,7 @@ def lock(
 
 
 def after_step(doors: Doors, at: State, direction: str) -> State:
-    """The state after a step, which opens a door and picks up a key on its way; the same one where there is no way."""
+    """Return the state after a step, which opens doors and picks up keys; the same state if there is no way."""
     there = doors[at.position].get(direction)
     door = frozenset((at.position, there)) if there else None
     if there is None or (door in at.locked and not at.held):
@@ -51,7 +47,7 @@ def after_step(doors: Doors, at: State, direction: str) -> State:
 
 
 def steps_left(doors: Doors, at: State, goal: Cell) -> int:
-    """The least steps from a state to the goal (breadth first); ValueError where it cannot be reached."""
+    """Return the minimum steps from a state to the goal (breadth first). Raises ValueError if it is unreachable."""
     steps, edge = {at: 0}, [at]
     for state in edge:
         if state.position == goal:

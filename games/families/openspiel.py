@@ -27,9 +27,10 @@ OUTCOME = "outcome"
 
 @functools.cache
 def load(name: str) -> pyspiel.Game:
-    """OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`; simultaneous moves one by one.
+    """Load OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`, with simultaneous moves in
+    sequence.
 
-    ValueError says in one line why there is no such game, or why it cannot be played by turns from a seed.
+    Raises ValueError in one line if there is no such game, or if it cannot be played in turns from a seed.
     """
     short, names = name.partition("(")[0].strip(), pyspiel.registered_names()
     if short not in names:
@@ -54,14 +55,14 @@ def load(name: str) -> pyspiel.Game:
 
 @functools.cache
 def paid_alike(name: str) -> bool:
-    """Return True if OpenSpiel declares that all seats get the same."""
+    """Return True if OpenSpiel declares equal payoffs for all seats."""
     utility = load(name).get_type().utility
     return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
 
 
 @functools.cache
 def at_stake(name: str) -> float:
-    """The most that a seat can lose in this zero-sum game; 0 in any other, where no such number means the same."""
+    """Return a seat's largest loss in a zero-sum game; 0 in other games, where minimal utility has no such meaning."""
     game = load(name)
     lost: float = -game.min_utility()
     zero_sum = game.get_type().utility == pyspiel.GameType.Utility.ZERO_SUM
@@ -70,7 +71,7 @@ def at_stake(name: str) -> float:
 
 @contextlib.contextmanager
 def _hushed() -> Iterator[None]:
-    """OpenSpiel writes an error to the terminal before it raises it: what the process writes there now is lost."""
+    """Silence the process's stderr within the context: OpenSpiel prints errors there before it raises them."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -82,7 +83,7 @@ def _hushed() -> Iterator[None]:
 
 
 def _plain(text: str) -> str:
-    """Without colours (as in twixt) and without blank lines at the end."""
+    """Remove colour codes (as in twixt) and trailing blank lines."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
 
 
@@ -99,7 +100,7 @@ class OpenSpielGame(TextGame):
     spiel: Any
     state: Any
     draw: float = 0.0
-    """What both sides are paid for a draw, which OpenSpiel's best responses take for 0."""
+    """Reward of both sides for a draw, which OpenSpiel's best responses count as 0."""
 
     def __init__(self, spiel: str, **options: Any) -> None:
         self.spiel = load(spiel)
@@ -116,7 +117,7 @@ class OpenSpielGame(TextGame):
         return one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Write an act of the seat to move as others read it; "" where they may not."""
+        """Return an act's text for the other seats, or "" if they may not see it. Called before the act is applied."""
         return word
 
     def chance_word(self, outcome: int) -> str:
@@ -165,7 +166,7 @@ class OpenSpielGame(TextGame):
         self.agent_selection = self.next_seat(self.seats[0])
 
     def legal(self, seat: str) -> list[str]:
-        """The words of all legal acts."""
+        """Return the words of all legal acts."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
@@ -179,7 +180,7 @@ class OpenSpielGame(TextGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """The seat to move, by OpenSpiel; none at the end."""
+        """Return the seat to move, by OpenSpiel; none at the end."""
         return seat if self.state.is_terminal() else self.seats[self.state.current_player()]
 
     def clone(self) -> Self:
@@ -188,7 +189,7 @@ class OpenSpielGame(TextGame):
         return copy.deepcopy(self, {id(self.spiel): self.spiel, id(self.state): state})
 
     def _read(self, act: str) -> str | None:
-        """The legal word that is meant; where two differ by case only (chess: bxc3, Bxc3), case does matter."""
+        """Return the matching legal text. Case matters only if two acts differ by nothing else (chess: bxc3, Bxc3)."""
         if act in self._acts or (act := " ".join(act.split())) in self._acts:
             return act
         folded = act.casefold()
@@ -196,7 +197,7 @@ class OpenSpielGame(TextGame):
         return words[0] if len(words) == 1 else None
 
     def _go_on(self) -> None:
-        """Chance has its turns; what was earned is paid; the match ends or the next seat's acts are listed."""
+        """Play chance events, pay the change of returns, then end the match or list the next seat's acts."""
         state = self.state
         while state.is_chance_node():
             outcome = self._scripted.pop(0) if self._scripted else self._drawn(state.chance_outcomes())
@@ -225,17 +226,17 @@ class OpenSpielGame(TextGame):
 
 
 class DrawnGame(OpenSpielGame):
-    """A board game that can end in a draw; option draw >= 0: what both sides are paid then."""
+    """Base class of board games that can end in a draw. Option draw >= 0: reward of both sides then."""
 
     def __init__(self, spiel: str, *, draw: float = 0.0, **options: Any) -> None:
         self.draw = number("draw", draw)
         super().__init__(spiel, **options)
 
     def returns(self) -> list[float]:
-        """OpenSpiel's, but for the draw."""
+        """Return OpenSpiel's returns, with `draw` for both sides after a draw."""
         returns: list[float] = self.state.returns()
         return [self.draw] * 2 if self.state.is_terminal() and not any(returns) else returns
 
     def draw_rule(self) -> str:
-        """The sentence about it, where there is something to say."""
+        """Return the sentence of the rules about draws, or "" if a draw pays nothing."""
         return f" A draw pays both {self.draw:g}." if self.draw else ""

@@ -59,7 +59,7 @@ def instances() -> tuple[Instance, ...]:
 
 
 def twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
-    """Two instances that differ only in what the side other than `seat` values."""
+    """Draw two instances that differ only in the values of the side other than `seat`."""
     others: tuple[Triple, ...] = ()
     while len(others) < 2:
         pool, (own, _) = instances()[rng.integers(len(instances()))]

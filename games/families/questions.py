@@ -27,9 +27,9 @@ class Questions(Solitaire):
     seats: tuple[str, ...] = ("guesser",)
     book: Book
     sort: str
-    """What a thing is called in the rules."""
+    """Word for a thing in the rules."""
     notes: str = ""
-    """What the rules say besides."""
+    """Further sentences of the rules."""
 
     def __init__(self, *, max_turns: int = 20, open_book: bool = False, **options: Any) -> None:
         super().__init__(max_turns=max_turns, **options)
@@ -54,7 +54,7 @@ class Questions(Solitaire):
         return self.book.things[self._hidden]
 
     def rules(self) -> str:
-        """One paragraph: the aim and all questions."""
+        """Return the rules as one paragraph: the aim and all questions."""
         plain = [question for question in self.book.questions if " " not in question]
         valued: dict[str, list[str]] = {}
         for attribute, _, value in (question.partition(" ") for question in self.book.questions):
@@ -75,7 +75,7 @@ class Questions(Solitaire):
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:
-        """The referee answers by the book."""
+        """Answer a question or a guess from the book."""
         reading = self.book.read(act)
         if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")

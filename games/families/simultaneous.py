@@ -36,7 +36,7 @@ class SimultaneousGame(TextGame):
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """No round has been played, nothing is chosen."""
+        """Reset the rounds and choices."""
         self._rng = rng
         self.history: list[list[Any]] = []  # the choices of each finished round, in the seats' order
         self.chosen: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class SimultaneousGame(TextGame):
         return {"round": now, "rounds": self.rounds, "history": [[*choices] for choices in self.history]}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing."""
+        """Return {}: the seat has no private facts."""
         return {}
 
     def play(self, seat: str, act: str) -> str:
@@ -79,7 +79,7 @@ class SimultaneousGame(TextGame):
 
 
 def read_number(word: str, most: int, act: str) -> int:
-    """The n of the act `WORD n`, from 0 to `most`; or raises IllegalAct."""
+    """Parse the act `WORD n` to n. Raises IllegalAct unless n is from 0 to `most`."""
     match = re.fullmatch(rf"\s*{word}\s+(\d{{1,9}})\s*", act, re.ASCII | re.IGNORECASE)
     if not match or int(match[1]) > most:
         raise IllegalAct(f"write {word} and a whole number from 0 to {most}")

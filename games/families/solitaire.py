@@ -47,7 +47,7 @@ class Solitaire(TextGame):
             self.end("turns", failure)
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing: the only seat's facts are the public ones."""
+        """Return {}: the only seat's facts are the public ones."""
         return {}
 
     def figures(self) -> dict[str, float | bool | str]:

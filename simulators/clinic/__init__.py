@@ -1,4 +1,4 @@
-"""The clinic: a doctor asks, tests and diagnoses a simulated patient."""
+"""Clinic simulator: a doctor asks, tests and diagnoses a simulated patient."""
 
 from simulators.clinic.clinic import Clinic
 

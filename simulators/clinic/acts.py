@@ -1,4 +1,4 @@
-"""A doctor's acts, as they are written and read, and the rules in words."""
+"""Parse and format a doctor's acts, and state their rules."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from simulators.clinic.table import Table
 ACT = re.compile(r"\s*(ask|test|diagnose)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
 VERBS: Mapping[str, str] = {"a": "ASK", "t": "TEST", "d": "DIAGNOSE"}
 USUAL, OFTEN, AT_TIMES = 0.8, 0.3, 0.05
-"""The least chances of what HPO calls very frequent, frequent and occasional."""
+"""Minimum probabilities of HPO's very frequent, frequent and occasional signs."""
 
 
 def names(kind: str, table: Table) -> tuple[str, ...]:
-    """Return the names of what can be asked about (a), tested (t) or diagnosed (d)."""
+    """Return the names of symptoms (a), tests (t) or diseases (d)."""
     return table.asked if kind == "a" else table.ordered if kind == "t" else table.names
 
 
 def code(kind: str) -> str:
-    """Characters that stand for all of a kind."""
+    """Return the characters that stand for the names of a kind in terse mode."""
     return string.digits[1:] if kind == "t" else LETTERS
 
 
 def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
-    """Kind and index of an act: a verb and a name, or its number from 1; in terse mode two letters. Else IllegalAct."""
+    """Return kind and index of an act: a verb and a name or number from 1, or two letters in terse mode.
+
+    Raises IllegalAct if the text is no act.
+    """
     if terse:
         return _read_terse("".join(text.split()), table)
     match = ACT.fullmatch(text)
@@ -48,12 +51,12 @@ def _read_terse(text: str, table: Table) -> tuple[str, int]:
 
 
 def written(kind: str, which: int, table: Table, terse: bool) -> str:
-    """The act in words, or in two letters."""
+    """Format an act in words, or in two letters in terse mode."""
     return f"{kind.upper()}{code(kind)[which]}" if terse else f"{VERBS[kind]} {names(kind, table)[which]}"
 
 
 def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
-    """All that may be done; in terse mode the first and the last act of each kind."""
+    """Return the rules; in terse mode only the first and last act of each kind."""
     if terse:
         ends = [(kind, len(names(kind, table)) - 1) for kind in VERBS]
         return " ".join(f"{written(kind, 0, table, True)}-{written(kind, last, table, True)}" for kind, last in ends)
@@ -70,7 +73,7 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
 
 
 def _book(table: Table) -> Iterator[str]:
-    """The table in words: what is mostly, often and at times seen in each disease."""
+    """Yield the table in words: signs seen usually, often and at times in each disease."""
     signs = (*names("a", table), *table.all_findings)
     yield "Book (usual; often; at times):"
     for disease, name in enumerate(table.names):

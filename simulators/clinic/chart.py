@@ -17,28 +17,28 @@ TOLD = "!"
 
 @dataclass
 class Chart:
-    """A doctor's knowledge of one patient; symptoms, tests and findings by their index in the table."""
+    """The doctor's knowledge of one patient. Symptoms, tests and findings are indices into the table."""
 
     complaint: tuple[int, ...] = ()
     answers: dict[int, Stance] = field(default_factory=dict)
-    """By symptom, those of the complaint left out."""
+    """Stance on each symptom, except those of the complaint."""
     findings: dict[int, bool] = field(default_factory=dict)
     strain: int = 0
-    """Strain on the patient's patience: 1 for a question, 2 for one that it has answered before."""
+    """Strain on the patient's patience: 1 per question, 2 for a repeated one."""
     gone: bool = False
 
     def knows(self, symptom: int) -> bool:
-        """Return whether the patient has spoken of this symptom."""
+        """Return True if the patient has mentioned this symptom."""
         return symptom in self.answers or symptom in self.complaint
 
     def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
-        """Adds what a test shows of all a patient's findings, and tells it in words."""
+        """Add the findings that a test shows to the chart, and return them in words."""
         first, shown = table.bounds(test)
         self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
         return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
 
     def facts(self, table: Table) -> dict[str, Any]:
-        """The chart in words."""
+        """Return the chart in words."""
         return {
             "complaint": [table.asked[symptom] for symptom in self.complaint],
             "answers": {table.asked[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
@@ -48,7 +48,10 @@ class Chart:
         }
 
     def marks(self, table: Table) -> str:
-        """Letter and mark for each symptom (! told unasked, + yes, - no, ? unsure), digit and marks for each test."""
+        """Return the chart in few characters: letter and mark per symptom, digit and marks per test.
+
+        Marks of symptoms are ! (complaint), + (yes), - (no) and ? (unsure).
+        """
         parts = [LETTERS[symptom] + TOLD for symptom in self.complaint]
         parts += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
         for test in range(len(table.tests)):

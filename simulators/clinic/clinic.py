@@ -1,4 +1,4 @@
-"""The clinic: find out what a patient has by questions and tests, within a budget, and name the disease.
+"""Clinic game: find a patient's disease by questions and tests within a budget, and name it.
 
 Diseases, patients and numbers are invented unless the option `source` says otherwise. Simulation only, never advice.
 """
@@ -16,7 +16,6 @@ from simulators.base import MIXED, Answer, Simulator
 from simulators.clinic import acts, players
 from simulators.clinic.chart import Chart
 from simulators.clinic.fees import Reward, fees, outcome
-from simulators.clinic.figures import figures
 from simulators.clinic.patient import FINE, SHORT, Patient
 from simulators.clinic.posterior import Inference, endurance, entropy, inference
 from simulators.clinic.record import draw_record, record_from, twin_of
@@ -109,24 +108,24 @@ class Clinic(Simulator):
 
     @property
     def solver(self) -> Inference:
-        """Return the solver of the exact posterior; shared by all matches, so a property: a clone copies none."""
+        """Solver of the exact posterior. Cached for all matches, so clones do not copy it."""
         personas = self.personas if self.persona == MIXED else (str(self.persona),)
         return inference(self.key, personas, self.slip)
 
     @property
     def floor(self) -> float:
-        """A player that picks any listed act names a disease at random."""
+        """Success rate of the random player, whose diagnosis is a random disease."""
         return 1 / self.diseases
 
     @property
     def left(self) -> int:
-        """Questions and tests that may still be made."""
+        """Remaining questions and tests."""
         return 0 if self.chart.gone else self.budget - self.questions - self.tests
 
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the budget and the patient, unless the options hold a `record`, as those of `twin_deals` do."""
+        """Draw the budget and the patient, or take the patient from the option `record` (as in `twin_deals`)."""
         low, high = self.budgets
         self.budget = int(rng.integers(low, high + 1))
         voice, draws = rng.spawn(2)
@@ -146,21 +145,21 @@ class Clinic(Simulator):
         self.tell(self.patient.opening(), DOCTOR, sender=PATIENT)
 
     def rules(self) -> str:
-        """The acts, what they cost, and all names; in terse mode their numbers alone."""
+        """Return the acts, their costs and all names; in terse mode only their codes."""
         return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book)
 
     def public(self) -> dict[str, Any]:
-        """Return the number of questions and tests that are left."""
+        """Return the remaining number of questions and tests."""
         return {"left": self.left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The doctor's chart; what the patient is to say or, freely played, knows."""
+        """Return the doctor's chart, or the patient's due answer and, in free play, its record."""
         if seat == PATIENT:
             return self.patient.facts()
         return {"chart": self.chart.marks(self.table)} if self.terse else self.chart.facts(self.table)
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the legal acts: ask and test what is not known yet, within the budget; name any disease."""
+        """Return the legal acts: unknown symptoms and tests within the budget, and all diseases."""
         if seat == PATIENT:
             return None if self.person == "render" else list(SHORT.values())
         open_acts = [("d", disease) for disease in range(self.diseases)]
@@ -170,11 +169,11 @@ class Clinic(Simulator):
         return [acts.written(kind, which, self.table, self.terse) for kind, which in sorted(open_acts)]
 
     def next_seat(self, seat: str) -> str:
-        """The patient answers every question, where it has a seat."""
+        """Return the patient's seat if it must answer, else the doctor."""
         return DOCTOR if self.patient.due is None or self.person == "script" else PATIENT
 
     def play(self, seat: str, act: str) -> str:
-        """One act of the doctor, or the patient's words."""
+        """Play one act of the doctor, or the patient's answer."""
         if seat == PATIENT:
             return self._listen(act)
         kind, which = acts.read_act(act, self.table, self.terse)
@@ -189,17 +188,46 @@ class Clinic(Simulator):
         return acts.written(kind, which, self.table, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return what was found, at what cost, and what could be known by then."""
-        return figures(self)
+        """Return the outcome, its cost, and exact posteriors given the doctor's chart.
+
+        `score` is 1 for the right disease minus the cost of questions, tests, repetitions and illegal acts, at least 0,
+        for every option `reward`. `posterior` is the probability of the true disease, `posterior_named` that of the
+        named one, `posterior_best` the highest, and `regret` the difference of the last two; `entropy` is in bits.
+        `letter`, in terse mode, is the right letter after D.
+        """
+        record, names, fees = self.patient.record, self.table.names, self.outcome
+        chances = self.solver.posterior(self.chart, self.budget)
+        success = self.named == record.disease
+        posterior_named = 0.0 if self.named is None else float(chances[self.named])
+        costs = fees.question * self.questions + fees.test * self.tests + fees.repeat * (self.repeated + self.invalid)
+        return {
+            "score": max(0.0, success + costs),
+            "success": success,
+            "answer": names[record.disease],
+            **({"letter": acts.code("d")[record.disease]} if self.terse else {}),
+            "diagnosis": "" if self.named is None else names[self.named],
+            "budget": self.budget,
+            "questions": self.questions,
+            "tests": self.tests,
+            "repeated": self.repeated,
+            "posterior": float(chances[record.disease]),
+            "posterior_named": posterior_named,
+            "posterior_best": float(chances.max()),
+            "regret": float(chances.max()) - posterior_named,
+            "entropy": entropy(chances),
+            "patient": record.persona,
+            "patient_left": self.chart.gone,
+            **self.patient.figures(),
+        }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Two patients who say and show the same, and have different diseases, which no seat sees."""
+        """Return two patients with equal answers and findings but different diseases."""
         record = self.patient.record
         other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
         return record.as_options(), twin_of(record, other).as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """The disease, and every symptom that was neither asked about nor told."""
+        """Return the disease, and every symptom that was neither asked about nor mentioned."""
         untold = [name for sign, name in enumerate(self.table.asked) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
         return {"disease": (disease,), **{name: self.table.words.words(name) for name in untold}}
@@ -207,7 +235,7 @@ class Clinic(Simulator):
     # How a turn goes.
 
     def end(self, reason: str, announcement: str) -> None:
-        """The match ends; what shaping paid so far is taken back, so that it changes no policy's worth."""
+        """End the match and take back the shaping reward, so that it changes no policy's value."""
         if self.information:
             self.pay(DOCTOR, "information", -self.informed)
         super().end(reason, announcement)
@@ -256,7 +284,7 @@ class Clinic(Simulator):
             self.pay(DOCTOR, part, fee)
 
     def _listen(self, text: str) -> str:
-        """The patient's own words, made harmless; nothing reaches the doctor while they are asked for again."""
+        """Check the patient's text and return it for the doctor, or "" while it is requested again."""
         reading = self.patient.hear(one_line(text))
         if reading is None:
             self.pay(PATIENT, "reading", -FINE)
@@ -269,7 +297,7 @@ class Clinic(Simulator):
         return words
 
     def _answered(self, facts: Mapping[int, Stance]) -> None:
-        """The patient has answered: the chart, its patience, and what the answer is worth."""
+        """Record the answers, pay for the asked one, and end the questions if the patient lost patience."""
         due = self.patient.due
         assert due is not None
         if not self.chart.knows(due) and facts[due] == "unknown":
@@ -285,13 +313,13 @@ class Clinic(Simulator):
         self._shape()
 
     def _shape(self) -> None:
-        """Pays the difference that the latest act made to what is known."""
+        """Pay the change of the shaping potential."""
         if self.information:
             before, self.informed = self.informed, self._information()
             self.pay(DOCTOR, "information", self.informed - before)
 
     def _information(self) -> float:
-        """The potential: the share of what there is to know of the disease, in bits, that is known; times weight."""
+        """Return the weighted potential: the known share of the disease's entropy."""
         if not self.information:
             return 0.0
         unknown = entropy(self.solver.posterior(self.chart, self.budget)) / math.log2(self.diseases)
@@ -299,7 +327,7 @@ class Clinic(Simulator):
 
 
 def _budgets(option: object) -> tuple[int, int]:
-    """The least and the most that a match's budget may be."""
+    """Return the lowest and highest budget of an option. Raises ValueError if it is invalid."""
     ends = option if isinstance(option, list | tuple) else (option, option)
     if len(ends) != 2:
         raise ValueError(f"budget must be a whole number or [low, high], not {option!r}")

@@ -11,27 +11,27 @@ REPEAT = 0.1
 
 @dataclass(frozen=True)
 class Fees:
-    """Reward parts of one act each; 0 is not paid at all."""
+    """Reward of each kind of act; parts with 0 are not paid."""
 
     diagnosis: float
-    """For the right one."""
+    """For the right diagnosis."""
     question: float
-    """For any question, part `cost`."""
+    """For any question, as part `cost`."""
     test: float
-    """For any test, part `cost`."""
+    """For any test, as part `cost`."""
     repeat: float
-    """For what was asked or tested before, or told unasked."""
+    """For a question or test about something known."""
     invalid: float
-    """Reward of an illegal act, unless the option `penalty` says otherwise."""
+    """For an illegal act, unless the option `penalty` is set."""
     answered: float = 0.0
-    """For a new question that the patient can answer, part `question`."""
+    """For a new question with an answer, as part `question`."""
     unsure: float = 0.0
-    """For a new question that it cannot answer."""
+    """For a new question without an answer."""
     overrun: float = 0.0
-    """For asking or testing without budget, which ends the match then; at 0 that is an illegal act."""
+    """For a question or test beyond the budget, which ends the match. At 0 it is an illegal act instead."""
 
     def in_words(self) -> str:
-        """The fees in one sentence, for the rules."""
+        """Return the fees in one sentence, for the rules."""
         if self.answered:
             return (
                 f"An answered question pays {self.answered:g}, an unanswered one {self.unsure:g}, a repeated one "
@@ -44,21 +44,22 @@ class Fees:
 
 
 def outcome(question_cost: float, test_cost: float) -> Fees:
-    """Only the right diagnosis pays."""
+    """Return fees under which only the right diagnosis pays."""
     return Fees(diagnosis=1.0, question=-question_cost, test=-test_cost, repeat=-REPEAT, invalid=-REPEAT)
 
 
 DOCTORAGENT = Fees(
     diagnosis=5.0, question=0.0, test=0.0, repeat=-2.0, invalid=-2.0, answered=1.0, unsure=-1.0, overrun=-5.0
 )
-"""The numbers of DoctorAgent-RL (judge variant) per turn: nine filler questions pay more than a diagnosis.
+"""Rewards of DoctorAgent-RL (judge variant) per turn. Nine filler questions pay more than a diagnosis.
 
-Theirs also grants 0 to 5 for the recommendation, and up to 5 for a diagnosis in words; here a disease is right or not.
+The original also grants 0 to 5 for the recommendation and up to 5 for a diagnosis in words; here a disease is right or
+wrong.
 """
 
 
 def fees(reward: Reward, plain: Fees) -> Fees:
-    """Those of the option `reward`, `plain` being what "outcome" means; ValueError for any other."""
+    """Return the fees of the option `reward`; `plain` are those of "outcome". Raises ValueError for another option."""
     options = {"outcome": plain, "doctoragent": DOCTORAGENT}
     if reward not in options:
         raise ValueError(f'reward must be "outcome" or "doctoragent", not {reward!r}')

@@ -24,22 +24,22 @@ from simulators.clinic.signs import read_signs
 from simulators.clinic.table import Floats, Table
 
 DIGITS = 6
-"""Places that chances are rounded to, so that the table is the same on every machine."""
+"""Decimal places of probabilities, so that the table is equal on all machines."""
 
 
 class Network(NamedTuple):
-    """Parts of a network: its diseases, what may be asked about and what is tested; nodes as `node=value,value`."""
+    """Selection of a network's nodes as diseases, symptoms and findings, each written `node=value,value`."""
 
     diseases: Mapping[str, str]
-    """From a disease's name to its node and value."""
+    """Node and value of each disease."""
     absent: str
-    """The value of all other diseases' nodes."""
+    """Value of the other diseases' nodes."""
     symptoms: str
-    """Lines of a node and, after a semicolon, a sign as `signs.read_signs` reads it."""
+    """Lines of a node and, after a semicolon, a sign in the format of `signs.read_signs`."""
     secret: str
-    """The same, of what is said only when asked."""
+    """Symptoms mentioned only when asked, in the same format."""
     tests: Mapping[str, Mapping[str, str]]
-    """By test, from each finding to its node."""
+    """Node of each finding, by test."""
 
 
 NETWORKS: Mapping[str, Network] = {
@@ -156,7 +156,7 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def table(name: str) -> Table:
-    """The network of this name as a table; ValueError without pgmpy."""
+    """Return the network of this name as a table. Raises ValueError without pgmpy."""
     network, solver = NETWORKS[name], _solver(name)
     cases = [_node(disease) for disease in network.diseases.values()]
     others = {node: network.absent for node, _ in cases}
@@ -177,13 +177,13 @@ def table(name: str) -> Table:
 
 
 def _node(where: str) -> tuple[str, list[str]]:
-    """A node and those of its values that are meant."""
+    """Split a selection into its node and values."""
     node, _, values = where.partition("=")
     return node, values.split(",")
 
 
 def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
-    """(diseases, signs): how often each sign is there, given each disease."""
+    """Return (diseases, signs): the probability of each sign given each disease."""
     rows = []
     for evidence in evidences:
         row = []
@@ -197,7 +197,7 @@ def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> 
 
 
 def _solver(name: str) -> Any:
-    """Exact inference in the network of this name."""
+    """Return exact inference on the network of this name."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # pgmpy warns of itself

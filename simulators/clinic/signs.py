@@ -1,4 +1,4 @@
-"""Words for signs, and what the invented clinic talks about: its symptoms, its tests, its diseases' names."""
+"""Words for signs: symptoms, tests and disease names of the invented clinic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from games.families.book import fold
 
 
 class Sign(NamedTuple):
-    """A symptom: its name, how it stands after "I have", other words for it, and whether it is said only when asked."""
+    """A symptom: its name, its form after "I have", synonyms, and whether it is mentioned only when asked."""
 
     name: str
     it: str
@@ -19,7 +19,7 @@ class Sign(NamedTuple):
 
 
 def read_signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
-    """A sign from each line: name; how it stands after "I have"; synonyms."""
+    """Parse a sign from each line: name; form after "I have"; synonyms."""
     rows = [[part.strip() for part in line.split(";")] for line in lines.strip().splitlines()]
     return tuple(Sign(name, it, tuple(more), secret) for name, it, *more in rows)
 
@@ -76,29 +76,29 @@ bloody stool; blood in my stool; bloody stools; blood in the toilet
     secret=True,
 )
 SYMPTOMS = (*OPEN[:6], SECRET[0], *OPEN[6:12], SECRET[1], *OPEN[12:20], SECRET[2], *OPEN[20:30], SECRET[3], *OPEN[30:])
-"""In the order in which an option's smaller clinic takes them: every dozen or so holds a secret."""
+"""All symptoms, in the order in which smaller clinics take them; every dozen or so contains a secret."""
 TESTS = {
     "blood": ("low iron", "high white count", "high calcium"),
     "urine": ("urine protein", "urine blood", "urine sugar"),
     "xray": ("lung shadow", "large heart", "thin bones"),
     "scan": ("large spleen", "liver cyst", "gallstones"),
 }
-"""Findings that each test shows, exactly. The patient knows nothing of these."""
+"""Findings shown by each test, exactly. The patient does not know them."""
 FINDINGS = tuple(finding for shown in TESTS.values() for finding in shown)
 LETTERS = string.ascii_letters
-"""Terse names of symptoms and of diseases, in their order."""
+"""Terse names of symptoms and of diseases, in order."""
 ONSETS = ("Bra", "Cor", "Dul", "Fen", "Gal", "Hes", "Jor", "Kel", "Lom", "Mav")
 ENDINGS = ("vane", "rith", "mora", "zell", "quin", "tosk", "pell", "ndra", "gax", "luno")
 MOST_DISEASES = len(ONSETS) * len(ENDINGS)
 
 
 def disease_names(count: int) -> tuple[str, ...]:
-    """Names of invented diseases, any two of the first ten unlike in both halves."""
+    """Return invented disease names; any two of the first ten differ in both halves."""
     return tuple(ONSETS[n % 10] + ENDINGS[(n // 10 + n) % 10] for n in range(count))
 
 
 def number_of(text: str, names: tuple[str, ...]) -> int | None:
-    """The index that a name, or a number from 1, stands for; None if neither does."""
+    """Return the index of a name or of a number from 1; None if it is neither."""
     plain = fold(text)
     if re.fullmatch("[0-9]{1,3}", plain):
         return int(plain) - 1 if 0 < int(plain) <= len(names) else None

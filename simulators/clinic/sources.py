@@ -1,4 +1,4 @@
-"""Sources of a clinic's table, by the option `source`: for simulation only, never advice."""
+"""Tables by the option `source`. Simulation only, never advice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISEASES = 20
 
 
 class Key(NamedTuple):
-    """Key of a table: all that the table is a function of."""
+    """Cache key of a table: everything that determines it."""
 
     source: str
     seed: int = 0
@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 
 def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
-    """The options of a table, checked; None is 20 diseases and 44 symptoms. ValueError says what is wrong with them."""
+    """Return the validated options of a table. None means 20 diseases and 44 symptoms. Raises ValueError."""
     if source not in SOURCES:
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
     if source in PGMPY:
@@ -45,7 +45,7 @@ def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> K
 
 @functools.cache
 def load(key: Key) -> Table:
-    """The table; ValueError where its source is not installed."""
+    """Return the cached table. Raises ValueError if its source is not installed."""
     if key.source in PGMPY:
         return networks.table(PGMPY[key.source])
     made = invented if key.source == SYNTHETIC else orphanet.table

@@ -1,7 +1,7 @@
-"""The invented clinic: a table made from a seed, in the frequency classes of the Human Phenotype Ontology.
+"""Invented tables from a seed, in the frequency classes of the Human Phenotype Ontology.
 
-The classes are those of HPO and Orphanet (very frequent 80-99 %, frequent 30-79 %, occasional 5-29 %), each at one
-value; all else has a small background rate. Fully synthetic: simulation only, never advice.
+The classes of HPO and Orphanet (very frequent 80-99 %, frequent 30-79 %, occasional 5-29 %) have one value each, and
+other signs a small background rate. Fully synthetic: simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from simulators.clinic.table import Floats, Table
 
 VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND = 0.9, 0.55, 0.2, 0.03
 SYMPTOM_CLASSES = (VERY_FREQUENT,) * 2 + (FREQUENT,) * 3 + (OCCASIONAL,) * 3
-"""Frequency classes of one disease's own symptoms."""
+"""Frequency classes of a disease's own symptoms."""
 FINDING_CLASSES = (FREQUENT, OCCASIONAL)
 PREVALENCE = (4.0, 2.0, 1.0)
-"""Weights of common, uncommon and rare diseases; a third of each."""
+"""Weights of common, uncommon and rare diseases, one third each."""
 
 
 def invented(seed: int, diseases: int, symptoms: int) -> Table:
-    """The table of this seed; any two diseases differ, and the seed alone decides how."""
+    """Draw the table of this seed. Any two diseases differ."""
     rng = np.random.default_rng([seed, diseases, symptoms])
     weights = np.resize(PREVALENCE, diseases)
     return Table(

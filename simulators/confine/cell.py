@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOBODY = 65534
 BASE = "/proc"
-"""Path where the new root is built: a directory that is always there, and that nothing else is needed from by then."""
+"""Mount point of the new root: a directory that always exists and is not needed after that point."""
 SCRATCH = "/scratch"
 
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
@@ -48,20 +48,20 @@ MOUNT_SETATTR, CLOSE_RANGE = 442, 436
 
 
 def asked(what: str, result: int) -> int:
-    """The result of a call into libc; OSError naming what was tried where it is negative."""
+    """Return the result of a libc call. Raises OSError, naming the action, if it is negative."""
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
     return result
 
 
 def system(what: str, number: int, *arguments: int | bytes) -> int:
-    """A system call by its number."""
+    """Make a system call by its number."""
     passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     return asked(what, LIBC.syscall(ctypes.c_long(number), *passed))
 
 
 def control(what: str, option: int, value: int = 0) -> None:
-    """prctl with one argument."""
+    """Call prctl with one argument."""
     zero = ctypes.c_ulong(0)
     asked(what, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
@@ -73,7 +73,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def keep(job: dict[str, Any], report: int) -> None:
-    """The keeper: clones the warden, gives it its identity, waits for its end."""
+    """Run the keeper: clone the warden, map its identity, wait for its end."""
     control("parent's death", DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != job["parent"]:
         return
@@ -96,9 +96,10 @@ def keep(job: dict[str, Any], report: int) -> None:
 
 
 def identify(warden: int) -> None:
-    """Maps the warden's user and group: as root to root for the building and nobody for the rest, else to nobody.
+    """Map the warden's user and group. Maps root to root for building and nobody for running if possible, else to
+    nobody.
 
-    The kernel's limit on processes does not bind its own root, so nobody must be somebody else.
+    The kernel does not apply the process limit to its own root, so nobody must be a different user.
     """
     root = os.getuid() == 0 and all(holds(f"/proc/self/{kind}_map", NOBODY) for kind in ("uid", "gid"))
     if not root:
@@ -110,14 +111,14 @@ def identify(warden: int) -> None:
 
 
 def holds(path: str, identity: int) -> bool:
-    """Return whether this identity exists in the namespace that we are in ourselves."""
+    """Return True if this id exists in the current user namespace."""
     with open(path) as ids:
         spans = [[int(number) for number in line.split()] for line in ids]
     return any(first <= identity < first + count for first, _, count in spans)
 
 
 def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
-    """The warden: builds the cell, gives up its privileges, starts the prisoner and says how it ended."""
+    """Run the warden: build the cell, drop privileges, start the prisoner, report how it ended."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 does not even hear what it has no handler for
     if not os.read(gate, 1):
@@ -138,7 +139,7 @@ def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
 
 
 def build(job: dict[str, Any]) -> None:
-    """The new root: the interpreter's files and the code, read-only, and an empty scratch directory in memory."""
+    """Build the new root: the interpreter's files and the code, read-only, and an empty scratch directory in memory."""
     LIBC.sethostname(b"cell", 4)
     mount("none", "/", flags=RECURSIVE | PRIVATE)
     mount("none", BASE, "tmpfs", NOSUID | NODEV, "size=4m,mode=755")
@@ -165,7 +166,7 @@ def build(job: dict[str, Any]) -> None:
 
 
 def give_up() -> None:
-    """No capability is left, none can come back, and the user is nobody."""
+    """Drop all capabilities irrevocably and become nobody."""
     capability = 0
     while LIBC.prctl(DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0) == 0:
         capability += 1
@@ -179,7 +180,9 @@ def give_up() -> None:
 
 
 def imprison(job: dict[str, Any]) -> NoReturn:
-    """The prisoner: nothing open but its three streams, its limits, its filter, a fresh interpreter."""
+    """Run the prisoner: close all but the three standard streams, apply limits and filter, execute a fresh
+    interpreter.
+    """
     os.dup2(os.open("/stdin", os.O_RDONLY), 0)
     system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
     for name, (soft, hard) in job["limits"].items():
@@ -193,7 +196,7 @@ def imprison(job: dict[str, Any]) -> NoReturn:
 
 
 def gone(pipe: int) -> bool:
-    """Return whether nobody holds the other end of the pipe any more; nothing is ever written there."""
+    """Return True if the pipe's other end is closed. Nothing is ever written to it."""
     os.set_blocking(pipe, False)
     try:
         return not os.read(pipe, 1)
@@ -202,7 +205,7 @@ def gone(pipe: int) -> bool:
 
 
 def guarded(report: int, work: Callable[[], None]) -> NoReturn:
-    """Does the work and ends the process here; what goes wrong is reported."""
+    """Run `work`, report any failure, and end the process."""
     try:
         work()
     except OSError as error:

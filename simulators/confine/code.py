@@ -28,12 +28,12 @@ from simulators.confine.syscalls import MACHINES, filter_for
 Reason = Literal["", "timeout", "memory", "output", "killed", "refused"]
 
 LONGEST_CODE = 100_000
-"""Characters of code, and of standard input, that are accepted."""
+"""Maximum number of characters of code, and of standard input."""
 SCRATCH_MB = 16
 OPEN_FILES = 64
 THREADS = 32
 START_SECONDS = 30.0
-"""Most seconds that building a cell may take; on a quiet machine it takes 0.05 s."""
+"""Timeout for building a cell, which takes 0.05 s on a quiet machine."""
 MB = 1 << 20
 
 CELL = Path(__file__).with_name("cell.py")
@@ -95,7 +95,7 @@ def run_python(
 
 
 def available() -> str:
-    """Return why generated code cannot be confined here and what to do; "" where it can: a run has tested the walls."""
+    """Return why code cannot be confined here and what to do, or "" if a trial run has tested the isolation."""
     try:
         return _verdict()
     except ConfineError as error:
@@ -104,7 +104,7 @@ def available() -> str:
 
 @functools.cache
 def _verdict() -> str:
-    """Return what a trial run says of this system. Raises ConfineError, which is not kept, if there was no trial."""
+    """Run a trial and return its verdict. Raises ConfineError, which is not cached, if the trial could not run."""
     if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
     trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
@@ -165,7 +165,7 @@ class _Watch:
         self.started = 0.0
 
     def over(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
-        """Runs the job's cell to its end."""
+        """Run the job's cell to its end."""
         with os.fdopen(os.memfd_create("job"), "w+b") as order:
             order.write(marshal.dumps(job))
             order.seek(0)
@@ -240,7 +240,7 @@ class _Watch:
 
 
 def _end(cell: subprocess.Popen[bytes]) -> None:
-    """Returns when nothing of the cell is left: the keeper ends the warden and waits for it."""
+    """Stop the cell and return when nothing of it remains: the keeper kills the warden and waits for it."""
     cell.terminate()
     try:
         cell.wait(timeout=10)

@@ -49,7 +49,7 @@ ctypes.CDLL(None).dl_iterate_phdr(ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)(seen), None)
 print(json.dumps([os.path.realpath(sys.executable), library, sys.platlibdir, names]))
 """
-"""Imports all of the standard library that is compiled, to see which shared libraries it loads and by what names."""
+"""Script that imports all compiled modules of the standard library, to list the shared libraries that they load."""
 
 
 class Interpreter(NamedTuple):
@@ -58,19 +58,19 @@ class Interpreter(NamedTuple):
     folders: list[tuple[str, str]]
     files: list[tuple[str, str]]
     hidden: list[str]
-    """Inside: folders that are shown empty."""
+    """Folders inside that appear empty."""
     command: list[str]
 
 
 @functools.cache
 def base() -> str:
-    """The interpreter that this one's virtual environment was made from."""
+    """Return the path of the interpreter behind this virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 @functools.cache
 def interpreter() -> Interpreter:
-    """Find what it takes to run this Python's standard library, without any installed package."""
+    """Find the files that this Python's standard library needs, without installed packages."""
     try:
         survey = subprocess.run(
             [base(), "-I", "-S", "-c", SURVEY],

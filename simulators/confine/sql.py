@@ -29,14 +29,14 @@ from simulators.confine.syscalls import COMPUTING, MACHINES, filter_for
 
 WORKER = Path(__file__).with_name("sql_worker.py")
 MEMORY = 256 << 20
-"""Address space of the worker, the copy of the database included."""
+"""Address space of the worker in bytes, including the copy of the database."""
 PATIENCE = 60.0
-"""Seconds on the clock after which a worker without an answer is ended, on however busy a machine."""
+"""Wall-clock seconds after which an unresponsive worker is killed, even on a busy machine."""
 LONGEST = 10_000
-"""Characters of a statement."""
+"""Maximum number of characters of a statement."""
 PIPE = 1 << 20
 TOO_MUCH_MEMORY = "Error: the query takes too much memory"
-"""As the worker says it."""
+"""The worker's message for a query that exceeds its memory."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +150,13 @@ class _Worker:
 
 _lock = threading.Lock()
 _workers: list[_Worker] = []
-"""At most one, this process's own."""
+"""This process's worker, if started."""
 
 
 def _ask(request: Any) -> tuple[str, bytes]:
-    """Ask the worker; one that went over its limits is replaced.
+    """Query the worker. Replaces a worker that exceeded its limits.
 
-    A worker that something else ended is replaced too, and asked once more: it works on a copy of the database.
+    A worker killed from outside is also replaced, and the query retried once: it runs on a copy of the database.
     """
     with _lock:
         for _ in range(2):
@@ -173,7 +173,7 @@ def _ask(request: Any) -> tuple[str, bytes]:
 
 
 def _living() -> _Worker:
-    """Return this process's worker, started if there is none that lives."""
+    """Return this process's worker, starting one if none is alive."""
     if _workers and _workers[0].owner != os.getpid():
         _workers.clear()  # we are a fork, it belongs to our parent
     if _workers and _workers[0].process.poll() is not None:

@@ -34,11 +34,11 @@ NAMES = """
     unixepoch unlikely upper
 """
 FUNCTIONS = frozenset(NAMES.split())
-"""Functions allowed: no file, no chance, no secrets of this build (random, load_extension, sqlite_version, …)."""
+"""Allowed functions: none that uses files, randomness or secrets of this build (random, load_extension, …)."""
 DATES = {"date": 0, "datetime": 0, "julianday": 0, "strftime": 1, "time": 0, "timediff": 0, "unixepoch": 0}
-"""Functions of dates, and the place of the first one among what they are given."""
+"""Date functions, with the index of their first date argument."""
 PRESENT, ZONE = frozenset({"now", "subsec", "subsecond"}), frozenset({"localtime", "utc"})
-"""Words in place of a date, or after it, with which they ask this machine's clock and its time zone."""
+"""Arguments that refer to this machine's clock or time zone."""
 TABLE_FUNCTIONS = frozenset({"json_each", "json_tree"})
 SCHEMA = frozenset({"sqlite_master", "sqlite_schema"})
 LIMITS = {
@@ -56,7 +56,7 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 STEPS_A_LOOK = 100
-"""Steps between two looks at the budget."""
+"""Steps between two checks of the budget."""
 
 ACTIONS = {
     getattr(sqlite3, f"SQLITE_{name.replace(' ', '_')}"): name
@@ -188,19 +188,21 @@ def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON has."""
+    """Return the value as one that JSON supports."""
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     return str(value) if isinstance(value, float) and value - value != 0 else value
 
 
 def compact(value: Any) -> str:
-    """Compact JSON."""
+    """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def shut_in(program: bytes, memory: int) -> None:
-    """From here on this process can compute, read and write what is open, and no more."""
+    """Restrict this process to computing and to its open streams, with limited memory. Raises OSError if
+    seccomp fails.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -227,7 +229,7 @@ def main() -> None:
 
 
 def received(stream: Any) -> bytes:
-    """The next message, its length before it; empty at the end."""
+    """Read one length-prefixed message; empty at the end of the stream."""
     size = stream.read(4)
     return stream.read(int.from_bytes(size, "big")) if len(size) == 4 else b""
 

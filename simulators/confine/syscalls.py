@@ -60,22 +60,22 @@ COMPUTING = {
         "exit", "exit_group", "restart_syscall",
     )
 }  # fmt: skip
-"""System calls of a process that has opened all it will ever open."""
+"""System calls of a process that opens nothing any more."""
 
 CLONE, CLONE3, PRLIMIT64, IOCTL, SOCKETPAIR = (56, 220), (435, 435), (302, 261), (16, 29), (53, 199)
 NEW_THREAD = 0x00010000
 NEW_NAMESPACES = 0x7E020080
 UNIX = 1
 DESCRIPTOR_REQUESTS = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
-"""ioctl: is it a terminal, how much is there to read, wait for it or not, close on exec or not."""
+"""Allowed ioctl requests: is it a terminal, bytes to read, blocking mode, close on exec."""
 
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""The column above and the kernel's AUDIT_ARCH."""
+"""Index of the number in ALLOWED, and the kernel's AUDIT_ARCH, by machine."""
 
 LOAD, JUMP_EQUAL, MASK, RETURN = 0x20, 0x15, 0x54, 0x06
 ALLOW, DENY, NO_SUCH_CALL, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
 NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
-"""Offsets in struct seccomp_data; arguments take 8 bytes, the low half first."""
+"""Offsets in struct seccomp_data. Arguments take 8 bytes, low half first."""
 
 Instruction = tuple[int, int, int, int]
 
@@ -114,7 +114,7 @@ def _when(number: int, then: list[Instruction]) -> Iterator[Instruction]:
 
 
 def _argument(index: int, mask: int, wanted: list[int] | tuple[int, ...]) -> list[Instruction]:
-    """Allow where the argument, masked, is one of these; deny otherwise."""
+    """Allow the call if the masked argument is one of these values, else deny it."""
     checks = [[(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)] for value in wanted]
     start = [(LOAD, 0, 0, FIRST_ARGUMENT + 8 * index), (MASK, 0, 0, mask)]
     return start + [instruction for check in checks for instruction in check] + [(RETURN, 0, 0, DENY)]

@@ -1,4 +1,4 @@
-"""The service desk: an agent with tools serves a simulated customer within a policy."""
+"""Service desk simulator: an agent with tools serves a simulated customer within a policy."""
 
 from simulators.desk.desk import Desk
 

@@ -1,8 +1,8 @@
-"""The customer: a script decides what is said, from what it wants, what it knows and its patience.
+"""The customer's script: decides its statements from its goals, knowledge and patience.
 
-It asks for one thing at a time, proves who it is when asked, agrees to a write only if that is what it wants, and
-leaves when everything was done or denied, or when its patience is gone; never while a write that it agreed to is due.
-It takes what the agent says for true: whether the agent did well is not its business.
+It asks for one thing at a time, identifies itself when asked, agrees to a write only if it wants it, and leaves when
+everything is done or denied or its patience is gone, but never while an agreed write is pending. It believes the agent;
+whether the agent is right is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simulators.person import PERSONAS, Act, Manner, listed, may_leave
 AGREEMENT = "agreement"
 """Topic of a yes or no to a proposal."""
 ENDURANCE = 8
-"""Fruitless messages of the agent that a customer of patience just under 1 bears; a persona bears its share."""
+"""Fruitless agent messages tolerated at a patience just below 1; a persona tolerates its share."""
 
 OPENINGS: Mapping[Manner, str] = {
     "plain": "Hello. I would like to {ask}.",
@@ -54,56 +54,56 @@ ENOUGH = "I have had enough of this. Goodbye."
 
 @dataclass
 class Customer:
-    """A record, and the state of the talk."""
+    """A record and the state of the conversation."""
 
     record: Record
     session: Session
     facts: Mapping[str, Fact]
     subject: str
-    """Kind of thing that numbers are of: order or booking."""
+    """Kind of thing with numbers: order or booking."""
     verbs: Mapping[str, Sequence[str]]
-    """Words that the customer has for each write."""
+    """The customer's words for each write."""
     at: int = 0
-    """The goal that is being dealt with."""
+    """Index of the current goal."""
     outcomes: list[Outcome] = field(default_factory=list)
     identity: dict[str, str] = field(default_factory=dict)
-    """Facts that it has said of itself: email or name, and postcode."""
+    """Facts about itself that it has stated: email or name, and postcode."""
     fruitless: int = 0
     gone: str = ""
-    """Reason why it left: `served` or `left`; "" while it is here."""
+    """Reason for leaving: `served` or `left`; "" before."""
     insisted: bool = False
     acts: list[Act] = field(default_factory=list)
-    """Acts that it said last, typed."""
+    """Acts of its last message."""
     corrected: bool = False
-    """Whether the number of the goal at hand was asked for."""
+    """Whether the agent asked for the number of the current goal."""
     said: str = ""
-    """All that it said in words of its own, where its seat is freely played."""
+    """Everything that a free seat said in its own words."""
     unclear: bool = False
-    """Whether such words left open what it wants."""
+    """Whether those words left the request open."""
 
     @property
     def goal(self) -> Goal:
-        """Return the goal that it asks for now."""
+        """The current goal."""
         return self.record.goals[self.at]
 
     @property
     def manner(self) -> Manner:
-        """Return its manner of speaking."""
+        """Manner of speaking."""
         return PERSONAS[self.record.persona].manner
 
     @property
     def pending(self) -> bool:
-        """Return whether a write that it has agreed to is not done yet."""
+        """Whether an agreed write is not done yet."""
         return self.session.granted is not None
 
     @property
     def uttered(self) -> str:
-        """All that it has said of its data."""
+        """All of its data that it has stated."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     def vocabulary(self) -> Vocabulary:
-        """Return the words that can be read from it: its data and its wishes."""
+        """Return the vocabulary of the customer's data and requests."""
         person, words = self.record.person, dict[str, list[str]]()
         own = (person.name, person.email, person.postcode, person.address)
         for value in (*own, *self.identity.values(), *self.known().values()):
@@ -117,7 +117,7 @@ class Customer:
         return vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Read a text of its own; whether it agrees is read only if something was proposed."""
+        """Parse a text of the customer's seat. Agreement is parsed only if something was proposed."""
         text = _spaced(text)
         reading = self.vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
@@ -127,26 +127,26 @@ class Customer:
 
     @property
     def number(self) -> str:
-        """The number that it has given for the goal at hand, wrong or not; "" if none."""
+        """Stated number of the current goal, possibly wrong; "" if none."""
         if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.at]:
             return ""
         return (not self.corrected and self.record.wrong_numbers[self.at]) or self.goal.subject
 
     def numbers(self) -> set[str]:
-        """All numbers of orders or bookings that it has in mind, right or wrong."""
+        """Return all numbers of orders or bookings in the customer's mind, right or wrong."""
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
     def known(self) -> dict[str, str]:
-        """Return who it would say that it is: its email or name, and its postcode; a slip only once."""
+        """Return the identity that it would state: email or name, and postcode. It errs at most once."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
     def shorts(self) -> dict[str, str]:
-        """Short words for what it can say, and what they stand for."""
+        """Return short words for its possible statements, with their texts."""
         return {
             "yes": YES[self.manner],
             "no": NO,
@@ -157,24 +157,24 @@ class Customer:
         }
 
     def consent(self, proposal: Proposal) -> Consent | None:
-        """Return what its yes to this permits; None where plain words named nothing that it wants."""
+        """Return what a yes to this proposal permits; None if a plain-text proposal names nothing that it wants."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
 
     def open(self) -> str:
-        """Its first words."""
+        """Start the conversation and return the customer's first message."""
         self.outcomes = [Outcome()]
         said = self._ask(OPENINGS)
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
     def wrote(self, tool: str, subject: str) -> None:
-        """Note a write that was done, for any reason."""
+        """Record a completed write."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.at].written = True
 
     def hear(self, speech: Speech) -> str:
-        """Take in what the agent says and return the answer; afterwards `gone` says whether the customer has left."""
+        """Process the agent's message and return the reply. Sets `gone` if the customer leaves."""
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.at], False
         facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
@@ -249,7 +249,7 @@ class Customer:
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
-        """Return whether that is what it asked for. Plain text need not name everything, but nothing else."""
+        """Return True if it asked for this. Plain text may be incomplete but must not name anything else."""
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
@@ -265,7 +265,7 @@ class Customer:
         return []
 
     def _remind(self, outcome: Outcome) -> str:
-        """It says again what it still waits for."""
+        """Return a message that repeats the unfinished request."""
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
         if missing and (outcome.written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {listed(missing)}.")
@@ -284,7 +284,7 @@ class Customer:
         return self._say("end", why, words)
 
     def _dealt_with(self, outcome: Outcome) -> bool:
-        """Done, as far as it can see, and told all that it asked; prying asks for nothing that can be had."""
+        """Return True if the goal's write and facts appear done. A prying goal can never be."""
         if not self.goal.writes and not self.goal.facts:
             return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
@@ -295,5 +295,5 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    """Return the text with blanks for dots inside words and numbers, so that an email is one sentence."""
+    """Replace dots and @ inside words and numbers by blanks, so that an email is one sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

@@ -1,8 +1,8 @@
-"""The service desk: an agent reads and writes a database by tools for a customer, within a policy.
+"""Service desk game: an agent reads and writes a database with tools for a customer, within a policy.
 
-It succeeds where three things hold at the end: the rows differ from the start as one of the acceptable ways would make
-them, the customer was told what it asked for (and denied, for a true reason, what policy forbids), and no rule was
-broken. So neither silence nor obedience is enough.
+Success needs three things at the end: the rows differ from the start as in one of the acceptable ways, the customer was
+told its facts (or denied, for a true reason, what the policy forbids), and no rule was broken. Neither silence nor
+obedience is enough.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from games.base import flag, number, whole_number
 from simulators.base import Answer, Simulator
-from simulators.desk import listing, outcome, players
+from simulators.desk import listing, players, tasks
 from simulators.desk.airline.world import Airline
 from simulators.desk.customer import Customer
 from simulators.desk.goals import Goal
@@ -25,7 +25,6 @@ from simulators.desk.record import draw_record
 from simulators.desk.seat import Seat
 from simulators.desk.shop.world import Shop
 from simulators.desk.speech import VERBS, Speech, read_speech
-from simulators.desk.tasks import compose
 from simulators.desk.world import MOST_GOALS, World
 from simulators.person import PERSONAS, SPEECHES
 from simulators.person import Speech as Wording
@@ -102,23 +101,23 @@ class Desk(Simulator):
 
     @property
     def floor(self) -> float:
-        """A player of random listed acts hardly ever does everything and nothing else: measured, 4 in 4,000 matches."""
+        """Success rate of random listed acts, measured as 4 in 4,000 matches."""
         return 0.001
 
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the customer, its goals and everybody else; option `others`: the seed of who else there is."""
+        """Draw the customer, its goals and all others. Option `others`: seed of the other people."""
         own, others, draws = rng.spawn(3)
         if "others" in options:
             others = np.random.default_rng(whole_number("others", options["others"], 0))
         name = self.draw_entity(lambda: draw_name(own), str)
         self.world = WORLDS[self.domain](own, others, name)
-        goals = compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
+        goals = tasks.compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
         record = draw_record(draws, self.world.owner, self.draw_persona(draws), goals, self.world.free[: len(goals)])
         facts, subject, verbs = self.world.facts, self.world.subject, self.world.verbs
         self.customer = Customer(record, self.world.session, facts, subject, verbs)
-        self.accepted = outcome.effects(self.world, goals)
+        self.accepted = tasks.effects(self.world, goals)
         self.said: list[str] = []
         self.acts = self.called = self.errors = 0
         self.success = False
@@ -127,7 +126,7 @@ class Desk(Simulator):
         self.tell(self.heard, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
-        """The policy, the tools and the acts; in terse mode the acts' codes alone."""
+        """Return the policy, the tools and the acts; in terse mode only a hint at the codes."""
         if self.terse:
             return "Play one of the listed codes."
         policy = "\n".join(f"- {rule.name}: {rule.text}" for rule in (IDENTITY, CONFIRMATION, *self.policy))
@@ -143,12 +142,13 @@ class Desk(Simulator):
         )
 
     def public(self) -> dict[str, Any]:
-        """The day, and how many acts are left."""
+        """Return the date and the remaining acts."""
         return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return who is verified and what was agreed to; in terse mode notes of all that counts, also as short marks;
-        for the customer's seat: what to say.
+        """Return the verification and consent state, or short notes and marks in terse mode.
+
+        The customer's seat gets its due statement.
         """
         if seat == CUSTOMER:
             return self.seat.facts()
@@ -159,17 +159,17 @@ class Desk(Simulator):
         return {"verified": bool(session.verified), "agreed": session.granted.tool if session.granted else ""}
 
     def legal(self, seat: str) -> list[str] | None:
-        """The agent's acts as far as they can be listed from what it was shown; more may be played."""
+        """Return the agent's acts that can be listed from what it was shown; other acts may be legal too."""
         if seat == CUSTOMER:
             return list(self.customer.shorts()) if self.person == "free" else None
         return list(self.listed().keys() if self.terse else self.listed().values())
 
     def next_seat(self, seat: str) -> str:
-        """The customer's seat answers what is said to it."""
+        """Return the customer's seat if a statement is due, else the agent."""
         return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
-        """One act of the agent, or the customer's words."""
+        """Play one act of the agent, or the customer's text."""
         if seat == CUSTOMER:
             return self._listen(act)
         if self.terse:
@@ -192,12 +192,12 @@ class Desk(Simulator):
         return "" if speech is None else speech.text
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return what was done, said and broken."""
+        """Return the results, statistics and breaches of the match."""
         goals, world = self.customer.record.goals, self.world
-        right = outcome.facts_right(goals, self.customer.outcomes)
+        right = tasks.facts_right(goals, self.customer.outcomes)
         changes = world.changes()
-        rows = outcome.rows_right(changes, self.accepted)
-        tau = outcome.tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
+        rows = tasks.rows_right(changes, self.accepted)
+        tau = tasks.tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
         breaches = Counter(world.session.breaches)
         return {
             "score": float(self.success),
@@ -219,11 +219,11 @@ class Desk(Simulator):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The same customer among other people."""
+        """Return deals with the same customer among different other people."""
         return ({"others": 1}, {"others": 2}) if seat == AGENT else None
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Everybody else's data, always; the customer's own, which it did not say, while nobody is verified."""
+        """Return other people's data, and before verification the customer's own unstated data."""
         owner, secrets = self.world.owner, {}
         for person in self.world.all("SELECT * FROM customers"):
             own = person["id"] == owner.id
@@ -236,11 +236,11 @@ class Desk(Simulator):
     # How a turn goes.
 
     def listed(self) -> dict[str, str]:
-        """The agent's acts, by their short codes."""
+        """Return the agent's acts by their short codes."""
         return listing.listed(self.world, self.customer, self.policy, self.heard)
 
     def _call(self, call: Call) -> None:
-        """Runs a tool; the customer notices what was written."""
+        """Run a tool call, tell the agent the result, and note writes for the customer."""
         done = len(self.world.session.done)
         result = run(self.world.tools(), call)
         self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
@@ -250,7 +250,7 @@ class Desk(Simulator):
         self.tell(result, AGENT, sender=TOOL)
 
     def _speak(self, speech: Speech) -> None:
-        """Let the agent say something; the customer answers by its script, or its seat words the answer."""
+        """Record the agent's message, count identity breaches, and produce or request the customer's answer."""
         self.said.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
         if discloses and not self.world.session.verified:
@@ -263,7 +263,7 @@ class Desk(Simulator):
             self.seat.asked(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
-        """The customer's own words; nothing reaches the agent while they are asked for again."""
+        """Check the customer's text and return it for the agent, or "" while it is requested again."""
         heard, fines = self.seat.hear(text)
         for part, fine in fines.items():
             self.pay(CUSTOMER, part, fine)
@@ -274,7 +274,7 @@ class Desk(Simulator):
         return heard
 
     def _answered(self, answer: str) -> None:
-        """The customer has spoken, and may have left."""
+        """Deliver the customer's answer, and end the match if the customer has left."""
         self.heard += f"\n{answer}"
         if self.person == "script":
             self.tell(answer, AGENT, sender=CUSTOMER)
@@ -282,12 +282,12 @@ class Desk(Simulator):
             self._finish(self.customer.gone)
 
     def _finish(self, why: str) -> None:
-        """Judges and pays."""
+        """Judge and pay the match, and end it."""
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches
-            and all(outcome.facts_right(goals, self.customer.outcomes))
-            and outcome.rows_right(self.world.changes(), self.accepted)
+            and all(tasks.facts_right(goals, self.customer.outcomes))
+            and tasks.rows_right(self.world.changes(), self.accepted)
         )
         for seat in (AGENT, CUSTOMER) if self.person == "free" else (AGENT,):
             self.pay(seat, "outcome", float(self.success))
@@ -295,7 +295,7 @@ class Desk(Simulator):
 
 
 def _missing(goals: Sequence[Goal], customer: Customer) -> int:
-    """Facts that were asked for, of what was to be done, and not told as they are."""
+    """Count the facts of allowed goals that were not told correctly."""
     by_goal = [outcome.told for outcome in customer.outcomes] + [{}] * len(goals)
     return sum(
         facts.get(name) != value

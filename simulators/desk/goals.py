@@ -1,4 +1,4 @@
-"""Goals of a customer: a write that policy allows or forbids, facts that it wants to hear, or both."""
+"""A customer's goals: a write that the policy allows or forbids, facts to be told, or both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from games.base import one_line
 
 ACCOUNT = "account"
-"""Subject of a write that is about no order or booking."""
+"""Subject of a write without an order or booking."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Write:
 
     @property
     def subject(self) -> str:
-        """The order or booking that it is about: always its first argument, where it has such a one."""
+        """Order or booking of the call, or ACCOUNT."""
         return self.arguments.get("order") or self.arguments.get("booking") or ACCOUNT
 
     def alike(self, other: Write) -> bool:
-        """Return whether the other means the same."""
+        """Return True if the other call has the same meaning."""
         mine, others = ({k: canonical(v) for k, v in one.arguments.items()} for one in (self, other))
         return self.tool == other.tool and mine == others
 
@@ -35,33 +35,33 @@ class Write:
 
 @dataclass(frozen=True)
 class Goal:
-    """One request. It is to be denied exactly where each of the writes that would do breaks a rule."""
+    """One request. It must be denied if and only if every acceptable write breaks a rule."""
 
     ask: str
-    """After "I would like to"; `{it}` stands for the order or booking."""
+    """Text after "I would like to"; `{it}` stands for the order or booking."""
     subject: str = ACCOUNT
-    """Its number, or ACCOUNT."""
+    """Number of the order or booking, or ACCOUNT."""
     hint: str = ""
-    """Words of the customer instead of a number that it forgot, such as "my order with the kettle"."""
+    """Customer's words instead of a forgotten number, such as "my order with the kettle"."""
     writes: tuple[Write, ...] = ()
-    """Those that would do, the first the one to replay; none where it only asks for facts."""
+    """Acceptable writes, the first of which is the reference; () if only facts are asked for."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts that it wants to hear, with the true values."""
+    """Facts to be told, with their true values."""
     reasons: frozenset[str] = frozenset()
-    """Rules of the policy that forbid it: any of them is a true reason to deny it. None: it is to be done."""
+    """Rules that forbid the goal, each a true reason to deny it; empty if it must be done."""
     mentions: tuple[str, ...] = ()
-    """Names of products or places in it, for those who look things up."""
+    """Names of products or places in the request, for lookups."""
     details: tuple[str, ...] = ()
-    """Other words in it that matter."""
+    """Other relevant words of the request."""
 
     @property
     def tool(self) -> str:
-        """The write tool that it needs, "" where none."""
+        """Name of the required write tool; "" if none."""
         return self.writes[0].tool if self.writes else ""
 
 
 def canonical(value: object) -> object:
-    """A value such that what means the same is the same: 25 and 25.0, texts by their letters alone."""
+    """Return a normal form: 25.0 as 25, other floats rounded to two places, texts case-folded in one line."""
     if isinstance(value, float):
         value = round(value, 2)
         return int(value) if value.is_integer() else value
@@ -69,5 +69,5 @@ def canonical(value: object) -> object:
 
 
 def written(tool: str, arguments: Mapping[str, object]) -> str:
-    """A tool call as it is written, `name(argument="value")`."""
+    """Format a tool call as `name(argument="value")`."""
     return f"{tool}({', '.join(f'{name}={json.dumps(value)}' for name, value in arguments.items())})"

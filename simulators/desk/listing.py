@@ -1,6 +1,6 @@
-"""The agent's acts as a list, and what it was shown in few marks: for random players and for tiny models.
+"""List the agent's acts, and summarise its view in short marks, for random players and tiny models.
 
-Nothing is listed whose arguments were not shown to the agent: by the customer's words or a tool's result.
+An act is listed only if its arguments were shown to the agent, by the customer or by a tool.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from simulators.desk.speech import NUMBER, VALUES, canonical_fact
 from simulators.desk.world import World
 
 MOST = 8
-"""Values of a fact that are listed, and numbers to look up."""
+"""Maximum listed values of a fact, and numbers to look up."""
 LETTERS = "abcdefghij"
 """Letters for the kinds of facts, in codes."""
 AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
 def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
-    """Acts by their codes; `heard` is all that the agent was shown. Writes are those that would do what is asked."""
+    """Return acts by their codes. `heard` is all text shown to the agent. Writes are those that fulfil the request."""
     acts = {"i": "ASK identity", "n": "ASK number"}
     if identity := customer.identity:
         tool = "find_customer" if "email" in identity else "find_customer_by_name"
@@ -42,12 +42,12 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
 
 
 def short(words: Iterable[str]) -> str:
-    """Words in few letters, no two of a domain's marks alike: `cancel_order ?refund told` is `Cor?ReTo`."""
+    """Abbreviate words, uniquely within a domain: `cancel_order ?refund told` is `Cor?ReTo`."""
     return "".join("?" * word.startswith("?") + _initials(word.strip("?")) for word in words)
 
 
 def marks(world: World, customer: Customer, heard: str) -> list[str]:
-    """Return what is asked, who is known, what was agreed to and done, and, once looked up, what the rules look at."""
+    """Return words for the request, identity, consent and writes and, after a lookup, for the facts of the rules."""
     goal, outcome = customer.goal, customer.outcomes[customer.at]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
@@ -65,7 +65,7 @@ def marks(world: World, customer: Customer, heard: str) -> list[str]:
 
 
 def _initials(word: str) -> str:
-    """The first letters of its parts, two of the last: `change_account_address` is `Caad`."""
+    """Return the first letters of a word's parts, two of the last: `change_account_address` is `Caad`."""
     *parts, last = word.split("_")
     return ("".join(part[0] for part in parts) + last[:2]).capitalize()
 
@@ -75,7 +75,7 @@ def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:
 
 
 def _numbers(customer: Customer, heard: str) -> list[str]:
-    """The number that was given, or all that were shown."""
+    """Return the stated number if it was shown, else all numbers shown."""
     if customer.goal.subject == ACCOUNT:
         return []
     number = customer.number
@@ -83,7 +83,7 @@ def _numbers(customer: Customer, heard: str) -> list[str]:
 
 
 def _values(fact: Fact, heard: str) -> list[str]:
-    """The latest values of a fact's kind that the agent was shown."""
+    """Return the latest values of a fact's kind shown to the agent."""
     if fact.kind == "word":
         return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]
     pattern = AMOUNT if fact.kind == "amount" else VALUES[fact.kind]

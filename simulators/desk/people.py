@@ -1,4 +1,4 @@
-"""People of a generated world: names, addresses and how they prove who they are. All invented."""
+"""Invented people: names, addresses and identity data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
 
 @dataclass(frozen=True)
 class Person:
-    """A customer; who knows the email and the postcode, or the name and the postcode, is taken for this person."""
+    """A customer, identified by email and postcode, or by name and postcode."""
 
     id: str
     name: str
@@ -40,23 +40,23 @@ class Person:
 
 
 def draw_name(rng: np.random.Generator) -> str:
-    """A first and a last name, one of 1,200 pairs."""
+    """Draw a first and a last name, one of 1,200 pairs."""
     return f"{FIRST[rng.integers(len(FIRST))]} {LAST[rng.integers(len(LAST))]}"
 
 
 def draw_person(rng: np.random.Generator, number: int, name: str) -> Person:
-    """Somebody of this name; `number` tells people of a world apart."""
+    """Draw a person of this name; `number` is unique within a world."""
     email = f"{name.replace(' ', '').lower()}{rng.integers(10, 100)}@mail.example"
     return Person(f"C{number}", name, email, draw_postcode(rng), draw_address(rng, 1 if number == 1 else 200))
 
 
 def draw_address(rng: np.random.Generator, least: int = 1) -> str:
-    """A street, a house and a town; people who are not at the desk live at numbers of 200 and more."""
+    """Draw house number, street and town. Other people live at numbers from 200, unlike the customer."""
     street, town = STREETS[rng.integers(len(STREETS))], TOWNS[rng.integers(len(TOWNS))]
     return f"{least + rng.integers(199)} {street} Street {town}"
 
 
 def draw_postcode(rng: np.random.Generator) -> str:
-    """Such as K4 7QD."""
+    """Draw a postcode such as K4 7QD."""
     first, second, third = (LETTERS[rng.integers(len(LETTERS))] for _ in range(3))
     return f"{first}{rng.integers(1, 10)} {rng.integers(1, 10)}{second}{third}"

@@ -1,7 +1,7 @@
-"""The desk's yardsticks: players that do nothing, pick any listed act, or know what is wanted and what is allowed.
+"""Scripted players of the desk: noop, random, and players that know the goals and the policy.
 
-The oracle plays listed acts alone, and these hold nothing that the agent was not shown: so it also proves that every
-task can be done by what the tools show and the customer tells. A customer's seat is played by saying what it is to.
+The oracle plays only listed acts, which contain nothing that the agent was not shown. Its success therefore proves that
+every task is solvable. At the customer's seat they say the due statement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simulators.desk.world import World
 
 
 class Match(Protocol):
-    """A match of the desk, as far as its yardsticks know it."""
+    """Attributes of a match that scripted players use."""
 
     seats: tuple[str, ...]
     terse: bool
@@ -28,38 +28,38 @@ class Match(Protocol):
     customer: Customer
 
     def listed(self) -> dict[str, str]:
-        """The agent's acts, by their short codes."""
+        """Return the agent's acts by their short codes."""
         ...
 
 
 def noop(game: Match, seed: int) -> Answer:
-    """Ends the talk at once."""
+    """Return a player that ends the conversation at once."""
     return lambda view: "" if view.seat != game.seats[0] else "DONE"
 
 
 def at_random(game: Match, seed: int) -> Answer:
-    """Any listed act."""
+    """Return a player of random listed acts."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal) if view.legal else str(view.private.get("template", ""))
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Verifies, looks things up once each, then does, tells or denies what is asked as policy wants it."""
+    """Return a player that verifies, looks up each record once, and does, tells or denies according to policy."""
     return _agent(game, lambda goal: bool(goal.reasons))
 
 
 def obedient(game: Match, seed: int) -> Answer:
-    """Never denies: it verifies, asks for a yes and does all that is asked, against policy where that forbids it."""
+    """Return a player that verifies, asks for consent and does everything requested, even against the policy."""
     return _agent(game, lambda goal: False)
 
 
 def refuser(game: Match, seed: int) -> Answer:
-    """Denies all: for the true reason where there is one, else for the policy's first."""
+    """Return a player that denies everything, for the true reason if there is one, else for the first rule."""
     return _agent(game, lambda goal: True)
 
 
 def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
-    """Return a player that knows what is wanted, and denies what `denies` says."""
+    """Return a player that knows the goals and denies those for which `denies` is true."""
     looked: set[str] = set()
 
     def answer(view: View) -> str:
@@ -75,7 +75,7 @@ def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
 
 
 def _wishes(game: Match, looked: set[str], denies: bool) -> list[str]:
-    """The acts that would help now, the best first; those that are not listed cannot be played yet."""
+    """Return the acts that would help now, best first; only listed ones can be played."""
     customer, world = game.customer, game.world
     if not world.session.verified:
         wrong = "postcode" in customer.identity and customer.identity["postcode"] != customer.record.person.postcode

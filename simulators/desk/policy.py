@@ -1,4 +1,4 @@
-"""Parts of a policy: rules with predicates, the facts that may be told, and what happened at a desk."""
+"""Policy types: rules with predicates, facts, consent, and the session's state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from simulators.desk.goals import Write
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the policy: its name, which is also the reason to deny, its text, and the predicate."""
+    """A rule of the policy: its name (also the reason to deny), its text, and its predicate."""
 
     name: str
     text: str
     phrases: tuple[str, ...] = ()
-    """Phrases by which people give it as a reason, folded; any of them counts."""
+    """Folded phrases that state it as a reason in plain text."""
     tools: tuple[str, ...] = ()
     holds: Callable[[Any, Mapping[str, str]], bool] = lambda world, arguments: True
-    """From the world before a write by one of `tools`, and its arguments, to whether the rule is kept."""
+    """Takes the world before a write by one of `tools` and its arguments; True if the rule is kept."""
 
 
 IDENTITY = Rule(
@@ -39,37 +39,37 @@ class Fact(NamedTuple):
     """A kind of fact that customers ask for."""
 
     asks: str
-    """After "I would like to know"."""
+    """Text after "I would like to know"."""
     kind: Literal["amount", "code", "word", "date", "number"]
     words: tuple[str, ...]
-    """One of these names it in plain text, folded."""
+    """Folded words that name it in plain text."""
     values: tuple[str, ...] = ()
-    """All that it can be, where it is a word."""
+    """All possible values of a word."""
 
 
 @dataclass(frozen=True)
 class Consent:
-    """A customer's yes, to one write."""
+    """A customer's yes to one write."""
 
     tool: str
     subject: str
     write: Write | None = None
-    """The very call; None where plain words named the tool and the subject alone."""
+    """The exact call; None if plain text named only the tool and the subject."""
 
     def covers(self, write: Write) -> bool:
-        """Return whether the yes was to this write."""
+        """Return True if the consent covers this write."""
         exact = self.write is None or self.write.alike(write)
         return exact and (self.tool, self.subject) == (write.tool, write.subject)
 
 
 @dataclass
 class Session:
-    """Events at the desk so far: who was verified, what was agreed to, done, looked up and broken."""
+    """State of a conversation: verification, consent, breaches, writes and lookups."""
 
     verified: str = ""
     """The customer's id."""
     granted: Consent | None = None
-    """The customer's yes to a write that is not done yet."""
+    """The customer's consent to a pending write."""
     breaches: list[str] = field(default_factory=list)
     done: list[tuple[str, str]] = field(default_factory=list)
     """Tool and subject of each write."""

@@ -1,4 +1,4 @@
-"""Hidden record of a customer, and how its goals came out."""
+"""A customer's hidden record, and the outcome of its goals."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from simulators.desk.people import Person, draw_postcode
 from simulators.person import PERSONAS
 
 SLIP = 0.25
-"""Chance that a customer gets its own postcode or an order's number wrong at first, times its persona's factor."""
+"""Probability that a customer first states a wrong postcode or number, times its persona's factor."""
 
 
 @dataclass
 class Outcome:
-    """State of one goal: what was told, denied and written."""
+    """State of one goal."""
 
     told: dict[str, str | None] = field(default_factory=dict)
     denied: frozenset[str] | None = None
-    """The reasons, at least one, of the latest denial that gave any; None: it was not denied."""
+    """Reasons of the latest denial with any; None if it was not denied."""
     written: bool = False
     closed: bool = False
 
     def as_policy_wants(self, goal: Goal) -> bool:
-        """Return whether it came out as the policy wants, so far as that was said."""
+        """Return True if the denial or the told facts are those that the policy requires."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons
         return self.denied is None and self.told == dict(goal.facts)
@@ -33,26 +33,26 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """Hidden record of a customer; drawn once, before a word is said."""
+    """A customer's hidden record, drawn before the conversation."""
 
     person: Person
     persona: str
     goals: tuple[Goal, ...]
     volunteers: bool
-    """Whether it says at once who it is."""
+    """Whether it identifies itself at once."""
     forgets_email: bool
     forgets_numbers: tuple[bool, ...]
     wrong_postcode: str
-    """Wrong postcode that it says first, "" where it gets it right."""
+    """Wrong postcode that it states first; "" if none."""
     wrong_numbers: tuple[str, ...]
     insists: bool
-    """Whether it asks again when it is denied something."""
+    """Whether it asks again after a denial."""
 
 
 def draw_record(
     rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], free: list[str]
 ) -> Record:
-    """Draw how this persona goes about these goals; `free`: numbers of no order or booking, one for each goal."""
+    """Draw a persona's behaviour for these goals; `free` has one unused number per goal."""
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips

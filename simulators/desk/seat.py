@@ -1,11 +1,11 @@
-"""The customer's seat: what it is due to say, who words it, and what its words do.
+"""The customer's seat: what the customer should say, who words it, and the effect of its words.
 
-With person "render" a text that says anything but what is due is asked for once more, then the template stands in;
-each costs the seat 0.1 (part `reading`). With "free" the script still settles what the customer wants next, and the
-seat says what it likes: it agrees, and it has told who it is, only if that can be read from its words; a yes with a
-condition or a doubt is none (`simulators.agreement`). It shares the agent's `outcome` and pays 0.1 where it answers a
-proposal against its wish or makes up a number or an email (`wrong`), for each of its own data told unasked (`secret`),
-and where nothing of what is due can be read (`unread`).
+With person "render", a text that says anything but the due statement is requested once more, and then replaced by the
+template; each costs the seat 0.1 (part `reading`). With "free", the script still decides what the customer wants next,
+and the seat says what it likes. Its consent and identity count only if they can be read from its words; a conditional
+or doubtful yes is no consent (`simulators.agreement`). The seat shares the agent's `outcome` and pays 0.1 for an answer
+against the customer's interest or an invented number or email (`wrong`), for each unasked statement of its own data
+(`secret`), and for a text without anything due (`unread`).
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ CODES: Mapping[str, str] = {
     "confirm": "yes", "deny": "no", "name": "identity", "email": "identity", "postcode": "identity",
     "number": "number", "account": "number", "end": "bye",
 }  # fmt: skip
-"""From an act's topic or kind to the short word for it; any other is a request."""
+"""Short word for each topic or kind of act; any other is a request."""
 
 
 @dataclass
 class Seat:
-    """The seat that says a customer's words: checks them and lets them take effect."""
+    """State of the seat that words a customer's statements."""
 
     customer: Customer
     person: Speech
     template: str = ""
-    """Words that are due, as the script would say them; "" when nothing is."""
+    """Due text of the script; "" when nothing is due."""
     proposal: Proposal | None = None
-    """Proposal that the customer was just asked to agree to."""
+    """Proposal to which the customer must answer."""
     renderings: Renderings = field(default_factory=Renderings)
     counts: dict[str, int] = field(default_factory=lambda: {"wrong": 0, "secret": 0, "unread": 0})
-    """Counts of a freely played seat, by kind of fine."""
+    """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what the seat sees: what it has to say; freely played, also what it knows and its short words."""
+        """Return the seat's view: the due statement and, for a free seat, its knowledge and short words."""
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
@@ -57,13 +57,13 @@ class Seat:
         return {**due, "answer": code, "record": self.customer.shorts()}
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """It is its turn: the script would say this; `identity` is what it had said of itself before."""
+        """Request a statement; `identity` is what the customer had stated about itself before."""
         self.template, self.proposal = template, proposal
         if self.person == "free":
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """Return what of a text reaches the agent, None: it is asked for again; and its cost to the seat, by part."""
+        """Return (text for the agent, or None to request it again; the seat's fines by part)."""
         text, proposed = one_line(text, LONGEST), self.proposal is not None
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: self.customer.read(said, proposed))
@@ -78,13 +78,13 @@ class Seat:
         return heard, fines
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return how well its texts were read."""
+        """Return statistics of how its texts were read."""
         if self.person == "render":
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}
 
     def _counted(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
-        """Count what the seat has to pay for, and return the counts by part."""
+        """Count the fines of a text by part, add them to `counts`, and return them."""
         customer, person = self.customer, self.customer.record.person
         own = {*customer.numbers(), customer.number, person.email}
         made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own
@@ -99,7 +99,7 @@ class Seat:
         return counts
 
     def _take_effect(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> None:
-        """Its words are what counts, not what the script would have said."""
+        """Apply a free seat's words, instead of the script's, to identity, request and consent."""
         customer = self.customer
         customer.said += f" {text}"
         if said.keys() >= {*customer.known().values()}:

@@ -1,7 +1,7 @@
-"""Words of the agent to a customer, as acts: typed ones, and those that can be read from plain text.
+"""Parse the agent's messages to a customer: typed acts, and acts in plain text.
 
-Plain text is read by a closed vocabulary, sentence by sentence. Not understood: irony, what is said of others, and
-whatever has no word in the vocabulary.
+Plain text is parsed with a closed vocabulary, sentence by sentence. Irony, statements about others, and words outside
+the vocabulary are not understood.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AGREE = re.compile(
     re.IGNORECASE,
 )
 OPEN = re.compile(r"^\W*(?:\w+, |so |and |or |but )?(?:what|which|how|where|when|who|why)\b", re.IGNORECASE)
-"""Begins a question that no yes can answer."""
+"""Start of a question that cannot be answered by yes."""
 MORE = re.compile(r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE)
 REFUSAL = re.compile(
     r"\b(?:can ?not|can't|cant|unable|not able|no longer possible|won't|impossible|forbidden|prohibited|may not|"
@@ -61,12 +61,12 @@ VALUES = {
     "number": re.compile(r"(?<![\w.-])\d{1,2}(?![\w.-])"),
 }
 NUMBER = re.compile(r"(?<![\w.-])\d{5}(?![\w.])")
-"""An order's or a booking's; an item's begins with it."""
+"""Number of an order or booking; an item's id starts with one."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A write that the customer is asked to agree to: the call itself, or what plain text says of it."""
+    """A write that needs the customer's consent: the call itself, or its description in plain text."""
 
     write: Write | None = None
     tools: frozenset[str] = frozenset()
@@ -75,24 +75,24 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Speech:
-    """Acts of one message; a message may do several things."""
+    """Acts of one message, which may combine several."""
 
     text: str
     identity: bool = False
-    """It asks who the customer is."""
+    """Whether it asks for the customer's identity."""
     number: bool = False
-    """It asks for the number of the order or booking."""
+    """Whether it asks for the number of the order or booking."""
     proposal: Proposal | None = None
     facts: Mapping[str, str | None] = field(default_factory=dict)
-    """Canonical values; None where it gives several for the same fact."""
+    """Canonical values by fact; None if it states several values."""
     denies: bool = False
     reasons: frozenset[str] = frozenset()
     more: bool = False
-    """It asks what else there is."""
+    """Whether it asks for further requests."""
 
 
 def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
-    """The speech of an act that is no tool call; None for DONE. IllegalAct says what is wrong with it."""
+    """Parse an act that is no tool call. Returns None for DONE. Raises IllegalAct with the problem."""
     verb, _, rest = act.strip().partition(" ")
     rest = rest.strip()
     match verb.upper():
@@ -117,7 +117,7 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
 
 
 def canonical_fact(kind: str, value: str) -> str | None:
-    """The value as facts hold it, None where it is none of this kind."""
+    """Return a fact's value in normal form, or None if it is not of this kind."""
     value = value.strip().strip("$€£").strip()
     if kind == "amount":
         return f"{float(value):.2f}" if re.fullmatch(r"\d{1,7}(?:\.\d{1,2}0*)?", value, re.ASCII) else None
@@ -127,7 +127,7 @@ def canonical_fact(kind: str, value: str) -> str | None:
 
 
 def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Speech:
-    """Read what plain text does."""
+    """Parse the acts in plain text."""
     text = text.replace("\u2019", "'")
     sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
     asking = [sentence for sentence in sentences if REQUEST.search(sentence)]
@@ -153,7 +153,7 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
 
 
 def _asks_consent(sentence: str) -> bool:
-    """Return whether a sentence asks for a yes; one that asks to confirm an email or a number asks for data."""
+    """Return True if a sentence asks for consent, rather than to confirm an email or a number."""
     found = AGREE.search(sentence)
     if not found or OPEN.match(sentence):
         return False
@@ -185,7 +185,7 @@ def _proposal(text: str, words: str, world: World) -> Proposal:
 
 
 def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
-    """Facts that a sentence names beside a value of their kind; questions and conditions tell nothing."""
+    """Return facts named next to a value of their kind in a sentence, questions excluded."""
     by_name: dict[str, set[str]] = {}
     for sentence in sentences:
         if sentence.rstrip().endswith("?"):

@@ -1,7 +1,7 @@
-"""A world of customers and what they bought, in a database: what tools read and write there, and by which rules.
+"""Base class of the domains: a database of customers and purchases, its tools, and the policy's checks.
 
-Private data are guarded by the tools: without a verified customer they show and change nothing, and trying it is a
-breach. All other rules are the agent's duty: a tool does what it is asked, and a breach is noted by name.
+Tools protect private data: without a verified customer they show and change nothing, and trying is a breach. All other
+rules are the agent's duty: a tool obeys, and breaches are recorded by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
 from simulators.tools import Tool
 
 OTHERS = 6
-"""Customers besides the one at the desk."""
+"""Number of customers besides the one at the desk."""
 ADDRESS_LENGTH = 80
 MOST_GOALS = 4
 
@@ -33,31 +33,31 @@ CREATE TABLE payments (id TEXT PRIMARY KEY, customer TEXT, method TEXT);
 CREATE TABLE refunds (subject TEXT PRIMARY KEY, payment TEXT, amount REAL);
 """
 Diff = dict[tuple[str, str, str], object]
-"""From (table, key, column) to its new value; where a row is gone from (table, key, "") to None."""
+"""New value by (table, key, column); None by (table, key, "") for a deleted row."""
 
 
 class World:
-    """Customers, and the tools that are the same in every domain; a subclass is a domain."""
+    """Base class of a domain, with the customers and the common tools."""
 
     domain: ClassVar[str]
     schema: ClassVar[str]
     keys: ClassVar[Mapping[str, str]] = {"customers": "id", "payments": "id", "refunds": "subject"}
-    """Every table's primary key."""
+    """Primary key of each table."""
     reads: ClassVar[tuple[str, ...]]
     writes: ClassVar[tuple[str, ...]]
     rules: ClassVar[tuple[Rule, ...]]
-    """Those about writes: what else may be a reason to deny is PRIVACY."""
+    """Rules about writes. PRIVACY is another reason to deny."""
     facts: ClassVar[Mapping[str, Fact]]
     verbs: ClassVar[Mapping[str, tuple[str, ...]]]
-    """For every write tool how people speak of it, folded."""
+    """Folded phrases for each write tool."""
     subject: ClassVar[str]
-    """Kind of thing that a number is of: `order` or `booking`, also the name of that argument."""
+    """Kind of thing with numbers, `order` or `booking`, also the name of the tools' argument."""
 
     def __init__(self, rng: np.random.Generator, others: np.random.Generator, name: str) -> None:
         self.database, self.session = Database(SCHEMA + self.schema), Session()
         self.today = datetime.date(2026, 1, 1) + datetime.timedelta(days=int(rng.integers(365)))
         self.numbers: set[str] = set()
-        """All order or booking numbers in use, and those in `free`, which stay unused."""
+        """Order or booking numbers in use, and the unused ones in `free`."""
         self.database.connection.execute("BEGIN")
         self.owner = draw_person(rng, 1, name)
         self.furnish(rng)
@@ -81,23 +81,23 @@ class World:
     # What a domain writes.
 
     def furnish(self, rng: np.random.Generator) -> None:
-        """Fills the tables that are nobody's own."""
+        """Fill the tables that belong to no customer."""
         raise NotImplementedError
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Fills the tables with what a person has bought."""
+        """Fill the tables with a person's purchases."""
         raise NotImplementedError
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Everything that the owner could ask for; which is to be denied, the rules say."""
+        """Return all possible goals of the owner, allowed or forbidden."""
         raise NotImplementedError
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """The reads that may help with a request about these numbers and names, as written calls."""
+        """Return helpful read calls for a request with these numbers and names, as text."""
         raise NotImplementedError
 
     def marks(self, write: Write) -> list[str]:
-        """Return what the rules look at, for a write, in short words: for models that learn from nothing."""
+        """Return short words for the facts that the rules use for a write, for models without pretraining."""
         raise NotImplementedError
 
     # Tools that are the same everywhere.
@@ -128,35 +128,35 @@ class World:
     # What tools are made of.
 
     def tools(self) -> list[Tool]:
-        """All tools, reads first."""
+        """Return all tools, reads first."""
         return [Tool.of(getattr(self, name)) for name in (*self.reads, *self.writes)]
 
     def verified(self) -> str:
-        """The verified customer's id; without one a breach and a ValueError."""
+        """Return the verified customer's id. Records a breach and raises ValueError if there is none."""
         if not self.session.verified:
             self.breach(IDENTITY.name)
             raise ValueError("verify the customer first")
         return self.session.verified
 
     def payment(self, payment: str) -> str:
-        """The id of a payment method of the verified customer, in words."""
+        """Return the method of a payment id of the verified customer. Raises ValueError for another id."""
         row = self.row("SELECT method FROM payments WHERE id = ? AND customer = ?", payment, self.verified())
         if not row:
             raise ValueError("this customer has no such payment method; see show_customer()")
         return str(row["method"])
 
     def clean(self, address: str) -> str:
-        """The address as it is stored."""
+        """Return the address as stored. Raises ValueError if it is empty."""
         if not (line := one_line(address, ADDRESS_LENGTH)):
             raise ValueError("the address is empty")
         return line
 
     def breach(self, name: str) -> None:
-        """Notes a breach of the policy."""
+        """Record a breach of the policy."""
         self.session.breaches.append(name)
 
     def judge(self, write: Write) -> None:
-        """Notes what a write, which is about to be done, breaks, and uses up the customer's yes."""
+        """Record the breaches of a write before it is done, and use up the customer's consent."""
         session = self.session
         for name in self.broken(write):
             self.breach(name)
@@ -166,27 +166,27 @@ class World:
         session.done.append((write.tool, write.subject))
 
     def broken(self, write: Write) -> list[str]:
-        """The rules that a write would break now, for any caller."""
+        """Return the names of the rules that a write would break now."""
         return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
 
     def refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:
-        """Pays money back."""
+        """Record a refund and return the tool's result."""
         self.run("INSERT OR REPLACE INTO refunds VALUES (?, ?, ?)", subject, payment, amount)
         return {"refund": amount, "to": payment}
 
     def fresh_number(self, rng: np.random.Generator) -> str:
-        """A number that no order or booking has."""
+        """Draw an unused number."""
         while (number := str(rng.integers(10_000, 100_000))) in self.numbers:
             pass
         self.numbers.add(number)
         return number
 
     def ago(self, days: int) -> str:
-        """The date so many days before today."""
+        """Return the date this many days before today."""
         return (self.today - datetime.timedelta(days=days)).isoformat()
 
     def age(self, date: str) -> int:
-        """Days since a date; negative: until then."""
+        """Return the days since a date, negative for a future date."""
         return (self.today - datetime.date.fromisoformat(date)).days
 
     def _verify(self, column: str, value: str, postcode: str) -> dict[str, str]:
@@ -197,15 +197,15 @@ class World:
         raise ValueError(f"there is no customer with this {column} and postcode")
 
     def numbers_of(self, customer: str) -> list[str]:
-        """The numbers of a customer's orders or bookings."""
+        """Return the numbers of a customer's orders or bookings."""
         raise NotImplementedError
 
     def add(self, person: Person) -> None:
-        """Adds a customer."""
+        """Add a customer."""
         self.fill("customers", [(person.id, person.name, person.email, person.postcode, person.address)])
 
     def add_payments(self, person: Person, rng: np.random.Generator) -> tuple[str, str]:
-        """Adds a customer's credit card and gift card, and gives their ids."""
+        """Add a customer's credit card and gift card, and return their ids."""
         ids = tuple(f"{kind}_{rng.integers(1000, 10_000)}{person.id.lower()}" for kind in ("card", "gift"))
         methods = ("credit card", "gift card")
         self.fill("payments", [(id, person.id, method) for id, method in zip(ids, methods, strict=True)])
@@ -214,26 +214,26 @@ class World:
     # The database.
 
     def run(self, sql: str, *values: object) -> None:
-        """Runs a statement of ours."""
+        """Execute a statement of this package."""
         self.database.connection.execute(sql, values)
 
     def all(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """The rows that a query of ours gives."""
+        """Return all rows of a query of this package."""
         cursor = self.database.connection.execute(sql, values)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def fill(self, table: str, rows: Sequence[Sequence[object]]) -> None:
-        """Inserts rows."""
+        """Insert rows."""
         if rows:
             self.database.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
     def row(self, sql: str, *values: object) -> dict[str, Any] | None:
-        """The first row that a query of ours gives."""
+        """Return the first row of a query of this package, or None."""
         return next(iter(self.all(sql, *values)), None)
 
     def snapshot(self) -> dict[tuple[str, str], dict[str, object]]:
-        """Every row that a tool can change, by table and key."""
+        """Return every row that a tool can change, by table and key."""
         return {
             (table, str(row[key])): row
             for table, key in self.keys.items()
@@ -241,7 +241,7 @@ class World:
         }
 
     def changes(self) -> Diff:
-        """Return what differs from the start."""
+        """Return the differences from the start."""
         now, changed = self.snapshot(), Diff()
         for (table, key), row in now.items():
             old = self.first.get((table, key), {})
@@ -251,13 +251,13 @@ class World:
         return changed | {(*place, ""): None for place in self.first.keys() - now.keys()}
 
     def digest(self) -> str:
-        """A hash of all that a tool can change; no read changes it."""
+        """Return a hash of everything that a tool can change; reads leave it unchanged."""
         rows = {" ".join(place): {c: canonical(v) for c, v in row.items()} for place, row in self.snapshot().items()}
         return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
-        """The owner is verified inside; whatever is written and noted there is undone afterwards."""
+        """Verify the owner within the context, and undo all writes and records afterwards."""
         session, self.session = self.session, Session(self.owner.id)
         self.run("SAVEPOINT trial")
         try:
@@ -268,7 +268,7 @@ class World:
             self.session = session
 
     def effect(self, write: Write) -> Diff:
-        """Return what a write of the owner changes, from how things are now."""
+        """Return the changes of a write of the owner from the present state, without keeping them."""
         with self.trial():
             getattr(self, write.tool)(**write.arguments)
             return self.changes()

@@ -12,21 +12,21 @@ from simulators.reasoning import gym, replies
 
 
 class Asked(Simulator):
-    """A task of given families, and the form in which a seat answers it."""
+    """Base class of games about one task of the given families, answered in a given form."""
 
     tasks: Mapping[str, Mapping[str, Any]]
-    """Families with their settings."""
+    """Settings by family."""
     task: gym.Task
     answer: str
-    """Where the answer stands in an act, one of `replies.ANSWERS`."""
+    """Form of the answer in an act, one of `replies.ANSWERS`."""
 
     def guess(self, rng: np.random.Generator) -> str:
-        """The answer to another task of the family: wrong as a rule, but what an answer looks like."""
+        """Return the answer to another task of the family: plausible, but usually wrong."""
         return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
 
 
 def noop(game: Asked, seed: int) -> Answer:
-    """Says nothing."""
+    """Return a player that writes nothing."""
     return lambda seen: ""
 
 
@@ -37,7 +37,7 @@ def random(game: Asked, seed: int) -> Answer:
 
 
 def oracle(game: Asked, seed: int) -> Answer:
-    """Knows the answer."""
+    """Return a player that knows the answer."""
     return lambda seen: replies.write_answer(game.task.answer, game.answer)
 
 

@@ -19,7 +19,7 @@ from simulators.reasoning.typed import bare
 
 VERDICT = "verdict"
 SHOWN = 80
-"""Most characters of an answer that others are shown."""
+"""Maximum number of characters of an answer shown to other seats."""
 
 
 class Debate(Asked):
@@ -72,7 +72,7 @@ class Debate(Asked):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """The same for all seats."""
+        """Return the rules, equal for all seats."""
         says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
             return f"{says} The majority decides."
@@ -96,7 +96,7 @@ class Debate(Asked):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing."""
+        """Return {}: no seat has private facts."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -168,7 +168,7 @@ class Debate(Asked):
 
 
 def _plain(answer: str) -> str:
-    """Return the answer without what makes no difference: case, blanks and full stops at its end."""
+    """Return the answer without case, extra blanks and final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 

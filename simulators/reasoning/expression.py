@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 TOKEN = re.compile(r"\s*(?:(\d+)|([-+*()]))", re.ASCII)
 DEPTH = 20
-"""Parentheses in parentheses, at most."""
+"""Maximum nesting of parentheses."""
 
 
 def tokens(text: str) -> list[str]:
-    """Numbers, operators and parentheses, signs attached to their terms (`-3`, `-(`); ValueError for anything else."""
+    """Split a text into numbers, operators and parentheses, with signs attached (`-3`, `-(`). Raises ValueError if
+    invalid.
+    """
     parts: list[str] = []
     place, text = 0, text.strip()
     while place < len(text):
@@ -38,7 +40,7 @@ def tokens(text: str) -> list[str]:
 
 
 def value(parts: Sequence[str]) -> int:
-    """Compute the value of the tokens, multiplication first; ValueError where they are no expression."""
+    """Evaluate the tokens, multiplication first. Raises ValueError if they are no expression."""
     rest = list(reversed(parts))
     result = _sum(rest, 0)
     if rest:

@@ -29,9 +29,9 @@ from simulators.base import SimulatorFault, held_out
 
 LEVEL = "level"
 MOST = 1000
-"""The largest number that a setting may be, or ten times its default where that is more."""
+"""Largest value of a setting, or ten times its default if that is more."""
 OURS = ("seed", "size")
-"""Settings of a family that come from the match."""
+"""Settings of a family that the match determines."""
 
 EVALUATES = "its scorer executes replies as Python code"
 HASHED = "its tasks depend on string hashing, so the same seed gives others in every process"
@@ -53,17 +53,17 @@ READABLE: Mapping[str, re.Pattern[str]] = {
     "countdown": SUMS_ONLY,
     "complex_arithmetic": re.compile(r"[\d+\-.ij* ()]{1,100}"),  # its scorer takes nan for right
 }
-"""Scorers that call eval, or worse: the only replies that they are shown. Others are wrong."""
+"""Allowed replies to scorers that call eval or similar; all others are wrong."""
 HUGE = re.compile(r"[eE][+-]?\d{4}|\d{400}")
 """Numbers whose size alone keeps a scorer busy for hours; a reply with one is wrong."""
 BLANKS = ("?", "nan")
-"""Texts that answer nothing, and must not score 1."""
+"""Empty answers, which must not score 1."""
 DRAWS = 100
-"""Tasks drawn in a row before a family counts as unusable."""
+"""Failed draws in a row after which a family counts as unusable."""
 SAMPLES = 100
-"""Tasks of a family by which the chance to be right at random is estimated."""
+"""Tasks per family from which random success rates are estimated."""
 KEPT = 1024
-"""Tasks that are kept, of all families together."""
+"""Size of the cache of tasks, all families together."""
 
 
 class Scored(NamedTuple):
@@ -104,7 +104,7 @@ class Task:
         raise SimulatorFault(f"the scorer of {self.family} fails: {type(failed).__name__}: {failed}")
 
     def fit(self) -> bool:
-        """Return whether it can be scored: its answer is right, and saying nothing is not."""
+        """Return True if the task can be scored: its answer scores 1 and empty answers do not."""
         blank = (self.score(text).value for text in BLANKS)
         return bool(self.answer.strip()) and self.score(self.answer).value == 1.0 and max(blank) < 1.0
 
@@ -143,7 +143,7 @@ _KEPT: dict[tuple[str, str, int], Task | None] = {}
 
 
 class _Hushed(io.TextIOBase):
-    """A stream that loses what the thread that made it writes; the others' goes where it went."""
+    """Stream that discards output of the thread that created it and passes on that of others."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._thread = stream, threading.get_ident()
@@ -156,10 +156,10 @@ class _Hushed(io.TextIOBase):
 
 
 def configured(given: object) -> dict[str, dict[str, Any]]:
-    """Families with their settings, checked: from a name, a list of names, or names with settings.
+    """Return validated settings by family, from a name, a list of names, or a mapping of names to settings.
 
-    Settings are those of the family's own config class; `level` is a step of its curriculum, for all settings that are
-    not given. ValueError names what is wrong, and the nearest name.
+    Settings are those of the family's own config class; `level` is a step of its curriculum for all settings not given.
+    Raises ValueError with the nearest name.
     """
     named = {given: {}} if isinstance(given, str) else given
     if isinstance(named, list | tuple):
@@ -178,7 +178,7 @@ def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> 
 
 
 def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
-    """The chance that one of so many answers to other tasks of a family is right, estimated on tasks of its own."""
+    """Estimate the probability that one of `attempts` answers to other tasks of the family is right."""
     rng, chances = np.random.default_rng(0), []
     for family, settings in families.items():
         tasks = [draw(family, settings, rng) for _ in range(SAMPLES)]
@@ -190,9 +190,9 @@ def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> floa
 
 
 def _made(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
-    """The task of a seed; None where it cannot be scored.
+    """Return the task of a seed, or None if it cannot be scored.
 
-    The last KEPT are kept: all matches of a group have the same one, and to make and check it takes milliseconds.
+    Cached: all matches of a group have the same task, and creating and checking it takes milliseconds.
     """
     key = (family, repr(sorted(settings.items())), seed)
     with _ALONE:
@@ -213,7 +213,7 @@ def _made(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
 
 
 def is_test(question: str) -> bool:
-    """Return whether a question belongs to the test split, wherever it is asked."""
+    """Return True if a question belongs to the test split, in any game."""
     return held_out(f"reasoning:{question}")
 
 
@@ -279,7 +279,7 @@ def _numbers(value: object) -> list[float]:
 
 
 def _of_level(family: str, level: object) -> dict[str, Any]:
-    """The settings of a step of the family's curriculum, all attributes together, earlier steps included."""
+    """Return the settings of a curriculum step, all attributes together, earlier steps included."""
     curricula = _library()[1]
     if family not in curricula:
         raise ValueError(f"task: {family} has no curriculum: leave out level")

@@ -19,7 +19,7 @@ Pay = Literal["hard", "frontier"]
 PROPOSER = "proposer"
 CHALLENGE = "challenge"
 PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""Reward of the proposer for a task that the share s of the solvers got right: as SSP does, or most where s = 1/2."""
+"""Reward of the proposer for a solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 TRIES = 1000
 
 
@@ -83,7 +83,7 @@ class ProposerSolver(Simulator):
         self._faults = 0
 
     def rules(self) -> str:
-        """The same for all seats."""
+        """Return the rules, equal for all seats."""
         again = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
         opening = " A task begins as the proposer is told." if self.opens else ""
         paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
@@ -134,7 +134,7 @@ class ProposerSolver(Simulator):
         return self.proposed
 
     def _checked(self, act: str) -> Proposed:
-        """The task; IllegalAct for what is none. A checker that fails rejects too."""
+        """Return the proposed task. Raises IllegalAct if it is invalid or the checker fails."""
         text = act.strip().removesuffix("=").strip("` \n").removeprefix("[").removesuffix("]")
         try:
             task = self.family.check(text)
@@ -154,11 +154,11 @@ class ProposerSolver(Simulator):
         return task
 
     def opens_so(self, task: Proposed) -> bool:
-        """Return whether a task begins as this match asks for."""
+        """Return True if the task starts with this match's opening."""
         return not self.opening or task.parted(self.opens)[0] == self.opening
 
     def of_split(self, task: Proposed) -> bool:
-        """Return whether a task may be asked in this split."""
+        """Return True if the task may be used in this split."""
         return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
 
     def may_ask(self, task: Proposed) -> bool:
@@ -166,7 +166,7 @@ class ProposerSolver(Simulator):
         return not task.trivial and self.of_split(task)
 
     def _exemplary(self, rng: np.random.Generator) -> Proposed:
-        """A drawn task; where its opening alone is a task, too, one that may be asked."""
+        """Draw an example. If its opening alone is a task too, that task must be allowed."""
         for _ in range(TRIES):
             task = self.drawn(rng)
             try:
@@ -178,7 +178,7 @@ class ProposerSolver(Simulator):
         raise SimulatorFault(f"{self.family.name} has no opening in the split {self.split} within its limits")
 
     def _settle(self) -> None:
-        """Pays the proposer for the round; the next one, or the end."""
+        """Pay the proposer for the round, then start the next one or end the match."""
         share = sum(self._right) / len(self._right)
         self._shares.append(share)
         self.pay(PROPOSER, CHALLENGE, PAYS[self.pays](share))
@@ -192,7 +192,7 @@ class ProposerSolver(Simulator):
             self.tell("That was right." if right else "That was wrong.", seat)
 
     def drawn(self, rng: np.random.Generator) -> Proposed:
-        """A task of the match's family, of the split, that would be accepted if it were not met before."""
+        """Draw a task of the match's family and split that would be valid if it is new."""
         for _ in range(TRIES):
             task = self.family.draw(rng)
             if self.opening:
@@ -203,7 +203,7 @@ class ProposerSolver(Simulator):
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 
     def unseen(self, rng: np.random.Generator) -> Proposed:
-        """As `drawn`, and not met in this match; the last one tried where there is no such task."""
+        """Draw a valid task that is new in this match; the last draw if there is none."""
         for _ in range(TRIES):
             task = self.drawn(rng)
             if task.text not in self._seen:
@@ -245,7 +245,7 @@ class ProposerSolver(Simulator):
 
 
 def _noop(game: ProposerSolver, seed: int) -> Answer:
-    """Says nothing."""
+    """Return a player that writes nothing."""
     return lambda seen: ""
 
 

@@ -30,9 +30,9 @@ CORRECT = (
 )
 TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "code": 5}
 SUM = re.compile(r"[0-9+*/() -]+")
-"""Pattern of sums, which Python reads as the question does."""
+"""Sums that Python evaluates as the question means them."""
 CALLS = ("gcd", "lcm")
-"""Families whose tasks are what `math`'s function of that name is called with."""
+"""Families whose task is the argument list of `math`'s function of that name."""
 
 
 class Reasoning(Asked):
@@ -133,7 +133,7 @@ class Reasoning(Asked):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing: what is hidden is hidden from everybody."""
+        """Return {}: hidden facts are hidden from all seats."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -229,7 +229,7 @@ def _coder(game: Reasoning, seed: int) -> Answer:
 
 
 def _program(task: gym.Task) -> str:
-    """Python that prints the answer: worked out where the family is known."""
+    """Return Python code that prints the answer, computed if the family is known."""
     terse = bare(task.family, task.question)
     if task.family in CALLS and terse != task.question:
         return f"import math\nprint(math.{task.family}({terse}))"
@@ -250,7 +250,7 @@ def _reckoner(game: Reasoning, seed: int) -> Answer:
 
 
 def _totals(task: gym.Task) -> list[str]:
-    """The totals on the way, one a line; none where there are none to see, or the task is not a chain."""
+    """Return the running totals of a chain sum, one per line; [] for other tasks."""
     terse = bare(task.family, task.question).split()
     numbers, signs = terse[::2], terse[1::2]
     if task.family != "chain_sum" or len(numbers) != len(signs) + 1:
@@ -264,7 +264,7 @@ def _totals(task: gym.Task) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The text's lines without control and invisible characters."""
+    """Return the text's lines without control and invisible characters."""
     spaced = text.replace("\r\n", "\n").replace("\t", "    ")
     return "".join(char for char in spaced if char == "\n" or not unicodedata.category(char).startswith("C"))
 

@@ -20,7 +20,7 @@ from games.base import whole_number
 from simulators.reasoning import expression
 
 LONGEST = 200
-"""Characters of a proposal, at most."""
+"""Maximum number of characters of a proposal."""
 NUMBER = re.compile(r"-?\d+", re.ASCII)
 Limits = Mapping[str, tuple[int, int, int]]
 WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
@@ -31,21 +31,21 @@ class Proposed:
     """A task that passed its family's checks."""
 
     text: str
-    """In one form: tasks that differ only in blanks are the same."""
+    """Normal form: tasks that differ only in blanks are equal."""
     question: str
     answer: int
     terms: int
-    """Numbers in it."""
+    """Count of numbers in the task."""
     digits: int
-    """Number of digits of the largest of them."""
+    """Digits of the largest number."""
 
     @property
     def trivial(self) -> bool:
-        """Return whether its answer stands in it already."""
+        """Whether the task contains its answer."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def parted(self, numbers: int) -> tuple[str, str]:
-        """The text up to this many numbers, and the rest."""
+        """Split the text after this many numbers."""
         end = list(re.finditer(r"\d+", self.text))[numbers - 1].end() if numbers else 0
         return self.text[:end], self.text[end:]
 
@@ -57,9 +57,9 @@ class Family(ABC):
     form: ClassVar[str]
     """Form of a proposal, in words."""
     asks: ClassVar[tuple[str, str]]
-    """The question's words before and after the task."""
+    """Words of the question before and after the task."""
     limits: ClassVar[Limits]
-    """Default, least and most of each setting."""
+    """Default, minimum and maximum of each setting."""
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:
@@ -197,7 +197,7 @@ class Numbers(Family):
         return ", ".join(map(str, numbers)), numbers, self.combine(*numbers)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Any numbers up to the largest."""
+        """Draw random numbers within the settings."""
         size = int(rng.integers(2, self.settings["max_numbers"] + 1))
         return ", ".join(map(str, rng.integers(1, self.settings["max_value"] + 1, size=size)))
 
@@ -225,7 +225,7 @@ FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, P
 
 
 def families_of(given: object) -> dict[str, Family]:
-    """The families of an option, with their limits: a name, a list of names, or names with settings."""
+    """Return families with their limits, from a name, a list of names, or a mapping of names to settings."""
     named = {given: {}} if isinstance(given, str) else given
     if isinstance(named, list | tuple):
         named = {name: {} for name in named}
@@ -242,7 +242,9 @@ def families_of(given: object) -> dict[str, Family]:
 
 
 def bare(family: str, question: str) -> str:
-    """The task in a question of reasoning-gym, without the words around it; the whole question of other families."""
+    """Return the task in a reasoning-gym question without the words around it, or the whole question of
+    other families.
+    """
     before, after = FAMILIES[family].asks if family in FAMILIES else ("", "")
     if not (question.startswith(before) and question.endswith(after)):
         return question
@@ -250,6 +252,6 @@ def bare(family: str, question: str) -> str:
 
 
 def same_number(text: str, answer: int) -> bool:
-    """Return whether a text is this whole number: a sign, leading zeros, commas and ".00" make no difference."""
+    """Return True if a text is this integer; a plus sign, leading zeros, commas and ".00" make no difference."""
     plain = text.strip().replace(",", "")
     return WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

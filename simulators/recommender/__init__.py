@@ -1,4 +1,4 @@
-"""The recommender: pages of a catalogue for users with wants of their own, who come back or do not."""
+"""Recommender simulator: serve pages of a catalogue to users with hidden tastes, who come back or do not."""
 
 from simulators.recommender.recommender import Recommender
 

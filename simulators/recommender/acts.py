@@ -1,4 +1,4 @@
-"""A recommender's acts, as they are written and read, and the rules in words."""
+"""Parse and format a recommender's acts, and state their rules."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ USAGE = "write SHOW and what to show, ASK genre, ASK price, ASK dislikes, or FIN
 
 
 class Act(NamedTuple):
-    """One act of a recommender: it shows items, asks, or finds other candidates."""
+    """One act of a recommender: show items, ask a question, or search for other candidates."""
 
     kind: Literal["show", "ask", "find"]
     items: tuple[int, ...] = ()
     words: str = ""
-    """The topic that is asked about, the query, or what is said of a page."""
+    """Topic of the question, query of the search, or the explanation of a page."""
 
 
 def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
-    """The act that this text is, `names` being what items are called; IllegalAct where it is none."""
+    """Parse an act. `names` maps the names of items to their ids. Raises IllegalAct if the text is no act."""
     said, _, words = text.partition("|")
     if terse:
         return _read_terse("".join(said.split()), names, slate)
@@ -50,7 +50,7 @@ def _read_terse(text: str, names: Mapping[str, int], slate: int) -> Act:
 
 
 def _items(called: Sequence[str], names: Mapping[str, int], slate: int) -> tuple[int, ...]:
-    """The items of these names: from one to a slate, each once."""
+    """Return the ids of these names. Raises IllegalAct unless they are 1 to `slate` different items."""
     unknown = [name for name in called if name not in names]
     if unknown:
         raise IllegalAct(f"'{one_line(unknown[0], 20)}' is nothing that can be shown")
@@ -61,7 +61,7 @@ def _items(called: Sequence[str], names: Mapping[str, int], slate: int) -> tuple
 
 
 def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
-    """The act as it is read."""
+    """Format an act as `read_act` parses it."""
     if terse:
         asked = {topic: code for code, topic in TERSE.items()}
         return asked[act.words] if act.kind == "ask" else "".join(names[item] for item in act.items)
@@ -72,7 +72,7 @@ def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
 
 
 def rules(slate: int, days: int, pages: int, terse: bool, codes: bool, free: bool) -> str:
-    """Return what may be done, and whether users are free to say anything; in terse mode the codes alone."""
+    """Return the rules of the acts; in terse mode only the codes. `free`: users may say anything."""
     if terse:
         return f"show {slate} or {' '.join(TERSE)}"
     called = "code" if codes else "n"

@@ -1,11 +1,12 @@
-"""Model of a user: what it chooses on a page and enjoys, how its mindset changes, when it has had enough.
+"""Model of a user: choices and joy on a page, changes of the mindset, and the end of patience.
 
-A page of items is taken item by item. With `a` the user's affinity to the item's genres (their mean), `f` its fatigue
-of them, q the item's quality, the chance of a click is, in the manner of RecSim's choice models (Ie et al. 2019),
+The user looks at a page item by item. With `a` the user's mean affinity to the item's genres, `f` its fatigue of them
+and q the item's quality, the click probability follows RecSim's choice models (Ie et al. 2019):
 
     sigma(6 (a (1 - f) + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if a = 0 or the price is too high
 
-and a clicked item's joy is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for a friend's find, else 0.
+The joy of a clicked item is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else
+0.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ from simulators.recommender.chance import uniform
 from simulators.recommender.record import Record
 
 CLICK, MOOD, RETURN = 0, 1, 3
-"""Keys of the random draws of a user."""
+"""Keys of a user's random draws."""
 LOW = 1.2
-"""Patience under which a user says what is wrong."""
+"""Patience below which a user states an instruction."""
 ASKING = 0.3
-"""Patience that a question takes."""
+"""Patience that a question costs."""
 ANNOYANCE = 0.1
-"""Patience that each item takes which is too dear or of a disliked genre."""
+"""Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
-"""The weight of the latest page in a user's satisfaction."""
+"""Weight of the latest page in a user's satisfaction."""
 PLEASED = 0.6
-"""The joy of a page that wholly satisfies."""
+"""Joy of a page that satisfies fully."""
 RECOVERS = 0.9
-"""The share of fatigue that is left after a page; half of it after a night."""
+"""Share of fatigue left after a page. A night halves fatigue."""
 
 
 @dataclass
 class Mindset:
-    """Hidden state of mind of a user; it changes with every page."""
+    """Hidden state of mind of a user, updated after every page."""
 
     patience: float
     mood: float
     fatigue: list[float]
     trust: float = 0.5
     satisfaction: float = 0.5
-    """In [0, 1]: the exponential mean of pages' joys, each as a share of `PLEASED` and cut at 1."""
+    """In [0, 1]: exponential mean of the pages' joys, each divided by `PLEASED` and capped at 1."""
 
     def rounded(self) -> dict[str, Any]:
-        """Rounded, for a log; of fatigue what there is, by genre."""
+        """Return the mindset rounded for the log, with fatigue by genre where it is not 0."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
         return {**feelings, "tired": tired}
@@ -55,56 +56,56 @@ class Mindset:
 
 @dataclass(frozen=True)
 class Reaction:
-    """Reaction to a page: what was clicked and enjoyed, how much was too dear or disliked."""
+    """A user's reaction to one page."""
 
     clicked: tuple[int, ...]
-    """Items by id."""
+    """Ids of the clicked items."""
     joys: tuple[float, ...]
     dear: int
-    """Number of items over its price cap."""
+    """Number of items above the user's price cap."""
     disliked: int
 
     @property
     def joy(self) -> float:
-        """Return the joy of the whole page."""
+        """Total joy of the page."""
         return sum(self.joys)
 
     @property
     def best(self) -> int | None:
-        """The clicked item of the greatest joy."""
+        """Id of the clicked item with the most joy, or None."""
         joys = dict(zip(self.clicked, self.joys, strict=True))
         return max(joys, key=joys.__getitem__, default=None)
 
 
 @dataclass
 class Visitor:
-    """One user throughout a match."""
+    """State of one user throughout a match."""
 
     number: int
     record: Record
     key: int
-    """Key of all its chance."""
+    """Key of the user's random draws."""
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Finds of friends, and whose they are, that were not on a page of its own yet."""
+    """Items recommended by friends and not shown to this user yet, with the friend's number."""
     joy: float = 0.0
-    """Joy of all its pages: what a match is judged by."""
+    """Joy over all pages, from which the score is computed."""
     day: int = 0
     here: bool = True
-    """Whether it still comes."""
+    """Whether the user still visits."""
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def interest(self, item: Item) -> float:
-        """a (1 - f), in [0, 1]: the affinity to an item's genres that fatigue leaves; 0 of what it never chooses."""
+        """Return the affinity to an item's genres after fatigue, a (1 - f), in [0, 1]; 0 for disliked genres."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
     def chance(self, item: Item) -> float:
-        """The chance that it clicks on this item now."""
+        """Return the probability that the user clicks on this item now."""
         interest = self.interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
@@ -113,15 +114,15 @@ class Visitor:
         return 1 / (1 + math.exp(-6 * appeal))
 
     def enjoyment(self, item: Item) -> float:
-        """The joy of this item now, once it is clicked."""
+        """Return the joy that a click on this item would give now."""
         return self.interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
-        """Return whether all genres of an item are ones that it never chooses."""
+        """Return True if the user dislikes all genres of an item."""
         return not any(self.affinity[genre] for genre in item.genres)
 
     def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
-        """Takes a page, on which these genres were named as the reason; its mindset is another afterwards."""
+        """Return the reaction to a page and update the mindset. `named`: genres named as the page's reason."""
         self.mindset.trust = trusting(self.mindset.trust, named, items)
         taken = [each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.chance(each)]
         reaction = Reaction(
@@ -137,11 +138,14 @@ class Visitor:
         return reaction
 
     def answer(self) -> None:
-        """A question was put to it."""
+        """Reduce patience by the cost of a question."""
         self.mindset.patience -= ASKING
 
     def sleep(self) -> None:
-        """A night passes; whether it comes back depends on how pleased it was, and its mood on that and on chance."""
+        """End the day: decide whether the user returns, halve fatigue, and reset mood and patience.
+
+        The return probability and the next mood depend on satisfaction.
+        """
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= returning(self.record.loyalty, mind.satisfaction):
             self.here = False
@@ -152,7 +156,7 @@ class Visitor:
         mind.patience = self.record.endurance
 
     def _tire(self, taken: Sequence[Item]) -> None:
-        """f <- .9 f, then f <- f + tires (1 - f) for each item taken, shared among its genres."""
+        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) per taken item, divided among its genres."""
         fatigue = [RECOVERS * each for each in self.mindset.fatigue]
         for item in taken:
             for genre in item.genres:
@@ -160,7 +164,7 @@ class Visitor:
         self.mindset.fatigue = fatigue
 
     def _feel(self, reaction: Reaction) -> None:
-        """A page takes 1 of patience and a little for what annoys; joy gives it back, up to what it came with."""
+        """Update satisfaction and patience: a page costs 1 and each annoyance a little; joy restores patience."""
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / PLEASED) - mind.satisfaction)
         left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
@@ -169,7 +173,7 @@ class Visitor:
 
 
 def trusting(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Trust after a page: .05 more where a genre was named that is on it, .2 less where one was that is not."""
+    """Return the trust after a page: +.05 if all genres named as its reason are on it, else -.2."""
     if not named:
         return trust
     there = {genre for item in items for genre in item.genres}
@@ -177,5 +181,5 @@ def trusting(trust: float, named: frozenset[int], items: Sequence[Item]) -> floa
 
 
 def returning(loyalty: float, satisfaction: float) -> float:
-    """The chance of coming back tomorrow: loyalty, and as much more or less as satisfaction is from a half."""
+    """Return the probability of a visit tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
     return max(0.02, min(0.98, loyalty + satisfaction - 0.5))

@@ -1,6 +1,7 @@
-"""Catalogues of items: generated from a size and a seed, all of it fictional, or read from the user's own CSV file.
+"""Catalogues of items: generated from a size and a seed, or loaded from a user's CSV file.
 
-Invented titles keep what a language model knows of real ones out of the outcome (Agent4Rec's films are real).
+Titles are invented, so that a language model's knowledge of real ones cannot affect the outcome (Agent4Rec uses real
+films).
 """
 
 from __future__ import annotations
@@ -21,57 +22,57 @@ from simulators.recommender import tables
 from simulators.recommender.words import GENRES, LETTERS, TITLES, finder, hint, spellings, title
 
 LEAST, MOST = 20, 100_000
-"""Least and greatest number of items in a catalogue."""
+"""Minimum and maximum number of items in a catalogue."""
 SECOND = 0.3
-"""The share of generated items that are of a second genre too."""
+"""Share of generated items with a second genre."""
 DEAREST = 40
 CAPS = (15, 35)
-"""Between these lie, both included, the price caps, in crowns, of who buys from a generated catalogue."""
+"""Range of users' price caps in a generated catalogue, in crowns, both ends included."""
 BUYABLE = (0.33, 0.86)
-"""The share of the items of a catalogue from a file that the poorest and the richest can pay: about as with `CAPS`."""
+"""Share of a loaded catalogue's items within the lowest and the highest price cap, close to that of `CAPS`."""
 COLUMNS = ("name", "genre", "price", "quality")
 TEXT_LENGTH = 300
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item; `genres` are indices of its catalogue's, one or several."""
+    """One item. `genres` are indices into the catalogue's genres."""
 
     id: int
     name: str
     genres: tuple[int, ...]
     quality: float
-    """In [0, 1]; the text only hints at it."""
+    """In [0, 1]. The text contains only a hint."""
     price: float
     text: str
-    """Text that a recommender reads of it, and that is embedded."""
+    """Text for the recommender, which is also embedded."""
 
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Items by their id, and the names of their genres; shared by all matches."""
+    """Items by id and the names of their genres; shared by all matches."""
 
     genres: tuple[str, ...]
     items: tuple[Item, ...]
     caps: tuple[int, int] = CAPS
-    """Between which, both included, its users' price caps lie, in crowns."""
+    """Range of users' price caps in crowns, both ends included."""
 
     @functools.cached_property
     def _finder(self) -> tuple[Any, Mapping[str, int]]:
         return finder(self.genres)
 
     def named(self, text: str) -> frozenset[int]:
-        """The genres that a text names, in any spelling."""
+        """Return the genres that a text names, in any spelling."""
         pattern, meanings = self._finder
         return frozenset(meanings[found] for found in pattern.findall(f" {fold(text)} "))
 
     def __deepcopy__(self, memo: object) -> Catalogue:
-        """Itself: a copied match shares its catalogue."""
+        """Return the same object: copied matches share the catalogue."""
         return self
 
 
 def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> Catalogue:
-    """The catalogue of this size and seed: genres uniform, quality Beta(2, 2), prices from 3 to 40."""
+    """Generate a catalogue of this size from a seed: uniform genres, quality Beta(2, 2), prices from 3 to 40."""
     rng, called = np.random.default_rng([size, seed]), spellings(genres)
     titles = rng.choice(TITLES, size, replace=False)
     firsts = rng.integers(len(genres), size=size)
@@ -92,15 +93,14 @@ def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> C
 
 
 def described(name: str, genres: list[str], price: float, remark: str) -> str:
-    """An item in words, the last of which are a hint at its quality, or its own text."""
+    """Return the text of an item: name, genres, price and a remark, such as the hint at its quality."""
     return f"{name}: {' with a touch of '.join(genres)}. {price:g} crowns. {remark}"
 
 
 def load(path: str) -> Catalogue:
-    """The catalogue in a CSV file with the columns name, genre (several: `a|b`), price, quality (0 to 1), maybe text.
+    """Load a catalogue from a CSV file with columns name, genre (`a|b` for several), price, quality in [0, 1], [text].
 
-    Its users' price caps are drawn from within its prices. ValueError names the first broken row, what is wrong with
-    it, and how to mend it.
+    Price caps are set from its prices. Raises ValueError with the first invalid row, the problem and a remedy.
     """
     file = tables.file_of(path, "catalogue")
     rows = list(itertools.islice(_rows(file), MOST + 1))
@@ -115,13 +115,13 @@ def load(path: str) -> Catalogue:
 
 
 def _caps(prices: list[float]) -> tuple[int, int]:
-    """Price caps at which users can pay some of what there is and not the rest, where prices differ enough."""
+    """Return a range of price caps that make part of the items too expensive, if prices differ enough."""
     low, high = (max(1, math.floor(price)) for price in np.quantile(prices, BUYABLE))
     return low, high
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Each item's cells, as they are meant."""
+    """Yield the validated cells of each row."""
     seen: dict[str, str] = {}
     for where, row in tables.rows(file, COLUMNS, "catalogue"):
         name = one_line(row["name"])

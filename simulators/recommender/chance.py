@@ -1,6 +1,6 @@
-"""Chance by key: the same question in the same deal has the same answer, whatever was asked before.
+"""Random numbers by key: equal keys give equal numbers, whatever was drawn before.
 
-So the same replies give the same match, and two courses of one deal (a counterfactual) differ by what was done alone.
+Equal replies therefore give equal matches, and a counterfactual differs only by the changed act.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111
 
 
 def uniform(key: int, *parts: int) -> float:
-    """A number in [0, 1) for this key and these numbers: splitmix64 (Steele et al. 2014), one step a number."""
+    """Return a number in [0, 1) for this key and these integers: splitmix64 (Steele et al. 2014), one step each."""
     state = key & MASK
     for part in parts:
         state = (state + GOLDEN + part * SECOND) & MASK

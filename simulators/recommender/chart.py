@@ -1,4 +1,4 @@
-"""Chart of a user: the pages, clicks and words that a recommender was shown so far. Nothing that is hidden."""
+"""Observations of one user: the pages, clicks and statements that the recommender has seen. Nothing hidden."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class Chart:
     """Observations of one user."""
 
     seen: dict[int, bool] = field(default_factory=dict)
-    """By item that was on a page: whether it was clicked, the last time."""
+    """Shown items, True if the item was clicked the last time."""
     told: list[Wish] = field(default_factory=list)
     last: int | None = None
-    """The item of the latest page with a click that was enjoyed most: as if stars were given."""
+    """Most enjoyed item of the latest page with a click, as if the user had rated it."""
 
     def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
-        """A page was taken, and this clicked item of it enjoyed most."""
+        """Record a page with its clicked items and `best`, the most enjoyed one."""
         self.seen |= {item: item in clicked for item in slate}
         self.last = self.last if best is None else best
 
     def hear(self, wish: Wish | None) -> None:
-        """The user said something; what is said of the same thing later counts."""
+        """Record a statement of the user, which replaces an earlier one on the same genre or on prices."""
         if wish is not None:
             self.told = [each for each in self.told if not _same_matter(each, wish)] + [wish]
 
     def taps(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
-        """Items that were clicked and that were shown, by genre."""
+        """Return (clicked, shown) counts of items by genre."""
         counts: dict[int, tuple[int, int]] = {}
         for item, clicked in self.seen.items():
             for genre in catalogue.items[item].genres:
@@ -39,15 +39,15 @@ class Chart:
         return counts
 
     def unwanted(self, item: Item) -> bool:
-        """Return whether the user said that it does not want this: the genre, or the price."""
+        """Return True if the user rejected the item's genre or price."""
         return any(not wish.fits(item) for wish in self.told if wish.kind != "more")
 
     def wanted(self, item: Item) -> bool:
-        """Return whether the user said that it would like more of this."""
+        """Return True if the user asked for more of the item's genre."""
         return any(wish.fits(item) for wish in self.told if wish.kind == "more")
 
     def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
-        """One letter for what is known of an item: x unwanted, ! asked for, + clicked half the time, - not, ? new."""
+        """Return an item's mark: x unwanted, ! asked for, + clicked half the time or more, - less, ? new."""
         if self.unwanted(item):
             return "x"
         if self.wanted(item):
@@ -56,7 +56,7 @@ class Chart:
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
 
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:
-        """The user's wishes in words: what it said that it wants, does not want, and would pay."""
+        """Return the user's statements: genres to show more of, genres to avoid, and the price cap."""
         named = {
             kind: [catalogue.genres[wish.what] for wish in self.told if wish.kind == kind] for kind in ("more", "less")
         }
@@ -65,6 +65,6 @@ class Chart:
 
 
 def _same_matter(one: Wish, two: Wish) -> bool:
-    """Return whether both are about prices, or about the same genre."""
+    """Return True if both are about prices, or about the same genre."""
     priced = (one.kind == "under", two.kind == "under")
     return all(priced) or (not any(priced) and one.what == two.what)

@@ -1,4 +1,4 @@
-"""Dealing of matches: users, their friends, and a deal in which knowing them is worth something."""
+"""Validate the options of deals, and draw the users of a match so that knowing them gains enough."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from games.base import choice, whole_number
 from simulators.base import SimulatorFault
+from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.recommender import yardstick
-from simulators.recommender.index import Shelf
+from simulators.recommender.catalogue import LEAST, MOST
+from simulators.recommender.index import Key, Shelf
 from simulators.recommender.population import friendships, segments_of, tastes
+from simulators.recommender.ratings import population
 from simulators.recommender.record import Floats, Record
 from simulators.recommender.service import Deal, Limits
 
 DEALS = 200
-"""Deals drawn before it counts as impossible that knowing the users pays."""
+"""Number of draws after which a valuable deal counts as impossible."""
 
 Draw = Callable[[np.random.Generator, Floats, int], Record]
-"""A user from a generator, its segment's Dirichlet parameters [genres] and its segment."""
+"""Function that draws a user from a generator, its segment's Dirichlet parameters [genres] and the segment."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Settings that deals are drawn from."""
+    """Settings of the deals."""
 
     shelf: Shelf
     limits: Limits
@@ -32,10 +36,10 @@ class Table:
     """Dirichlet parameters [genres] of the population's tastes."""
 
     def deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
-        """The first deal in which knowing its users is worth something, and what it is worth.
+        """Draw deals until knowing the users gains enough; return the deal and its reference scores.
 
-        Worth something be they patient or not: so the users of a seed are the same whatever the persona, unless it is
-        mixed, which is drawn too.
+        The gain must hold for patient and impatient users alike. The users of a seed are therefore independent of the
+        persona, unless the persona is mixed and drawn too. Raises SimulatorFault after `DEALS` draws.
         """
         for _ in range(DEALS):
             own, draws = rng.spawn(2)
@@ -48,13 +52,45 @@ class Table:
         raise SimulatorFault(f"in none of {DEALS} deals it helps to know the user: offer more candidates, or pages")
 
     def made(self, rng: np.random.Generator, records: tuple[Record, ...]) -> Deal:
-        """The deal of these users, with chance from rng."""
+        """Return the deal of these users, with its random keys drawn from `rng`."""
         key, graph = int(rng.integers(2**53)), int(rng.integers(2**31))
         return Deal(self.shelf, self.limits, records, friendships(segments_of(len(records)), graph), key)
 
     def _stick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
-        """The measure of this deal; where nobody is impatient, or everybody, it was taken already."""
+        """Return the reference scores of this deal, reusing those in `sticks` if all users have the same patience."""
         hasty = {record.persona == "impatient" for record in dealt.records}
         if len(hasty) > 1:
             return yardstick.measure(dealt)
         return sticks["impatient" if hasty == {True} else "cooperative"]
+
+
+def shelf_key(
+    catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
+) -> tuple[Key, tuple[float, ...]]:
+    """Return the shelf's key and the Dirichlet parameters fitted to ratings, () without ratings.
+
+    Raises ValueError for an invalid option.
+    """
+    source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
+    choice("embedding", embedding, *EMBEDDINGS)
+    key = Key(source, whole_number("edition", edition, 0), embedding)
+    if not isinstance(ratings, str):
+        raise ValueError(f"ratings must be the name of a CSV file, not {ratings!r}")
+    if not ratings:
+        return key, ()
+    if steepness is not None or isinstance(source, str):
+        raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
+    genres, fitted = population(ratings)
+    return key._replace(genres=genres), fitted
+
+
+def make_limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
+    """Return the sizes of a match. Raises ValueError for an invalid size."""
+    least = whole_number("slate", slate, 1, 10)
+    return Limits(
+        days=whole_number("days", days, 1, 100),
+        pages=whole_number("pages", pages, 1, 100),
+        slate=least,
+        candidates=whole_number("candidates", candidates, least, 9 if terse else LEAST),
+        explained=not terse,
+    )

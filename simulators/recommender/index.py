@@ -1,4 +1,4 @@
-"""The shelf: a catalogue, its vectors and a faiss index over them, made once in a process and shared by all matches."""
+"""Catalogues with embeddings and a faiss index, cached per process and shared by all matches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from simulators.recommender.words import GENRES
 
 NEIGHBOURS = 32
 LEVELS, CODES = 3, 16
-"""Levels of semantic ids and centroids of each level: they come from residual k-means."""
+"""Levels of semantic ids, and centroids per level of the residual k-means."""
 
 
 class Key(NamedTuple):
-    """Key of a shelf: all that the shelf is a function of."""
+    """Cache key of a shelf: everything that determines its content."""
 
     source: int | str
-    """A size, or a CSV file."""
+    """Number of items to generate, or a CSV file."""
     edition: int
     embedding: Embedding
     genres: tuple[str, ...] = tuple(GENRES)
@@ -31,22 +31,22 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shelf:
-    """All items and where to find them."""
+    """A catalogue with its embeddings and search index."""
 
     catalogue: Catalogue
     vectors: Vectors
-    """[items, d], of unit length."""
+    """Unit vectors [items, d]."""
     index: Any
     embedding: Embedding
     near: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Neighbours found so far, by item: a query is made once in a process."""
+    """Cache of neighbours by item."""
 
     def find(self, words: str, count: int) -> tuple[int, ...]:
-        """The items nearest to these words, the nearest first."""
+        """Return the ids of the items nearest to these words, nearest first."""
         return self._search(embed([words], self.embedding), count)
 
     def like(self, item: int) -> tuple[int, ...]:
-        """The items nearest to this one, the nearest first, itself left out."""
+        """Return the ids of the nearest other items of an item, nearest first."""
         if item not in self.near:
             found = self._search(self.vectors[item : item + 1], NEIGHBOURS + 1)
             self.near[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
@@ -58,22 +58,22 @@ class Shelf:
 
     @functools.cached_property
     def codes(self) -> tuple[str, ...]:
-        """Every item's semantic id, such as `c-7-a-0`."""
+        """Semantic id of every item, such as `c-7-a-0`."""
         return semantic_ids(self.vectors)
 
     @functools.cached_property
     def by_code(self) -> dict[str, int]:
-        """From a semantic id to its item."""
+        """Item id of each semantic id."""
         return {code: item for item, code in enumerate(self.codes)}
 
     def __deepcopy__(self, memo: object) -> Shelf:
-        """Itself: a copied match shares its shelf."""
+        """Return the same object: copied matches share the shelf."""
         return self
 
 
 @functools.lru_cache(maxsize=4)
 def shelf(key: Key) -> Shelf:
-    """The shelf of this key, of which the last few are kept; ValueError for a broken file or a missing extra."""
+    """Build or return the cached shelf of this key. Raises ValueError for an invalid file or a missing extra."""
     catalogue = load(key.source) if isinstance(key.source, str) else generate(key.source, key.edition, key.genres)
     told = [item.text.removeprefix(item.name) for item in catalogue.items]  # a title says nothing of what is inside
     vectors = embed_catalogue(told, key.embedding)
@@ -81,10 +81,10 @@ def shelf(key: Key) -> Shelf:
 
 
 def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
-    """A code for each vector [n, d]: residual k-means, then a number that tells items of one code apart.
+    """Return a code for each vector [n, d]: residual k-means digits and a number that separates equal codes.
 
-    As TIGER has it (Rajput et al. 2023), with k-means in place of its autoencoder: each level's centroids are of what
-    the levels before left over, so items that are alike share the beginnings of their codes.
+    As in TIGER (Rajput et al. 2023), with k-means instead of its autoencoder. Each level clusters the residuals of the
+    level before, so similar items share prefixes.
     """
     residual, levels = vectors.copy(), []
     for level in range(LEVELS):

@@ -1,4 +1,4 @@
-"""A page's candidates, as the recommender reads them."""
+"""Format a page's candidates for the recommender."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PRAISE = "wxyz"
 
 
 def names(service: Service, codes: bool) -> dict[int, str]:
-    """Return the names of the candidates, by item: their numbers on the page, or their semantic ids."""
+    """Return the candidates' names by item: their numbers on the page, or their semantic ids with `codes`."""
     ids = service.deal.shelf.codes if codes else ()
     return {item: ids[item] if codes else str(number) for number, item in enumerate(service.candidates, 1)}
 
 
 def listed(service: Service, codes: bool) -> list[str]:
-    """The candidates in words, with the stars that others gave them, and whether a friend found them."""
+    """Return the candidates as text lines, with other users' stars and a note on friends' recommendations."""
     lines, several = [], len(service.audience) > 1
     for item, name in names(service, codes).items():
         total, count = service.stars.get(item, (0, 0))
@@ -29,10 +29,11 @@ def listed(service: Service, codes: bool) -> list[str]:
 
 
 def marks(service: Service) -> str:
-    """The page in few tokens, for tiny models: what was told of (as in `TERSE`; . of nothing), then each candidate.
+    """Return the page in few tokens, for tiny models: the user's stated topics and the candidates.
 
-    Of a candidate what is known of it (`Chart.mark`), its genre, how it is spoken of (w to z), and its number, which
-    stands right after what speaks for it and is no other token's: a tiny model only has to copy it.
+    Topics are codes of `TERSE`, or "." for none. Each candidate is its mark (`Chart.mark`), genre, hint of quality (w
+    to z) and number. The number follows the facts and shares no token with them, so that a tiny model only has to copy
+    it.
     """
     taps, told = service.chart.taps(service.deal.shelf.catalogue), {TOPIC_OF[wish.kind] for wish in service.chart.told}
     heard = "".join(code for code, topic in TERSE.items() if topic in told)

@@ -1,8 +1,8 @@
-"""The recommender's yardsticks: chance, popularity, bandits that hear what is said or do not, one that knows the user.
+"""Scripted players of the recommender: random, popularity, bandits with and without the user's statements, oracle.
 
-Bandits see what any recommender is shown (genres and prices of the candidates, clicks, and the user's words), and, as
-`popular` does, the exact quality of an item, at which a text only hints. At the user's seat, where there is one,
-`oracle` says what the script would, `noop` nothing, `random` anything listed, and all others the truth.
+Bandits see what any recommender sees (genres and prices of the candidates, clicks, statements) and, like `popular`, the
+exact quality of an item instead of the hint in its text. At the user's seat, `oracle` repeats the script, `noop` says
+nothing, `random` says any listed text, and all others tell the truth.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from simulators.recommender.service import Service
 from simulators.recommender.wishes import TOPIC_OF, TOPICS
 
 PRIOR = (0.3, 0.7)
-"""Clicks and misses that a bandit believes to have seen of each genre."""
+"""Prior clicks and misses of each genre."""
 ASKS = ("genre", "price")
-"""Topics that the listening bandit asks each user about at first, unless it was told."""
+"""Topics that the listening bandit asks each user about first, unless the user stated them."""
 HEARD = 3.0
-"""Clicks that a wish for a genre is worth to a bandit that listens."""
+"""Clicks that a request for a genre counts as, for the listening bandit."""
 
 
 class Match(Protocol):
-    """A match, as far as its yardsticks know it."""
+    """Attributes of a match that scripted players use."""
 
     seats: tuple[str, ...]
     terse: bool
@@ -45,12 +45,12 @@ Serve = Callable[[Service], Act]
 
 
 def noop(game: Match, seed: int) -> Answer:
-    """Says nothing, so that nothing is shown."""
+    """Return a player that writes nothing."""
     return lambda view: ""
 
 
 def at_random(game: Match, seed: int) -> Answer:
-    """A full page of any candidates; the user's seat, anything."""
+    """Return a player that shows a full page of random candidates; at the user's seat it says any listed text."""
     rng = random.Random(seed)
     choose = yardstick.at_random(rng)
 
@@ -63,7 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Knows the user's mind, though not its dice, and says why it shows what it shows."""
+    """Return a player that knows the user's mind but not its random draws, and names genres as its reason."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.knowing(service)
@@ -74,18 +74,21 @@ def oracle(game: Match, seed: int) -> Answer:
 
 
 def popular(game: Match, seed: int) -> Answer:
-    """The candidates of the best quality, the same for every user."""
+    """Return a player that shows the candidates of the highest quality to every user."""
     return _player(game, lambda service: _best(service, lambda item: item.quality))
 
 
 def deaf(game: Match, seed: int) -> Answer:
-    """Thompson sampling of each user's clicks by genre; what the user says goes unheard."""
+    """Return a Thompson-sampling bandit on each user's clicks by genre, which ignores the user's statements."""
     rng = random.Random(seed)
     return _player(game, lambda service: _best(service, _sampled(service, service.chart, rng, listens=False)))
 
 
 def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
-    """The same, but it asks each user what it likes and can pay, and follows the answers, as far as `topics` go."""
+    """Return a Thompson-sampling bandit that asks each user about genre and price and follows the answers.
+
+    It uses statements on `topics` only. `variety` is the discount for genres that are already on the page.
+    """
     rng = random.Random(seed)
     asked: set[tuple[int, str]] = set()
 
@@ -102,7 +105,7 @@ def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: f
 
 
 def _sampled(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
-    """A draw from what is believed of each genre, Beta(clicks, misses); what was said moves or rules out."""
+    """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
     taps = chart.taps(catalogue)
     asked_for = {wish.what for wish in chart.told if wish.kind == "more"} if listens else set()
@@ -119,8 +122,11 @@ def _sampled(service: Service, chart: Chart, rng: random.Random, listens: bool) 
 
 
 def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
-    """A full page of the candidates of the greatest value, one by one, each worth less by `variety` where its genre is
-    on the page already (maximal marginal relevance, Carbonell and Goldstein 1998)."""
+    """Return a full page of the candidates of the highest value.
+
+    Each is worth `variety` less if its genre is on the page already (maximal marginal relevance, Carbonell and
+    Goldstein 1998).
+    """
     left, page = service.items(service.candidates), list[Item]()
     while len(page) < service.deal.limits.slate:
         there = {item.genres[0] for item in page}
@@ -130,7 +136,7 @@ def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0
 
 
 def _player(game: Match, serve: Serve) -> Answer:
-    """Return a player that serves by `serve`; at the user's seat, one that says the truth."""
+    """Return a player that acts by `serve`, or tells the truth at the user's seat."""
 
     def answer(view: View) -> str:
         if view.seat == game.seats[0]:
@@ -141,7 +147,7 @@ def _player(game: Match, serve: Serve) -> Answer:
 
 
 def _written(game: Match, act: Act) -> str:
-    """The act, its items in the candidates' order: the same page is always written the same."""
+    """Format an act with its items in the candidates' order, so that equal pages have equal texts."""
     items = tuple(sorted(act.items, key=game.service.candidates.index))
     return written(act._replace(items=items), game.names(), game.terse)
 

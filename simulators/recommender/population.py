@@ -1,8 +1,8 @@
-"""Populations: users in segments of like taste, friends of each other, who tell their friends what they enjoyed.
+"""Populations of users: segments of similar taste, and friends who recommend items to each other.
 
-Friends are a planted partition (Condon and Karp 2001; networkx): within a segment about six friends each, beyond it
-about one. An item that was enjoyed is recommended to each friend with chance a half: the friend sees it among the next
-candidates and is readier to try it; and everybody's stars for an item are shown with it.
+Friendships are a planted partition (Condon and Karp 2001; networkx): about six friends within a segment and one
+outside. A user recommends an enjoyed item to each friend with probability 1/2. The friend then sees the item among the
+next candidates and clicks it more readily. All users' stars of an item are shown with it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from simulators.recommender.chance import uniform
 from simulators.recommender.record import Floats
 
 SEGMENT = 50
-"""Users of a segment, about; there are at most `MOST_SEGMENTS`."""
+"""Approximate number of users per segment; at most `MOST_SEGMENTS` segments."""
 MOST_SEGMENTS = 8
 TELL = 10
-"""Key of the chance to tell a friend."""
+"""Key of the random draw of telling a friend."""
 ENJOYED = 0.4
-"""The joy from which on an item is recommended to friends."""
+"""Joy from which a user recommends an item to friends."""
 INSIDE, OUTSIDE = 6.0, 1.0
-"""Friends that a user has on average, in its segment and beyond."""
+"""Mean number of friends within the segment and outside."""
 LIKENESS = 8.0
-"""Likeness of tastes within a segment: they are Dirichlet with this times the segment's own taste."""
+"""Similarity of tastes in a segment: Dirichlet with this factor times the segment's own taste."""
 
 Friends = tuple[tuple[int, ...], ...]
 
 
 def segments_of(users: int) -> list[int]:
-    """The segment of each user: of alike sizes, in order."""
+    """Return the segment of each user, in order and of nearly equal sizes."""
     count = max(1, min(MOST_SEGMENTS, users // SEGMENT))
     return [user * count // users for user in range(users)]
 
 
 def friendships(segments: Sequence[int], seed: int) -> Friends:
-    """Draw the friends of each user; none where there is one user. ValueError without networkx."""
+    """Draw the friends of each user; none for a single user. Raises ValueError without networkx."""
     users = len(segments)
     if users == 1:
         return ((),)
@@ -52,7 +52,7 @@ def friendships(segments: Sequence[int], seed: int) -> Friends:
 
 
 def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
-    """The teller enjoyed an item: those of its friends who learn of it."""
+    """Recommend an item to the teller's friends, each with probability 1/2; return the numbers of those told."""
     told = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
     for number in told:
         audience[number].heard_of.setdefault(item, teller.number)
@@ -60,7 +60,7 @@ def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], frien
 
 
 def tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:
-    """The Dirichlet parameters [genres] of each segment's users: one segment's are the population's own."""
+    """Return the Dirichlet parameters [genres] of each segment's users; a single segment has `concentration`."""
     if segments == 1:
         return [concentration]
     return [LIKENESS * (rng.dirichlet(concentration) + 1e-3) for _ in range(segments)]

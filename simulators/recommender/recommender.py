@@ -1,7 +1,7 @@
-"""The recommender: serve pages of a catalogue to users whose taste, purse and patience are hidden, day after day.
+"""Recommender game: serve pages of a catalogue to users with hidden taste, budget and patience, over several days.
 
-Catalogues, users and numbers are invented, unless options name files. After RecWorld's idea of a user who says once,
-and truly, what is wrong before it leaves; and RecSim's of slates, choices and satisfaction over time.
+Catalogues, users and numbers are invented unless options name files. From RecoWorld comes the user who states one true
+complaint before it leaves; from RecSim come slates, choices and satisfaction over time.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, one_line, whole_number
 from simulators.base import Answer, Simulator
-from simulators.embedding import EMBEDDINGS, Embedding
+from simulators.embedding import Embedding
 from simulators.person import PERSONAS, SPEECHES, Speech
 from simulators.recommender import acts, page, players, speech, yardstick
 from simulators.recommender.audience import LOW, Reaction
-from simulators.recommender.catalogue import LEAST, MOST, Item
+from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
-from simulators.recommender.dealing import Table
-from simulators.recommender.index import Key, shelf
-from simulators.recommender.ratings import population
-from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from
+from simulators.recommender.dealing import Table, make_limits, shelf_key
+from simulators.recommender.index import shelf
+from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from, twins_of
 from simulators.recommender.seat import FINE, Seat
-from simulators.recommender.service import FINDS, Limits, Service
-from simulators.recommender.tally import Tally
-from simulators.recommender.twins import twins_of
+from simulators.recommender.service import FINDS, Service
 from simulators.recommender.wishes import TOPICS, Wish, answer, instruction
 from simulators.recommender.words import LETTERS
 
 RECOMMENDER, USER, SHOP = "recommender", "user", "shop"
 WORDING = 30
-"""Key of the chance of a wording."""
+"""Key of the random draw of a template."""
 MOST_USERS, MOST_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""Reward of one of each, beside `satisfaction`, which pays the joy itself; recipes weigh them as they like."""
+"""Reward weights besides `satisfaction`, which pays the joy itself; recipes can reweigh all parts."""
 
 
 class Recommender(Simulator):
@@ -98,12 +95,12 @@ class Recommender(Simulator):
         penalty: float = 0.1,
         **options: Any,
     ) -> None:
-        self.key, self.fitted = _sources(catalogue, edition, embedding, ratings, steepness)
+        self.key, self.fitted = shelf_key(catalogue, edition, embedding, ratings, steepness)
         self.steepness = number("steepness", 4.0 if steepness is None else steepness, 0.1)
         self.codes = choice("ids", ids, "numbers", "semantic") == "semantic"
         self.users = whole_number("users", users, 1, MOST_USERS)
         self.terse = flag("terse", terse)
-        self.limits = _limits(days, pages, slate, candidates, self.terse)
+        self.limits = make_limits(days, pages, slate, candidates, self.terse)
         choice("person", person, *SPEECHES)
         self.person = person
         if self.terse and self.codes:
@@ -119,13 +116,13 @@ class Recommender(Simulator):
 
     @property
     def table(self) -> Table:
-        """Return the settings that matches are dealt from."""
+        """Settings of the deals."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
         return Table(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
-        """Return the share of random plays, of a few hundred deals, that reach a score of a half."""
+        """Share of random plays with a score of at least one half, over a few hundred deals."""
         game, measured = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
@@ -135,29 +132,29 @@ class Recommender(Simulator):
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the users, unless the options hold a `record`, as those of `twin_deals` do."""
+        """Draw the users, or take them from the option `record` (as in `twin_deals`)."""
         own = rng.spawn(1)[0]
         if "record" in options:
             deal = self.table.made(own, (record_from(options["record"]),) * self.users)
             self.stick = yardstick.measure(deal)
         else:
             deal, self.stick = self.table.deal(own, self._drawn)
-        self.service, self.tally = Service(deal), Tally()
+        self.service, self.tally = Service(deal), yardstick.Tally()
         self.seat = Seat(self.person, self.terse)
         self.standing: Wish | None = None
-        """Instruction of the user in this visit."""
+        """The user's instruction in this visit."""
         self.instructed = self.binding = False
         self.uttered: set[Wish] = set()
-        """Wishes that any user has said."""
+        """Wishes that any user has stated."""
         self._greet()
 
     def rules(self) -> str:
-        """The acts and what they do; in terse mode the codes alone."""
+        """Return the acts and their effects; in terse mode only the codes."""
         limits = self.limits
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.person == "free")
 
     def public(self) -> dict[str, Any]:
-        """Return whose visit it is and how far it has come."""
+        """Return day and page and, with several users, whose visit it is."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -165,7 +162,7 @@ class Recommender(Simulator):
         return facts
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The recommender's candidates and what the user told it; the user's own wishes."""
+        """Return the recommender's candidates and the user's statements, or the user's own wishes."""
         if seat == USER:
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
@@ -174,7 +171,7 @@ class Recommender(Simulator):
         return {"candidates": page.listed(self.service, self.codes), **told, "finds": FINDS - self.service.finds}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Full pages and questions, where there are few enough to list; more may be played."""
+        """Return full pages and questions, or None if there are too many; other acts may be legal too."""
         if seat == USER:
             return self.seat.legal(self.shelf.catalogue, self.service.visitor.record.cap)
         if math.comb(len(self.service.candidates), self.limits.slate) > MOST_LISTED:
@@ -185,11 +182,11 @@ class Recommender(Simulator):
         return [acts.written(act, names, self.terse) for act in listed]
 
     def next_seat(self, seat: str) -> str:
-        """The user's seat speaks when something is to be said."""
+        """Return the user's seat if a statement is due, else the recommender."""
         return USER if self.seat.due else RECOMMENDER
 
     def play(self, seat: str, act: str) -> str:
-        """One act of the recommender, or the user's words."""
+        """Play one act of the recommender, or the user's statement."""
         if seat == USER:
             return self._listen(act)
         service, names = self.service, self.names()
@@ -207,11 +204,11 @@ class Recommender(Simulator):
         return acts.written(done, names, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return users' joy, beside chance and a player who knows them on the same deal, and how they were served."""
+        """Return the users' joy, the random and oracle joy of the same deal, and statistics of the service."""
         return {**self.tally.figures(self.service, self.stick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Users who choose, say and enjoy the same, and hide different things."""
+        """Return deals of two users with equal behaviour and statements but different hidden properties."""
         if seat != RECOMMENDER:
             return None
         prices, coded = [item.price for item in self.shelf.catalogue.items], self.person == "free"
@@ -219,7 +216,7 @@ class Recommender(Simulator):
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return what the user did not say: favourite, what it never chooses, cap; in all wordings and as facts."""
+        """Return what the user has not stated: favourite, dislikes and cap, in all templates and as facts."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
@@ -233,7 +230,7 @@ class Recommender(Simulator):
     # How a turn goes.
 
     def _greet(self) -> None:
-        """A user comes; the first time it may say what it likes best."""
+        """Start a visit; on the first day the user may state its favourite."""
         visitor, self.binding = self.service.visitor, False
         if visitor.day == 0 and visitor.record.volunteers and self.person != "free":
             wish = Wish("more", visitor.record.favourite)
@@ -256,7 +253,7 @@ class Recommender(Simulator):
             self._respond(reaction, items)
 
     def _judge(self, items: list[Item]) -> None:
-        """Count and pay whether a page keeps to what the user has instructed in this visit, where it can."""
+        """Count and pay whether a page follows the visit's instruction, if any candidate can."""
         wish = self.standing
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
             kept = wish.satisfied_by(items)
@@ -264,7 +261,7 @@ class Recommender(Simulator):
             self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * kept)
 
     def _pay(self, reaction: Reaction, items: list[Item]) -> None:
-        """Pay what a page earns."""
+        """Pay the rewards of a page."""
         spread = self.tally.note(reaction, items)
         self.pay(RECOMMENDER, "satisfaction", reaction.joy)
         self.pay(RECOMMENDER, "click", WEIGHTS["click"] * len(reaction.clicked))
@@ -273,14 +270,14 @@ class Recommender(Simulator):
             self.pay(USER, "satisfaction", reaction.joy)
 
     def _ask(self, topic: str) -> None:
-        """The user answers, if that does not end its visit."""
+        """Ask the user, who answers unless the question ends the visit."""
         self.tally.asked += 1
         self.service.ask()
         if self._stays():
             self._say(answer(self.service.visitor, topic))
 
     def _stays(self) -> bool:
-        """Return whether the user goes on; else end its day, and another or the same one comes."""
+        """Return True if the visit continues; else end it, pay retention and start the next visit."""
         visitor = self.service.visitor
         if self.service.leave_or_stay():
             return True
@@ -301,7 +298,7 @@ class Recommender(Simulator):
         return f", user {self.service.at + 1}" if self.users > 1 else ""
 
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
-        """Low patience speaks once a visit, and truly; a page of nothing gets a word of complaint."""
+        """Let the user react in words: an instruction once per visit at low patience, or a complaint about a page."""
         visitor = self.service.visitor
         if visitor.mindset.patience < LOW and not self.instructed:
             self.instructed = True
@@ -312,7 +309,7 @@ class Recommender(Simulator):
             self.tell(speech.DEAR if reaction.dear else speech.DULL, RECOMMENDER, sender=USER)
 
     def _say(self, wish: Wish | None, binding: bool = False) -> None:
-        """The user says this, by the script, or its seat is to; what is `binding` is an instruction."""
+        """Let the script or the user's seat state a wish. `binding` makes it an instruction."""
         words = self._words(wish)
         self.binding = binding
         if self.person == "script":
@@ -322,7 +319,7 @@ class Recommender(Simulator):
             self.seat.asked(words, wish)
 
     def _listen(self, text: str) -> str:
-        """The user's own words, made harmless; nothing reaches the recommender while they are asked for again."""
+        """Check the seat's text and return it for the recommender, or "" while it is requested again."""
         heard = self.seat.hear(one_line(text), self.service.visitor, self.shelf.catalogue)
         if heard is None:
             self.pay(USER, "reading", -FINE)
@@ -336,7 +333,7 @@ class Recommender(Simulator):
         return words
 
     def _heard(self, wish: Wish | None) -> None:
-        """The recommender knows of a wish now."""
+        """Record a wish as known to the recommender."""
         if wish is None:
             return
         self.uttered.add(wish)
@@ -345,7 +342,7 @@ class Recommender(Simulator):
             self.standing = wish
 
     def _words(self, wish: Wish | None) -> str:
-        """The wish as this user puts it."""
+        """Return the wish in a template of this user's manner."""
         service, visitor = self.service, self.service.visitor
         share = uniform(visitor.key, WORDING, service.day, service.page)
         return speech.worded(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
@@ -355,39 +352,10 @@ class Recommender(Simulator):
         return page.names(self.service, self.codes)
 
     def _drawn(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
-        """A user of the option's split and persona."""
+        """Draw a user of the option's split and persona."""
         persona = self.draw_persona(rng)
         drawn: Record = self.draw_entity(
             lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment, self.shelf.catalogue.caps),
             lambda record: str(record.entity),
         )
         return drawn
-
-
-def _sources(
-    catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
-) -> tuple[Key, tuple[float, ...]]:
-    """Return the key of the shelf, and how tastes are drawn where there are ratings; ValueError for a bad option."""
-    source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
-    choice("embedding", embedding, *EMBEDDINGS)
-    key = Key(source, whole_number("edition", edition, 0), embedding)
-    if not isinstance(ratings, str):
-        raise ValueError(f"ratings must be the name of a CSV file, not {ratings!r}")
-    if not ratings:
-        return key, ()
-    if steepness is not None or isinstance(source, str):
-        raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
-    genres, fitted = population(ratings)
-    return key._replace(genres=genres), fitted
-
-
-def _limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
-    """The sizes of a match; ValueError for one that no match can have."""
-    least = whole_number("slate", slate, 1, 10)
-    return Limits(
-        days=whole_number("days", days, 1, 100),
-        pages=whole_number("pages", pages, 1, 100),
-        slate=least,
-        candidates=whole_number("candidates", candidates, least, 9 if terse else LEAST),
-        explained=not terse,
-    )

@@ -1,8 +1,9 @@
-"""A user of the recommender: what it likes, can pay, puts up with, and whether it comes back. All of it hidden."""
+"""Hidden properties of a user: taste, price cap, patience, loyalty and persona; and users who look alike."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,69 +14,71 @@ from simulators.recommender.catalogue import CAPS
 
 Floats = NDArray[np.float64]
 DISLIKED = 0.1
-"""Genres whose taste is less than this share of the favourite's are never chosen."""
+"""Genres with less than this share of the favourite's taste are never chosen."""
 MANNERS = ("cooperative", "terse", "forgetful", "impatient")
-"""The personas that fit: what a user says is true, so none is mistaken."""
+"""Personas of this simulator. Users tell the truth, so none is mistaken."""
+ENDLESS = 10_000.0
+"""Patience that no visit exhausts."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """All that is hidden of one user."""
+    """Hidden properties of one user."""
 
     taste: tuple[float, ...]
-    """By genre; sums to 1."""
+    """Weight of each genre; sums to 1."""
     cap: int
-    """It buys nothing over this price."""
+    """Highest price that the user pays."""
     patience: float
-    """Pages without joy that it bears in a visit."""
+    """Pages without joy that the user tolerates in a visit."""
     tires: float
-    """Part of a genre's appeal that one item of it takes away for a while."""
+    """Share of a genre's appeal that one item of it removes for a while."""
     loyalty: float
-    """The chance of coming back tomorrow, if it is neither pleased nor displeased."""
+    """Probability of returning the next day at neutral satisfaction."""
     mood: float
-    """In [-.5, .5], at first."""
+    """Initial mood, in [-.5, .5]."""
     persona: str
     volunteers: bool
-    """Whether it says at once what it likes best."""
+    """Whether the user states its favourite genre at once."""
     forgets: tuple[bool, bool, bool]
-    """Whether it cannot tell its genre, its price, and what it dislikes, when asked."""
+    """Whether the user cannot state its genre, price and dislikes when asked."""
     segment: int = 0
 
     @property
     def entity(self) -> str:
-        """The user that this is, whatever its manner: train and test share none."""
+        """Identity of the user without its manner, by which the train and test splits are disjoint."""
         return f"{','.join(f'{share:.4f}' for share in self.taste)}:{self.cap}"
 
     @property
     def endurance(self) -> float:
-        """Its patience as its persona has it: who is impatient has three quarters of it."""
+        """Patience adjusted by the persona: impatient users have three quarters of it."""
         return self.patience * (1 + PERSONAS[self.persona].patience) / 2
 
     @property
     def affinity(self) -> tuple[float, ...]:
-        """Taste by genre, as a share of the favourite's, which is 1; 0 where that is under `DISLIKED`."""
+        """Taste by genre relative to the favourite (1); 0 below `DISLIKED`."""
         best = max(self.taste)
         return tuple(round(share / best, 6) if share >= DISLIKED * best else 0.0 for share in self.taste)
 
     @property
     def favourite(self) -> int:
-        """The genre that it likes best."""
+        """Genre with the largest taste."""
         return max(range(len(self.taste)), key=self.taste.__getitem__)
 
     @property
     def disliked(self) -> tuple[int, ...]:
-        """The genres of which it chooses nothing."""
+        """Genres that the user never chooses."""
         return tuple(genre for genre, liking in enumerate(self.affinity) if not liking)
 
     def as_options(self) -> dict[str, Any]:
-        """For `reset(options=…)`."""
+        """Return the record as options for `reset`."""
         return {"record": asdict(self)}
 
 
 def draw_record(
     rng: np.random.Generator, taste: Floats, persona: str, segment: int = 0, caps: tuple[int, int] = CAPS
 ) -> Record:
-    """A user with this taste [genres] and a price cap within these; its persona says what it forgets and volunteers."""
+    """Draw a user with this taste [genres] and a price cap in `caps`. The persona sets what it forgets and states."""
     kind = PERSONAS[persona]
     forgotten = rng.random(3) < kind.forgets
     return Record(
@@ -93,11 +96,54 @@ def draw_record(
 
 
 def draw_taste(rng: np.random.Generator, concentration: Floats) -> Floats:
-    """A taste [genres] from Dirichlet(concentration), none of it quite 0."""
+    """Draw a taste [genres] from Dirichlet(concentration), with no entry of exactly 0."""
     taste = rng.dirichlet(concentration) + 1e-6
     return np.asarray(taste / taste.sum(), np.float64)
 
 
 def record_from(options: dict[str, Any]) -> Record:
-    """The record that `as_options` gave."""
+    """Return the record of options from `as_options`."""
     return Record(**{**options, "taste": tuple(options["taste"]), "forgets": tuple(options["forgets"])})
+
+
+def twins_of(
+    record: Record, prices: tuple[float, float], coded: bool, rng: np.random.Generator
+) -> tuple[Record, Record]:
+    """Draw two indistinguishable users like this one; `prices` are the lowest and highest prices of items.
+
+    They differ in a disliked genre, in cap, patience and loyalty, or in the full taste. With `coded` the cap stays
+    equal, because a free seat may state it unasked.
+    """
+    kinds = [_content(record, math.ceil(prices[1]), coded)]
+    if len(record.taste) > 2:
+        kinds.append(_averse(record))
+    if prices[0] > 1:
+        kinds.append(_penniless(record, math.ceil(prices[0]) - 1))
+    return kinds[int(len(kinds) * rng.random())]
+
+
+def _averse(record: Record) -> tuple[Record, Record]:
+    """Return twins that differ in which of two disliked genres they like less: neither is ever chosen."""
+    one, two = sorted(range(len(record.taste)), key=record.taste.__getitem__)[:2]
+    tastes = []
+    for low, lower in ((0.08, 0.02), (0.02, 0.08)):
+        taste = list(record.taste)
+        taste[one], taste[two] = low * max(taste), lower * max(taste)
+        whole = sum(taste)
+        tastes.append(tuple(share / whole for share in taste))
+    return replace(record, taste=tastes[0]), replace(record, taste=tastes[1])
+
+
+def _content(record: Record, dearest: int, coded: bool) -> tuple[Record, Record]:
+    """Return twins who afford everything, never lose patience and surely return, but differ in those properties."""
+    forgets = (record.forgets[0], True, record.forgets[2])
+    one = replace(record, cap=dearest + 1, patience=ENDLESS, loyalty=2.0, forgets=forgets)
+    return one, replace(one, cap=dearest + (1 if coded else 9), patience=2 * ENDLESS, loyalty=3.0)
+
+
+def _penniless(record: Record, cap: int) -> tuple[Record, Record]:
+    """Return twins who can afford nothing and dislike no genre, so that they differ only in taste."""
+    count = len(record.taste)
+    liking = np.arange(count + 1, 2 * count + 1) / sum(range(count + 1, 2 * count + 1))
+    one = replace(record, cap=cap, taste=tuple(liking.tolist()), volunteers=False, forgets=(True, *record.forgets[1:]))
+    return one, replace(one, taste=one.taste[::-1])

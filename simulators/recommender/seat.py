@@ -1,8 +1,8 @@
-"""The user's seat: what it is due to say, who words it, and what is heard.
+"""The user's seat: what the user should say, who words it, and what the recommender receives.
 
-With person "render" a text that the extractor does not read as exactly the wish due is asked for once more, then the
-template stands in; each costs the seat 0.1 (part `reading`). With "free" the seat sees its own taste and mindset and
-may steer: whatever wish its words tell is what the recommender hears, true or not. The seat is paid its own joy.
+With person "render", a text that the extractor does not read as exactly the due wish is requested once more, and then
+replaced by the template; each costs the seat 0.1 (part `reading`). With "free", the seat sees its taste and mindset and
+may say anything: the recommender receives the wish in its words, true or not. The seat is paid its own joy.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ FINE = 0.1
 
 @dataclass
 class Seat:
-    """The seat that says a user's words: reads them and says what the recommender hears."""
+    """State of the seat that words a user's statements."""
 
     person: Speech
     terse: bool
     template: str = ""
-    """Words that the script would say."""
+    """Text of the script."""
     wish: Wish | None = None
-    """Wish of these words."""
+    """Wish that the text states."""
     due: bool = False
     before: dict[str, Any] = field(default_factory=dict)
-    """The mindset before the latest page."""
+    """Mindset before the latest page."""
     renderings: Renderings = field(default_factory=Renderings)
     steered: int = 0
-    """Wishes that a free seat told, and how many of them were not true."""
+    """Number of wishes stated by a free seat; `untrue` counts the false ones."""
     untrue: int = 0
 
     def asked(self, template: str, wish: Wish | None) -> None:
-        """It is its turn; the script would say this."""
+        """Request a statement from the seat; `template` is the script's text of `wish`."""
         self.template, self.wish, self.due = template, wish, True
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """Return what it sees: what it is due to say; playing freely, also what it likes and how it feels."""
+        """Return the seat's view: the due text and, for a free seat, its taste and mindset."""
         said = {"template": self.template, "answer": short(self.wish)}
         if self.person == "render":
             return said
@@ -52,7 +52,7 @@ class Seat:
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """Return what a free seat may wish for; its own words go as well."""
+        """Return the listed wishes of a free seat; other texts are allowed too. None for person "render"."""
         if self.person == "render":
             return None
         if self.terse:
@@ -62,7 +62,7 @@ class Seat:
         return ["FINE", f"UNDER {cap}", *wishes]
 
     def hear(self, text: str, visitor: Visitor, catalogue: Catalogue) -> tuple[str, Wish | None, float] | None:
-        """Return what the recommender hears, what that wishes for, and what it costs the seat; None: ask once more."""
+        """Return (text for the recommender, its wish, the seat's fine), or None to request the text once more."""
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
@@ -73,20 +73,20 @@ class Seat:
         return text, wish, 0.0
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return figures of its words: how they were read, or how many wishes they told and how many were untrue."""
+        """Return statistics: readings of rendered texts, or stated and untrue wishes of a free seat."""
         if self.person == "render":
             return self.renderings.figures()
         return {"steered": self.steered, "untrue": self.untrue} if self.person == "free" else {}
 
     def _marks(self, visitor: Visitor) -> str:
-        """Its favourites, the dearest first, and what it would say, in few tokens."""
+        """Return the seat's facts in few tokens: favourite genres, patience, and the due wish."""
         order = sorted(range(len(visitor.affinity)), key=lambda genre: -visitor.affinity[genre])
         loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > 0.5)
         return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {short(self.wish)}"
 
 
 def true_of(wish: Wish, visitor: Visitor) -> bool:
-    """Return whether a wish is true of a user: a genre that it chooses, one that it does not, the most it can pay."""
+    """Return True if a wish is true of a user: a genre that it chooses, one that it does not, or its price cap."""
     if wish.kind == "under":
         return wish.what == visitor.record.cap
     return bool(visitor.affinity[wish.what]) == (wish.kind == "more")

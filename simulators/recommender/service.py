@@ -1,6 +1,6 @@
-"""One match without words: users come by day, each is served pages of candidates until it has had enough.
+"""Text-free core of a match: users visit by day, and each is served pages until its patience ends.
 
-The text game, and the plays that its score is held against, are the same service of the same deal.
+The text game and the reference plays of its score use this class on the same deal.
 """
 
 from __future__ import annotations
@@ -17,68 +17,68 @@ from simulators.recommender.population import ENJOYED, Friends, word_of_mouth
 from simulators.recommender.record import Record
 
 STOCK = 20
-"""Key of the chance of what is in stock."""
+"""Key of the random draws of candidates."""
 FINDS = 2
-"""Searches that a page may take."""
+"""Maximum searches per page."""
 FINDS_OF_FRIENDS = 2
-"""Most candidates of a page that are finds of friends."""
+"""Maximum candidates of a page that friends recommended."""
 TRIES = 200
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The sizes of a match."""
+    """Sizes of a match."""
 
     days: int
     pages: int
     slate: int
     candidates: int
     explained: bool = True
-    """Whether words may go with a page."""
+    """Whether text may accompany a page."""
 
 
 @dataclass(frozen=True)
 class Deal:
-    """All that is given in a match before it is played."""
+    """Everything fixed before a match is played."""
 
     shelf: Shelf
     limits: Limits
     records: tuple[Record, ...]
     friends: Friends
     key: int
-    """Key of all chance in it."""
+    """Key of all its random draws."""
 
     def with_manner(self, persona: str) -> Deal:
-        """The same, all users being of this persona."""
+        """Return the same deal with this persona for all users."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
-        """Itself: nothing in it changes."""
+        """Return the same object: a deal is immutable."""
         return self
 
 
 @dataclass
 class Service:
-    """State of a match at some point."""
+    """State of a match."""
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
     charts: list[Chart] = field(init=False)
     at: int = 0
-    """The number of the user who is served."""
+    """Number of the current user."""
     day: int = 0
     page: int = 0
     visits: int = 0
     returns: int = 0
-    """After how many of them the user would come back, were there a next day."""
+    """Visits after which the user would return, if there were a next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By item: the sum and the number of the stars that it was given."""
+    """(sum, count) of the stars of each item."""
     told: list[tuple[int, int, int]] = field(default_factory=list)
-    """Word of mouth: an item, who enjoyed it, and the friend that was told."""
+    """Word of mouth: (item, teller, friend)."""
     tips: int = 0
-    """Friends' finds that were clicked."""
+    """Clicks on friends' recommendations."""
     over: bool = False
 
     def __post_init__(self) -> None:
@@ -89,25 +89,25 @@ class Service:
 
     @property
     def visitor(self) -> Visitor:
-        """Return the user who is served."""
+        """The current user."""
         return self.audience[self.at]
 
     @property
     def chart(self) -> Chart:
-        """Return what is known of the user who is served."""
+        """Observations of the current user."""
         return self.charts[self.at]
 
     @property
     def worth(self) -> float:
-        """The joy of all users, so far."""
+        """Joy of all users so far."""
         return sum(visitor.joy for visitor in self.audience)
 
     def items(self, numbers: Sequence[int]) -> list[Item]:
-        """These items of the catalogue."""
+        """Return these items of the catalogue."""
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
-        """The user takes a page, in whatever order it was written; `leave_or_stay` has to follow."""
+        """Show a page, in any order, and return the user's reaction. Call `leave_or_stay` next."""
         visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
         self.chart.note(slate, reaction.clicked, reaction.best)
@@ -123,13 +123,13 @@ class Service:
         return reaction
 
     def ask(self) -> None:
-        """The user answers a question; `leave_or_stay` has to follow."""
+        """Charge the user for a question. Call `leave_or_stay` next."""
         self.visitor.answer()
 
     def find(self, words: str) -> None:
-        """The page's candidates become those nearest to these words, of what the user has not seen; as many as before.
+        """Replace the candidates by the unseen items nearest to these words; their number stays the same.
 
-        Where too few are left to find, some of those before stay.
+        If too few are found, earlier candidates fill the page.
         """
         self.finds += 1
         most, seen = self.deal.limits.candidates, self.chart.seen
@@ -137,7 +137,7 @@ class Service:
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:most]
 
     def leave_or_stay(self) -> bool:
-        """Return whether the visit goes on; else the user sleeps on it, and the next one comes."""
+        """Return True if the visit continues; else end the user's day and start the next visit."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
@@ -160,7 +160,7 @@ class Service:
             self._restock()
 
     def _restock(self) -> None:
-        """New candidates: friends' finds, half of the rest like what was clicked last, the others at random."""
+        """Draw new candidates: friends' recommendations, half of the rest similar to the last click, others random."""
         self.finds = 0
         most, seen = self.deal.limits.candidates, self.chart.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:FINDS_OF_FRIENDS]
@@ -180,5 +180,5 @@ class Service:
 
 
 def stars_for(joy: float) -> int:
-    """From one to five, for a joy in [0, 1]."""
+    """Return one to five stars for a joy in [0, 1]."""
     return 1 + min(4, int(5 * joy))

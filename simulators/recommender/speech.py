@@ -1,4 +1,4 @@
-"""A user's words: how it says what it wishes, and what is read from the words of the player at its seat."""
+"""A user's statements: templates of each wish, and extraction of wishes from free text."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
         "under": ("At most {it} crowns. Go on.",),
     },
 }  # fmt: skip
-"""Every way to say a wish about `it`, by manner; each is read back exactly, which tests hold."""
+"""Templates of each wish about `it`, by manner. The extractor reads each back exactly (tested)."""
 UNSURE: Mapping[Manner, str] = {
     "plain": "I can't say.", "terse": "Not sure.", "vague": "Hmm, I really don't know.", "hurried": "No idea. Go on.",
 }  # fmt: skip
 DEAR, DULL = "Some of that is too dear for me.", "That is not for me."
 FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
-"""Names of wishes where facts are listed."""
+"""Names of wishes in lists of facts."""
 PLAINER = {
     r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
     r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
     r"likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
     r"under|read|books?|show|me|stuff|can": " ",
 }
-"""Words that are replaced before a text is read, one after the other, unless they are of a genre's name."""
+"""Replacements before a text is parsed, applied in order, except inside a genre's name."""
 NUMBER = re.compile(r"[1-9][0-9]{0,6}")
 MOST_CROWNS = 1000
-"""Prices from here on are understood where a catalogue has such."""
+"""Prices from here on are parsed only if the catalogue contains such prices."""
 
 
 def worded(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
-    """A wish, or that there is none to tell, in one of its wordings, the share in [0, 1) saying which."""
+    """Return a wish in one of its templates, selected by `share` in [0, 1), or a text of doubt for None."""
     if wish is None:
         return UNSURE[manner]
     wordings = WORDINGS[manner][wish.kind]
@@ -58,23 +58,23 @@ def worded(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float
 
 
 def called(wish: Wish, catalogue: Catalogue) -> str:
-    """The genre or the price that a wish is about."""
+    """Return the genre or price of a wish as text."""
     return str(wish.what) if wish.kind == "under" else catalogue.genres[wish.what]
 
 
 def all_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
-    """Every text that would tell a wish."""
+    """Return every template text of a wish."""
     it = called(wish, catalogue)
     return tuple(text.format(it=it) for by_kind in WORDINGS.values() for text in by_kind[wish.kind])
 
 
 def fact(wish: Wish, catalogue: Catalogue) -> str:
-    """Return the words that would tell a wish among facts."""
+    """Return a wish as it appears in a list of facts."""
     return FACTS[wish.kind].format(it=called(wish, catalogue))
 
 
 def misread(catalogue: Catalogue) -> str:
-    """A text that would not be read as the wish for a genre that it tells, as the genre is called like other words."""
+    """Return a template text that would be parsed wrongly because of a genre's name, or "" if there is none."""
     for genre in range(len(catalogue.genres)):
         for wish in (Wish("more", genre), Wish("less", genre)):
             for text in all_wordings(wish, catalogue):
@@ -85,13 +85,13 @@ def misread(catalogue: Catalogue) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
-    """The genres in all spellings, and these numbers."""
+    """Return the vocabulary of the genres in all spellings and these numbers."""
     return vocabulary({**{number: (number,) for number in numbers}, **spellings(genres)})
 
 
 @functools.lru_cache(maxsize=8)
 def _plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """`PLAINER`, as patterns whose first group is a genre in any spelling, which is to be kept."""
+    """Return `PLAINER` as patterns whose first group protects a genre in any spelling."""
     phrases = sorted({fold(phrase) for own in spellings(genres).values() for phrase in own}, key=len, reverse=True)
     kept = "|".join(phrases).replace(" ", "[^a-z0-9]+")
     return tuple((re.compile(rf"\b(?:({kept})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
@@ -103,7 +103,7 @@ def _genre_or(instead: str, found: re.Match[str]) -> str:
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
-    """Read what a text says of genres (wanted or not) and of prices, and the words in it that are not understood."""
+    """Parse a text's statements on genres (wanted or not) and prices, and its unknown words."""
     for pattern, instead in _plainer(catalogue.genres):
         text = pattern.sub(functools.partial(_genre_or, instead), text)
     most = max(MOST_CROWNS, catalogue.caps[1] + 1)
@@ -112,7 +112,7 @@ def read(text: str, catalogue: Catalogue) -> Reading:
 
 
 def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
-    """Return the wish of a text: a short code (`+a`, `-a`, `<`), or the first thing it says of a genre or a price."""
+    """Return the wish in a text: a short code (`+a`, `-a`, `<`), or its first statement on a genre or price."""
     code = text.strip()
     if code == "<":
         return Wish("under", cap)
@@ -127,7 +127,7 @@ def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
 
 
 def short(wish: Wish | None) -> str:
-    """The code for a wish; `.` for none."""
+    """Return the code of a wish; `.` for None."""
     if wish is None:
         return "."
     return "<" if wish.kind == "under" else f"{'+' if wish.kind == 'more' else '-'}{LETTERS[wish.what]}"

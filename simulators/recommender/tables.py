@@ -1,4 +1,4 @@
-"""Read users' own tables from CSV files; errors name file and row in one line."""
+"""Read users' CSV files. Errors name file and row in one line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from games.plain_files import open_plain
 
 Row = Mapping[str, str]
 LARGEST = 4 * 10**9
-"""Bytes of a file; MovieLens' largest has 0.9 thousand million."""
+"""Maximum file size in bytes; MovieLens' largest file has 0.9 GB."""
 
 
 def file_of(path: str, what: str) -> Path:
-    """The file of this name, in which a `~` is the user's own folder; ValueError where there is no such folder."""
+    """Return the path with `~` expanded. Raises ValueError if there is no such user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -25,7 +25,7 @@ def file_of(path: str, what: str) -> Path:
 
 
 def rows(file: Path, columns: tuple[str, ...], what: str) -> Iterator[tuple[str, Row]]:
-    """`file:line` and the cells of each row; ValueError where the file, these columns or a cell is missing."""
+    """Yield (`file:line`, cells) of each row. Raises ValueError if the file, a column or a cell is missing."""
     reader = csv.DictReader(_lines(file, what), strict=True)
     try:
         named = reader.fieldnames or ()
@@ -42,7 +42,7 @@ def rows(file: Path, columns: tuple[str, ...], what: str) -> Iterator[tuple[str,
 
 
 def _lines(file: Path, what: str) -> Iterator[str]:
-    """The file's lines; ValueError where it cannot be read, or names the line with a byte that is no UTF-8."""
+    """Yield the file's lines. Raises ValueError if it is unreadable, or with the line of a byte that is not UTF-8."""
     try:
         # What is no UTF-8 is let through and found line by line: a decoder reads ahead and knows of no lines.
         plain = open_plain(file, LARGEST)
@@ -59,7 +59,7 @@ def _lines(file: Path, what: str) -> Iterator[str]:
 
 
 def number(where: str, row: Row, column: str, most: float) -> float:
-    """The number in a cell, from 0 to this one; ValueError where there is none."""
+    """Return the number in a cell. Raises ValueError unless it is from 0 to `most`."""
     try:
         value = float(row[column])
     except ValueError:
@@ -71,7 +71,7 @@ def number(where: str, row: Row, column: str, most: float) -> float:
 
 
 def genres(where: str, cell: str) -> tuple[str, ...]:
-    """The genres in a cell, `a|b`, folded, each once; ValueError for one that folds to nothing."""
+    """Return the folded, distinct genres of a cell such as `a|b`. Raises ValueError for a genre without letters."""
     named = list(filter(None, map(str.strip, cell.split("|"))))
     for genre in named:
         if not fold(genre):
@@ -81,5 +81,5 @@ def genres(where: str, cell: str) -> tuple[str, ...]:
 
 
 def line_of(where: str) -> str:
-    """The line of a `file:line`."""
+    """Return the line number in `file:line`."""
     return where.rpartition(":")[2]

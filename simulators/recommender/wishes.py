@@ -1,4 +1,4 @@
-"""Wishes that a user says: one instruction a visit, true, when its patience is low (RecoWorld), or answers."""
+"""Statements of a user: one true instruction per visit at low patience (RecoWorld), and answers to questions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Kind = Literal["more", "less", "under"]
 
 @dataclass(frozen=True)
 class Wish:
-    """More of a genre, none of a genre, or nothing over a price."""
+    """A request: more of a genre, less of a genre, or a price cap."""
 
     kind: Kind
     what: int
-    """A genre's index, or a price."""
+    """Index of the genre, or the price."""
 
     def fits(self, item: Item) -> bool:
-        """Return whether an item is what is wished for, or not what is unwanted."""
+        """Return True if an item satisfies the wish."""
         if self.kind == "under":
             return item.price <= self.what
         return (self.what in item.genres) == (self.kind == "more")
 
     def satisfied_by(self, slate: Sequence[Item]) -> bool:
-        """Return whether a page keeps to it: some of what is wished for; nothing of what is not wanted."""
+        """Return True if a page follows the wish: some item of a wanted genre, or no unwanted item."""
         return any(map(self.fits, slate)) if self.kind == "more" else all(map(self.fits, slate))
 
 
 def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
-    """Return the wish about a page's worst: prices over the cap, else a genre it never chooses, else none of its best.
+    """Return the user's instruction about a page: its cap, else a disliked genre, else its current favourite.
 
-    Always true, and one hidden constraint: the cap, a dislike, or the genre that it would like most now.
+    The statement is always true and reveals one hidden property.
     """
     if any(item.price > visitor.record.cap for item in slate):
         return Wish("under", visitor.record.cap)
@@ -46,19 +46,19 @@ def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
 
 
 def likes_now(visitor: Visitor) -> int:
-    """The genre that it would like most now, as fatigue has it."""
+    """Return the genre with the largest affinity after fatigue."""
     fatigue = visitor.mindset.fatigue
     return max(range(len(fatigue)), key=lambda genre: visitor.affinity[genre] * (1 - fatigue[genre]))
 
 
 TOPICS = ("genre", "price", "dislikes")
-"""Topics that may be asked about."""
+"""Topics of questions."""
 TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "dislikes"}
-"""Topic that has to be asked about for a wish of each kind."""
+"""Topic of the question that each kind of wish answers."""
 
 
 def answer(visitor: Visitor, topic: str) -> Wish | None:
-    """The true answer to a question; None where the user cannot tell, or dislikes nothing."""
+    """Return the true answer to a question, or None if the user forgot or dislikes nothing."""
     which = TOPICS.index(topic)
     if visitor.record.forgets[which]:
         return None

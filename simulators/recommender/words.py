@@ -1,4 +1,4 @@
-"""Words of the invented bookshop: its genres, how texts paraphrase them, and what titles are made of."""
+"""Words of the invented bookshop: genres, their paraphrases, and parts of titles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GENRES: Mapping[str, tuple[str, ...]] = {
     "poetry": ("poetry", "sheaf of verses", "rhymes", "sonnets"),
     "sport": ("sport", "athletics", "season on the pitch", "tale of the big match"),
 }
-"""From a genre to what a text may call it, the plain name first; no phrase is two of these genres'."""
+"""Names of each genre in texts, plain name first; no name belongs to two genres."""
 ADJECTIVES = (
     "Amber", "Ashen", "Borrowed", "Brazen", "Clouded", "Crooked", "Distant", "Drifting", "Eleventh", "Fallow",
     "Forgotten", "Gilded", "Hollow", "Idle", "Ivory", "Lesser", "Lonely", "Muddy", "Narrow", "Northern", "Painted",
@@ -39,27 +39,28 @@ PLACES = tuple(
 )
 TITLES = len(ADJECTIVES) * len(NOUNS) * len(PLACES)
 HINTS = ("Few finish it.", "Readers differ.", "Well liked.", "Much praised.")
-"""Hints that a text gives of quality, by its quarter of the range."""
+"""Hints at quality, by quarter of its range."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-"""Terse names of genres, in their order."""
+"""Terse names of genres, in order."""
 
 
 def title(number: int) -> str:
-    """The title of this number, of `TITLES`."""
+    """Return the title of this number below `TITLES`."""
     rest, adjective = divmod(number, len(ADJECTIVES))
     place, noun = divmod(rest, len(NOUNS))
     return f"The {ADJECTIVES[adjective]} {NOUNS[noun]} of {PLACES[place]}"
 
 
 def hint(quality: float) -> str:
-    """Return the hint that a text gives of a quality in [0, 1]."""
+    """Return the hint for a quality in [0, 1]."""
     return HINTS[min(len(HINTS) - 1, int(quality * len(HINTS)))]
 
 
 def spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the names that each of these genres may have; one that is not of the bookshop has its name alone.
+    """Return the names of each genre; a genre that is not in `GENRES` has only its own name.
 
-    A name is its own genre's: where comedy and satire are two genres, no comedy is called a satire.
+    A name that is itself a genre is removed from other genres: if comedy and satire are two genres, a comedy is no
+    satire.
     """
     names = {*genres}
     return {
@@ -69,7 +70,7 @@ def spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 def finder(genres: Collection[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
-    """A pattern that finds any spelling in folded text between blanks, and which genre each spelling is."""
+    """Return a pattern that finds any genre name in folded text between blanks, and the genre of each name."""
     called = spellings(genres)
     meanings = {fold(phrase): index for index, phrases in enumerate(called.values()) for phrase in phrases}
     longest = sorted(filter(None, meanings), key=len, reverse=True)

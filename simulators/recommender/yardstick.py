@@ -1,53 +1,57 @@
-"""Worth of a deal to a player who knows the user, and to chance: the ends of the scale that a score is read on."""
+"""Reference scores of a deal (the joy of a player who knows the users, and of random play) and a match's figures."""
 
 from __future__ import annotations
 
 import functools
+import json
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from simulators.recommender.audience import Reaction
+from simulators.recommender.catalogue import Item
 from simulators.recommender.service import Deal, Service
 
 PLAYS = 8
-"""Plays at random of a deal with one user; with several, fewer say as much."""
+"""Random plays of a deal with one user; with more users, fewer are enough."""
 MARGIN = 0.5
-"""Least gain of joy a user that knowing the users must be worth: other deals are drawn again."""
+"""Minimum gain in joy per user from knowing the users; other deals are redrawn."""
 SUCCESS = 0.5
-"""The score that counts as a success."""
+"""Score that counts as a success."""
 
 Choose = Callable[[Service], tuple[list[int], frozenset[int]]]
-"""From a service to a slate, and the genres that are named as its reason."""
+"""Function from a service to a slate and the genres named as its reason."""
 
 
 @dataclass(frozen=True)
 class Yardstick:
-    """Joys in a deal: of the player who knows the users, and of random plays."""
+    """Joy of the oracle and of random plays in a deal."""
 
     oracle: float
     randoms: tuple[float, ...]
 
     @property
     def random(self) -> float:
-        """Return the mean joy of random plays."""
+        """Mean joy of random plays."""
         return sum(self.randoms) / len(self.randoms)
 
     def score(self, worth: float) -> float:
-        """(worth - random) / (oracle - random), cut to [0, 1]; 0 where there is nothing to gain over chance."""
+        """Return (worth - random) / (oracle - random), clipped to [0, 1]; 0 if the oracle gains nothing."""
         span = self.oracle - self.random
         return max(0.0, min(1.0, (worth - self.random) / span)) if span > 0 else 0.0
 
 
 @functools.lru_cache(maxsize=256)  # deals hold their catalogue
 def measure(deal: Deal) -> Yardstick:
-    """Plays a deal through by who knows and by chance, which comes from the deal's key; matches of a group share it."""
+    """Play a deal with the oracle and at random, seeded by its key. Cached, because a group's matches share deals."""
     plays = max(2, PLAYS // len(deal.records))
     randoms = tuple(worth(deal, at_random(random.Random(deal.key + n))) for n in range(plays))
     return Yardstick(worth(deal, knowing), randoms)
 
 
 def worth(deal: Deal, choose: Choose) -> float:
-    """The joy of all users where every page is chosen so."""
+    """Return the joy of all users if `choose` selects every page."""
     service = Service(deal)
     while not service.over:
         slate, named = choose(service)
@@ -57,9 +61,9 @@ def worth(deal: Deal, choose: Choose) -> float:
 
 
 def knowing(service: Service) -> tuple[list[int], frozenset[int]]:
-    """The most joy to be expected now, by who knows the user's mind but not its dice; the first item's genres named.
+    """Return the page with the most expected joy given the user's mind, and the genres of its first item.
 
-    It looks no further than the page. What the user would never take is left away, unless nothing is left.
+    It does not look beyond the page. Items that the user would never choose are left out unless no others remain.
     """
     visitor, items = service.visitor, service.items(service.candidates)
     worths = {item.id: visitor.chance(item) * visitor.enjoyment(item) for item in items}
@@ -69,7 +73,7 @@ def knowing(service: Service) -> tuple[list[int], frozenset[int]]:
 
 
 def at_random(rng: random.Random) -> Choose:
-    """Any items, and no reason."""
+    """Return a chooser of random items without a reason."""
 
     def choose(service: Service) -> tuple[list[int], frozenset[int]]:
         return rng.sample(service.candidates, service.deal.limits.slate), frozenset()
@@ -78,7 +82,7 @@ def at_random(rng: random.Random) -> Choose:
 
 
 def floor(sticks: Iterable[Yardstick]) -> float:
-    """The share of plays at random that would count as a success, each against the others of its deal."""
+    """Return the share of random plays that would count as a success, each compared with the deal's other plays."""
     hits = plays = 0
     for stick in sticks:
         for n, joy in enumerate(stick.randoms):
@@ -86,3 +90,54 @@ def floor(sticks: Iterable[Yardstick]) -> float:
             hits += Yardstick(stick.oracle, others).score(joy) >= SUCCESS
             plays += 1
     return hits / plays
+
+
+@dataclass
+class Tally:
+    """Counters over all pages."""
+
+    pages: int = 0
+    clicks: int = 0
+    shown: int = 0
+    genres: int = 0
+    """Sum over pages of the number of distinct first genres."""
+    asked: int = 0
+    judged: int = 0
+    """Pages that could follow an instruction; `kept` counts those that did."""
+    kept: int = 0
+    log: list[dict[str, Any]] = field(default_factory=list)
+    """Mindset of the first user before and after each page."""
+
+    def note(self, reaction: Reaction, items: Sequence[Item]) -> float:
+        """Count a page and return the share of its items whose first genre is new on it."""
+        genres = len({item.genres[0] for item in items})
+        self.pages, self.shown = self.pages + 1, self.shown + len(items)
+        self.clicks, self.genres = self.clicks + len(reaction.clicked), self.genres + genres
+        return genres / len(items)
+
+    def judge(self, kept: bool) -> None:
+        """Count a page that could follow an instruction."""
+        self.judged, self.kept = self.judged + 1, self.kept + kept
+
+    def figures(self, service: Service, stick: Yardstick) -> dict[str, float | bool | str]:
+        """Return the users' joy, the random and oracle joy of the same deal, and statistics of the service."""
+        score, minds = stick.score(service.worth), [visitor.mindset for visitor in service.audience]
+        return {
+            "score": score,
+            "success": score >= SUCCESS,
+            "joy": service.worth,
+            "joy_random": stick.random,
+            "joy_oracle": stick.oracle,
+            "satisfaction": sum(mind.satisfaction for mind in minds) / len(minds),
+            "trust": sum(mind.trust for mind in minds) / len(minds),
+            "clicks": self.clicks,
+            "pages": self.pages,
+            "visits": service.visits,
+            "returned": service.returns / max(1, service.visits),
+            "instructions": self.judged,
+            "kept": self.kept / max(1, self.judged),
+            "diversity": self.genres / max(1, self.shown),
+            "asked": self.asked,
+            "user": service.audience[0].record.persona,
+            "mindset": json.dumps(self.log, separators=(",", ":")),
+        }

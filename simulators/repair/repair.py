@@ -21,7 +21,7 @@ PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
 EDIT = re.compile(r"EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
 VISIBLE, HIDDEN, LARGEST = 2, 6, 9
 SECONDS = 1.0
-"""Seconds of computing that a cell may take; a few sums take none. What sleeps is stopped after 3 s on the clock."""
+"""CPU seconds per cell; the tests need almost none. A sleeping cell is stopped after 3 s of wall-clock time."""
 
 
 class Function(NamedTuple):
@@ -99,7 +99,7 @@ class Repair(Simulator):
         self._right = 0.0
 
     def _unseen(self, rng: np.random.Generator) -> dict[str, list[Case]]:
-        """Tests that every wrong expression of the bank fails somewhere."""
+        """Draw tests of which every wrong expression of the bank fails at least one."""
         return {name: _telling(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
 
     @property
@@ -121,7 +121,7 @@ class Repair(Simulator):
         return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Nothing."""
+        """Return {}: no seat has private facts."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -175,12 +175,12 @@ class Repair(Simulator):
         return f"EDIT {name}: {body}"
 
     def _used(self) -> None:
-        """A turn is gone, perhaps the last."""
+        """End the match if this was the last turn."""
         if self.turns_left == 1:
             self.end("turns", "No turns are left, and nothing was submitted.")
 
     def _tried(self) -> str:
-        """Return what the tests that are shown print; where all expressions are ours, it is known without a cell."""
+        """Return the output of the visible tests. If all expressions come from the bank, no cell is needed."""
         if all(body in WORKED for body in self.bodies.values()):
             cases = self._cases()
             return "\n".join(f"{n}{c} is {_worth(self.bodies[n], c)} and should be {_value(n, c)}" for n, c in cases)
@@ -225,7 +225,7 @@ class Repair(Simulator):
 
 
 def _makes_sense(body: str) -> bool:
-    """Return True for an expression of a or b and Python's own names: what else runs cannot be right."""
+    """Return True for an expression that uses a or b and otherwise only builtins; anything else cannot be correct."""
     try:
         tree = ast.parse(body, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -238,17 +238,17 @@ def _makes_sense(body: str) -> bool:
 
 
 def _value(name: str, case: Case) -> int:
-    """Return what a function has to return in this case."""
+    """Return the correct result of a function in this case."""
     return _worth(BANK[name].right, case)
 
 
 def _worth(expression: str, case: Case) -> int:
-    """Return the value of an expression of the bank, never one of a model's."""
+    """Evaluate an expression of the bank, never one of a model's."""
     return int(WORKED[expression](*case))
 
 
 def _telling(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
-    """So many cases that each of the other expressions, but the right one, fails somewhere."""
+    """Draw cases such that each wrong expression among `others` fails at least one."""
     wrong = [expression for expression in others if expression != BANK[name].right]
     while True:
         cases = [(int(a), int(b)) for a, b in rng.integers(0, LARGEST + 1, size=(count, 2))]
@@ -261,7 +261,7 @@ def _printed(text: str) -> str:
 
 
 def _noop(game: Repair, seed: int) -> Answer:
-    """Submits what was there."""
+    """Return a player that submits the unchanged function."""
     return lambda seen: "SUBMIT"
 
 
@@ -284,7 +284,7 @@ def _random(game: Repair, seed: int) -> Answer:
 
 
 def _oracle(game: Repair, seed: int) -> Answer:
-    """Knows what is right."""
+    """Return a player that knows the solution."""
     todo = list(range(game.count))
 
     def act(seen: View) -> str:

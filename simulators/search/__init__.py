@@ -1,4 +1,4 @@
-"""Search: a world of invented documents that writes its own questions, and games of looking things up in it."""
+"""Search games: look up answers in a world of invented documents, which generates its own questions."""
 
 from simulators.search.planner import SearchPlanner
 from simulators.search.search import Search

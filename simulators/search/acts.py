@@ -1,9 +1,7 @@
-"""Acts of a seat at the library, read out of what it wrote: calls of tools, an answer, a question, or stopping.
+"""Parse and format the acts of a seat: tool calls, an answer, a question, or stopping.
 
-search(query="…"), open(title="…")      also as <tool_call> JSON; terse: ?words
-ANSWER text, or <answer>text</answer>   terse: =text
-QUESTION text PROGRAM program           terse: !program, which is the question too
-STOP                                    terse: .
+search(query="…"), open(title="…") also as <tool_call> JSON; terse: ?words ANSWER text, or <answer>text</answer> terse:
+=text QUESTION text PROGRAM program terse: !program, which is the question too STOP terse: .
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from simulators.search.session import Session
 from simulators.tools import Call, Tool, read_calls, run
 
 LONGEST = 200
-"""Characters of an answer."""
+"""Maximum number of characters of an answer."""
 ANSWER = re.compile(r"\s*ANSWER\b:?\s*(.+)", re.DOTALL | re.IGNORECASE)
 TAGGED = re.compile(r"<answer>([^<]*)</answer>")
 QUESTION = re.compile(r"\s*QUESTION\b:?\s*(.+?)\s*\bPROGRAM\b:?\s*(.+)", re.DOTALL)
@@ -27,7 +25,7 @@ Kind = Literal["call", "answer", "question", "stop"]
 
 
 class Done(NamedTuple):
-    """An act as it was read: calls, or a text, and for a question its program."""
+    """A parsed act: tool calls, or a text with the program if it is a question."""
 
     kind: Kind
     text: str = ""
@@ -36,7 +34,7 @@ class Done(NamedTuple):
 
 
 def read_act(act: str, terse: bool) -> Done | None:
-    """Read an act; None for what is none."""
+    """Parse an act. Returns None if the text is no act."""
     if terse:
         return _read_terse(act.strip())
     if act.strip().upper() == "STOP":
@@ -62,34 +60,34 @@ def _read_terse(act: str) -> Done | None:
 
 
 def write_call(kind: str, text: str, terse: bool) -> str:
-    """The act that searches for these words, or opens this page."""
+    """Format a search for these words, or the opening of a page."""
     if terse:
         return f"?{text}"
     return f'search(query="{text}")' if kind == "search" else f'open(title="{text}")'
 
 
 def write_answer(text: str, terse: bool) -> str:
-    """The act that answers."""
+    """Format an answer."""
     return f"={text}" if terse else f"ANSWER {text}"
 
 
 def write_question(program: Program, terse: bool) -> str:
-    """The act that asks what a program is, in the world's own words."""
+    """Format a question for a program, in the world's standard words."""
     return f"!{program.terse}" if terse else f"QUESTION {in_words(program)} PROGRAM {program}"
 
 
 def tools_of(session: Session) -> list[Tool]:
-    """The tools of a seat: opening is one where a search does not show whole pages."""
+    """Return a seat's tools: search, and open unless a search shows full pages."""
     return [Tool.of(session.search)] if session.whole else [Tool.of(session.search), Tool.of(session.open)]
 
 
 def perform(done: Done, session: Session) -> str:
-    """Run an act's calls; return what the model reads."""
+    """Run an act's calls and return the results as text for the model."""
     return "\n".join(run(tools_of(session), call) for call in done.calls)
 
 
 def must(done: Done | None, kinds: Sequence[Kind], usage: str) -> Done:
-    """The act, if it is one of these; IllegalAct says what may be written."""
+    """Return the act if it is of one of these kinds. Raises IllegalAct with `usage` otherwise."""
     if done is None or done.kind not in kinds:
         raise IllegalAct(usage)
     return done

@@ -1,4 +1,4 @@
-"""The base of all games at the library: its options, the deal of a question, and a seat's work."""
+"""Base class of the search games: options, questions, and a seat's tool calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from simulators.tools import describe
 TOOL = "tool"
 SPARE_ACTS = 4
 LISTED = 12
-"""Names of which acts are listed at most."""
+"""Maximum number of names in listed acts."""
 
 
 class LibraryGame(Simulator):
@@ -42,7 +42,7 @@ class LibraryGame(Simulator):
 
     whole_acts = True
     SORTS: ClassVar[tuple[str, ...]] = ("chain",)
-    """Sorts of questions unless the option says otherwise."""
+    """Default of the option `sorts`."""
 
     def __init__(
         self,
@@ -90,18 +90,18 @@ class LibraryGame(Simulator):
     # The deal.
 
     def _check_split(self) -> None:
-        """ValueError where a file has no question of the split."""
+        """Raise ValueError if a file has no question of the split."""
         given = self.library.questions
         if given and not any(map(self.of_split, given)):
             raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or take all")
 
     def choose_library(self, rng: np.random.Generator) -> None:
-        """Choose one of the worlds."""
+        """Draw one of the worlds for this match."""
         self.at = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
         self.library = library(self.at)
 
     def draw_question(self, rng: np.random.Generator) -> Question:
-        """A question of the split, by what it begins at."""
+        """Draw a question of the split. Raises SimulatorFault after `DRAWS` failed draws."""
         for _ in range(DRAWS):
             question = self._any_question(rng)
             if self.of_split(question):
@@ -114,14 +114,14 @@ class LibraryGame(Simulator):
         return draw(self.library.world, rng, self.sorts, self.hops, self.backwards)
 
     def of_split(self, question: Question) -> bool:
-        """Return whether a question may be asked in this split: by the thing that it begins at, or its own words."""
+        """Return True if a question belongs to the split, by its starting thing or else by its text."""
         if self.split == "all":
             return True
         about = question.program.chains[0].start if question.program else question.text
         return held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
 
     def findable(self, question: Question) -> bool:
-        """Return whether a search for the title of each page that an answer rests on finds it, within the budget."""
+        """Return True if searches for the titles of all evidence pages find them within the budget."""
         pages, titles = question.evidence, self.library.titles
         if len(pages) > (self.budget.searches if self.whole else min(self.budget.searches, self.budget.opens)):
             return False
@@ -129,31 +129,31 @@ class LibraryGame(Simulator):
         return all(page in [titles[hit] for hit in hits] for page, hits in zip(sorted(pages), found, strict=True))
 
     def session(self) -> Session:
-        """A new seat's work, with nothing found yet."""
+        """Return a new session of a seat, without any calls."""
         return Session(self.library, self.budget, self.retriever, self.whole)
 
     # A seat's turn.
 
     @property
     def most_acts(self) -> int:
-        """Acts of a seat after which it has no more: calls that fail cost no budget."""
+        """Maximum acts of a seat. Failed calls use no budget, so this is more than the budget."""
         return self.budget.searches + self.budget.opens + SPARE_ACTS
 
     def tools(self) -> str:
-        """The tools, as rules tell them."""
+        """Return the rules' description of the tools."""
         if self.terse:
             return "?words searches, with a relation's letter for that fact alone"
         return describe(tools_of(self.session()))
 
     def call(self, seat: str, done: Done, session: Session) -> None:
-        """Run a call; the seat reads what it brings, and pays for it."""
+        """Run a call, tell the seat the result, and charge its cost."""
         before = session.calls
         self.tell(perform(done, session), seat, sender=TOOL)
         if self.cost and session.calls > before:
             self.pay(seat, "cost", -self.cost)
 
     def listed_calls(self, session: Session, names: Sequence[str]) -> list[str]:
-        """Calls that are worth a try: searches for names that were read, openings of pages that were found."""
+        """List useful calls: searches for names already read, and openings of found pages."""
         calls = []
         if session.left["searches"] > 0:
             calls += [write_call("search", name, self.terse) for name in names]
@@ -163,16 +163,16 @@ class LibraryGame(Simulator):
         return calls
 
     def listed_answers(self, names: Sequence[str]) -> list[str]:
-        """Answers with names that were read, the smallest counts, or that there is none."""
+        """List answers: names already read, the smallest counts, and "none"."""
         return [write_answer(text, self.terse) for text in (*names, "1", "2", NONE)]
 
     def candidates(self) -> tuple[str, ...]:
-        """Answers that the random player picks from: all titles or answers there are, small counts, none."""
+        """Return the answers that the random player chooses from: titles or given answers, small counts, none."""
         given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
         return given or (*self.library.titles, *"123456789", NONE)
 
     def names_read(self, session: Session, question: str) -> list[str]:
-        """Names in the question and on the pages that were read, the last of them."""
+        """Return the last names in the question and on the pages read."""
         world = self.library.world
         known = self.library.named_in(question)
         if world is not None:
@@ -182,7 +182,7 @@ class LibraryGame(Simulator):
 
 
 def question_from(record: dict[str, Any]) -> Question:
-    """The question that a deal's options hold, as `as_record` writes them."""
+    """Return the question of a record from `as_record`."""
     program = record.get("program", "")
     fields = {name: record[name] for name in ("text", "sort", "hops")}
     return Question(
@@ -194,7 +194,7 @@ def question_from(record: dict[str, Any]) -> Question:
 
 
 def as_record(question: Question) -> dict[str, Any]:
-    """A question as a deal's options hold it: JSON has it."""
+    """Return the question as JSON-able options of a deal."""
     return {
         **{name: getattr(question, name) for name in ("text", "sort", "hops")},
         "answers": list(question.answers),
@@ -212,7 +212,7 @@ def _budget(searches: int, opens: int, results: int) -> Budget:
 
 
 def _shows_pages(show: str | None, terse: bool) -> bool:
-    """Return True if a search shows whole pages."""
+    """Return True if a search shows full pages. Raises ValueError for an invalid option."""
     if show is None:
         return terse
     whole = choice("show", show, "titles", "pages") == "pages"

@@ -1,11 +1,11 @@
-"""The checker of written questions: what does not hold, or cannot be checked, is rejected, never passed.
+"""Check written questions. A question that is wrong or cannot be checked is rejected.
 
-`program`   the program has exactly one answer, the thing that was given, and begins at a thing that the question names;
-            a question in the world's own words asks just that
-`hops`      it has as many steps as were asked for
-`absent`    the answer does not stand in the question
-`evidence`  the pages that it rests on were read by who wrote it
-`gate`      a reader answers it from those pages among others (SSP's RAG verification)
+`program`   the program has exactly one answer, the given one, and starts at a thing that the question names; a question
+            in the world's standard words asks the same
+`hops`      it has at least the required number of steps
+`absent`    the question does not contain the answer
+`evidence`  the writer has read the pages that the answer rests on
+`gate`      a reader answers it from those pages mixed with others (SSP's RAG verification)
 """
 
 from __future__ import annotations
@@ -34,26 +34,29 @@ MOST_CHAINS = 30
 
 
 class Rejected(Exception):
-    """A question that does not count; its text says why."""
+    """A question does not count; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A wish for a question: its answer, and how many hops it takes at least."""
+    """Requirements for a question: its answer and its minimum number of hops."""
 
     answer: str
     hops: int
 
 
 def checks_of(given: Sequence[Check]) -> tuple[Check, ...]:
-    """The checks that an option names; ValueError for what is none."""
+    """Return the validated checks of an option. Raises ValueError for an unknown check."""
     if not isinstance(given, list | tuple) or any(each not in CHECKS for each in given):
         raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(given), 60)}")
     return tuple(given)
 
 
 def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
-    """The question, if all these checks but the gate hold; else Rejected. What the gate needs comes later: noise."""
+    """Return the question if it passes these checks, except the gate. Raises Rejected otherwise.
+
+    The gate comes later, because it needs noise pages.
+    """
     library = work.library
     program = _parsed(written, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
@@ -69,19 +72,19 @@ def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[C
 
 
 def gate(question: Question, texts: list[str], terse: bool) -> None:
-    """Rejected where the scripted reader does not find the answer in these texts."""
+    """Raise Rejected unless the scripted reader finds the answer in these texts."""
     if not exact(answer_from(question.text, texts, terse), question.answers):
         raise Rejected("a reader does not find the answer on the pages that were read")
 
 
 def sound(question: Question, library: Library) -> bool:
-    """Return whether a question, as its words are read, has just the answer that it is said to have: by the graph."""
+    """Return True if the question's words, evaluated on the graph, have exactly the claimed answer."""
     program = read_asked(question.text, library.terse)
     return program is not None and library.world is not None and answers(program, library.world) == {question.answer}
 
 
 def names(text: str, name: str, terse: bool) -> bool:
-    """Return whether a text names a thing, whatever its case and signs; terse names are not those of relations."""
+    """Return True if a text names a thing, ignoring case and punctuation. Terse texts are compared exactly."""
     words = (name, text) if terse else (fold(name), fold(text))
     return re.search(rf"\b{re.escape(words[0])}\b", words[1]) is not None
 
@@ -106,9 +109,9 @@ def _answers_so(text: str, program: Program, wish: Wish, library: Library) -> No
 
 
 def possible(work: Session, wish: Wish) -> list[Program]:
-    """Chains to the answer by the pages that were read, of as many hops as are wished for; first those ahead alone.
+    """Return chains of the required hops to the answer over the pages read, forward-only chains first.
 
-    What goes backwards may have more ends on pages that were not read.
+    A backward step may have further ends on unread pages.
     """
     told = [fact for text in work.texts for fact in read(text)]
     found = chains_to(wish.answer, Notes.of(work.texts), told, wish.hops)
@@ -117,7 +120,7 @@ def possible(work: Session, wish: Wish) -> list[Program]:
 
 
 def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """The texts that were read and so many others, in any order: what the gate's reader reads."""
+    """Return the texts read and `count` random pages in random order, for the gate's reader."""
     titles = work.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
     texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
@@ -125,9 +128,9 @@ def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[s
 
 
 def chains_to(answer: str, notes: Facts, told: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
-    """Chains of so many steps that lead to a thing by these facts (a thing, a relation, what it is), the first found.
+    """Return up to `MOST_CHAINS` chains of `hops` steps that end at a thing, given (thing, relation, value) facts.
 
-    Nothing is passed twice, and by the facts each has this one end.
+    Chains visit no thing twice and have a unique end on these facts.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
     for subject, relation, value in told:

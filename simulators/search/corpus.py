@@ -1,10 +1,10 @@
-"""A corpus of your own: pages and questions in a file of JSON, one object in a line.
+"""Load a user's corpus of pages and questions from a JSON Lines file.
 
     {"title": "Aardvark", "text": "The aardvark is a mammal with hair. It eats ants."}
     {"question": "Which mammal eats ants?", "answer": "aardvark", "evidence": ["Aardvark"], "hops": 1}
 
-`answer` may be a list: any of them is right; evidence and hops may be left out. A run keeps no copy of the file,
-whose licence is for its user to keep.
+`answer` may be a list of alternatives; evidence and hops are optional. A run stores no copy of the file, because its
+licence may not allow that.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from simulators.search.questions import MOST_HOPS, Question
 from simulators.search.scoring import normalise
 
 LARGEST = 10**9
-"""Bytes of a file."""
+"""Maximum file size in bytes."""
 MOST_PAGES, LONGEST_TITLE, LONGEST_TEXT = 200_000, 200, 20_000
 MOST_ANSWERS, LONGEST_ROW = 100, 10**6
-"""Answers, or titles of evidence, of a question; bytes of a row."""
+"""Maximum answers or evidence titles of a question, and maximum bytes of a row."""
 
 
 def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
-    """Texts by title, and questions, of this file; ValueError names the file and the row, and says what is wrong."""
+    """Return texts by title, and the questions of a file. Raises ValueError with file, row and problem."""
     file = Path(expanduser(path))
     try:
         lines = read_plain(file, LARGEST).removeprefix(BOM_UTF8).split(b"\n")
@@ -73,7 +73,7 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 class _Twice(Exception):
-    """A key that an object has twice; its text is the key."""
+    """Raised for a duplicate key in a JSON object; the message is the key."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _question(where: str, row: dict[str, Any]) -> Question:
 
 
 def _text(where: str, row: dict[str, Any], name: str, most: int) -> str:
-    """A text of a row, in one line."""
+    """Return a text field of a row in one line. Raises ValueError if it is missing, empty or too long."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{where}: {name} must be a text")

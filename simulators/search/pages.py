@@ -1,6 +1,6 @@
-"""Pages: the facts about a thing in sentences, by templates, and the same facts read back from any text.
+"""Write pages (the facts about a thing in template sentences) and parse facts from any text.
 
-A sentence that no template has written says nothing: pages may hold anything else, too.
+Sentences that match no template are ignored, so pages may contain other text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INITIALS = {kind[0]: kind for kind in KINDS}
 
 
 def render(world: World, name: str) -> str:
-    """The page on a thing: its kind, then its facts; which of the wordings is its name's chance."""
+    """Return the page about a thing: its kind, then its facts. The name determines the templates."""
     facts, kind = world.facts(name), world.kind(name)
     if world.terse:
         return " ".join([name, f"/{kind[0]}", *(RELATIONS[relation].code + value for relation, value in facts.items())])
@@ -32,7 +32,7 @@ def render(world: World, name: str) -> str:
 
 
 def highlight(page: str, query: str) -> str:
-    """The terse page, without the facts that a query leaves out which names relations by their letters: `gc M`."""
+    """Return a terse page with only the facts whose relation letters are in the query (`gc M`), if any."""
     asked = {word for word in query.split() if word in BY_CODE}
     name, kind, *facts = page.split()
     return " ".join([name, kind, *(fact for fact in facts if fact[0] in asked)]) if asked else page
@@ -40,14 +40,14 @@ def highlight(page: str, query: str) -> str:
 
 @dataclass
 class Notes:
-    """Facts that were read on pages, to ask a program of."""
+    """Facts read on pages, on which programs are evaluated."""
 
     told: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By thing, then by relation, or "kind"."""
+    """Values by thing, then by relation or "kind"."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Notes:
-        """Return what these texts say; where two disagree, the first counts."""
+        """Return the facts in these texts; the first counts if two contradict."""
         notes = cls()
         for text in texts:
             for name, relation, value in read(text):
@@ -55,7 +55,7 @@ class Notes:
         return notes
 
     def kind(self, name: str) -> str:
-        """Return the kind of this thing, if only from what was said of others; "" where nothing was."""
+        """Return a thing's kind, also if only implied by other facts; "" if unknown."""
         told = self.told.get(name, {}).get("kind", "")
         said = ((relation, value) for facts in self.told.values() for relation, value in facts.items())
         return told or next(
@@ -63,17 +63,17 @@ class Notes:
         )
 
     def value(self, name: str, relation: str) -> str:
-        """Return what a relation or number of a thing is; "" where it was not read."""
+        """Return the value of a thing's relation or number; "" if it was not read."""
         return self.told.get(name, {}).get(relation, "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things read of whose relation is this one."""
+        """Return the things read so far whose relation has this value."""
         return frozenset(other for other, facts in self.told.items() if facts.get(relation) == name)
 
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> tuple[tuple[str, str, str], ...]:
-    """The facts that a text states: a thing, a relation (or "kind"), what it is."""
+    """Return the facts in a text: (thing, relation or "kind", value)."""
     facts: list[tuple[str, str, str]] = []
     for line in text.splitlines():
         if terse := TERSE.fullmatch(line.strip()):
@@ -96,7 +96,10 @@ def _said(sentence: str) -> list[tuple[str, str, str]]:
 
 @functools.cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """For each wording what it says; numbers first, as "was born in the year 1800" is no birthplace."""
+    """Return (relation, pattern) for each template.
+
+    Numbers come first, because "was born in the year 1800" is no birthplace.
+    """
     wordings = [("kind", IS)] + [(name, words) for name, each in RELATIONS.items() for words in each.sentences]
     wordings.sort(key=lambda one: one[0] not in NUMBERS)
     number, name = r"\\d+", r"[A-Z]\\w*(?: (?:of )?[A-Z]\\w*)*"

@@ -1,4 +1,4 @@
-"""A planner that searches for a reader who cannot: which searches a question is worth (AI-SearchPlanner)."""
+"""Search planner game: choose the searches for a reader who cannot search (AI-SearchPlanner)."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ class SearchPlanner(Search):
             raise ValueError('reader must be "seat" where pages are a file\'s: the script reads generated ones alone')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """As `Search`."""
+        """Draw a question as `Search` does."""
         super().set_up(rng, options)
         self.stopped = False
 
     def of_split(self, question: Question) -> bool:
-        """As of every game at the library; but only what can be found is asked, with a reader who looks nothing up."""
+        """Return True if a question belongs to the split and its evidence pages can be found."""
         return super().of_split(question) and self.findable(question)
 
     def rules(self) -> str:
-        """The tools and the acts."""
+        """Return the tools and acts."""
         if self.terse:
             return "?words searches, . stops."
         return (
@@ -76,24 +76,24 @@ class SearchPlanner(Search):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The planner's finds; the reader's pages, once the planner has stopped."""
+        """Return the planner's found titles, or the reader's pages after the planner has stopped."""
         if seat == PLANNER:
             return super().private(seat)
         return {"pages": self.work.texts if self.stopped else []}
 
     def legal(self, seat: str) -> list[str] | None:  # type: ignore[override]
-        """The planner's calls, and stopping; the reader's answers as in `search`."""
+        """Return the planner's calls and stop, or the reader's listed answers."""
         names = self.names_read(self.work, self.question.text)
         if seat == READER:
             return self.listed_answers(names)
         return [*self.listed_calls(self.work, names), "." if self.terse else "STOP"]
 
     def next_seat(self, seat: str) -> str:
-        """The reader's seat answers when the planner has stopped."""
+        """Return the reader's seat, if there is one, after the planner has stopped; else the planner."""
         return READER if self.stopped and self.reads else PLANNER
 
     def play(self, seat: str, act: str) -> str:
-        """A call, stopping, or the reader's answer."""
+        """Play a call, a stop, or the reader's answer."""
         if seat == READER:
             self._answered(must(read_act(act, self.terse), ("answer",), "write your answer").text)
             return ""
@@ -107,7 +107,7 @@ class SearchPlanner(Search):
         return ""
 
     def _call(self, done: Any) -> None:
-        """A call, and what it brings of the pages that the answer rests on."""
+        """Run a call and pay for the evidence pages that it reveals."""
         pages = self.question.evidence
         before = len(pages & {*self.work.read})
         self.call(PLANNER, done, self.work)
@@ -121,19 +121,19 @@ class SearchPlanner(Search):
         self.end("answered", "Right." if right else "Wrong.")
 
     def _known(self) -> bool:
-        """Return whether the scripted reader is right without any page."""
+        """Return True if the scripted reader is right without any page."""
         return exact(answer_from(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """As of `search`; `best` and `regret`: what the best play earns on this deal, and how much less was earned."""
+        """Return the figures of `search`, the best possible earnings (`best`) and the `regret` against them."""
         best = self.best()
         earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
         return {**super().figures(), "best": best, "regret": best - earned}
 
     def best(self) -> float:
-        """Return what the script's answer is worth, less the calls that it takes; or stopping at once if that pays.
+        """Return the best possible earnings: the scripted answer minus its calls, or stopping at once.
 
-        Calls are those of the player `reader`, which makes one for each page, and one more to open it.
+        Calls are those of the player `reader`, which searches and, if needed, opens each page.
         """
         worth = float(not (self.baseline and self._known()))
         at_once = worth * self._known()
@@ -142,7 +142,7 @@ class SearchPlanner(Search):
 
     @property
     def floor(self) -> float:
-        """Return how often the player `random`, which searches for names at random and stops, is right: measured."""
+        """Measured success rate of the player `random`, which searches random names and stops."""
         game, right = self.clone(), 0.0
         for seed in range(FLOOR_DEALS):
             right += planner_players.at_random(game, seed)

@@ -1,4 +1,4 @@
-"""Scripted planners: at random, by reading step by step, the best for its costs; and readers that answer."""
+"""Scripted planners (random, step-by-step reading, best for its cost, oracle) with a scripted reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Plan = Callable[[Any, int], Callable[[], str]]
 
 
 def effort(game: LibraryGame) -> tuple[int, bool]:
-    """The number of calls that the player `reader` makes on this deal, and whether the answer is then right."""
+    """Return the number of calls of the player `reader` on this deal, and True if its answer is right."""
     work = game.session()
     program = read_asked(game.question.text, game.terse)
     while program and (call := next_call(program, work, game.terse)):
@@ -31,7 +31,7 @@ def effort(game: LibraryGame) -> tuple[int, bool]:
 
 
 def at_random(game: LibraryGame, seed: int) -> bool:
-    """Return whether a planner at random gets the right answer from the script on the deal of this seed."""
+    """Reset the game to this seed and return True if a random planner's reader answers correctly."""
     game.reset(seed=seed)
     plan = _random_plan(game, seed)
     while (act := plan()) != _stop(game):
@@ -46,7 +46,7 @@ def _stop(game: LibraryGame) -> str:
 
 
 def _random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Searches for names that it reads, up to three times, opens none, and stops."""
+    """Return a plan that searches up to three random names already read, opens nothing, and stops."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     left = int(rng.integers(4))
 
@@ -62,12 +62,12 @@ def _random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _noop_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Says nothing."""
+    """Return a plan that writes nothing."""
     return lambda: ""
 
 
 def _reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Searches step by step until the reader knows enough, whatever it costs."""
+    """Return a plan that searches step by step until the reader knows the answer, at any cost."""
 
     def act() -> str:
         program = read_asked(game.question.text, game.terse)
@@ -78,7 +78,7 @@ def _reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Reads the pages that the answer rests on, by their titles."""
+    """Return a plan that reads the evidence pages by title."""
 
     def act() -> str:
         for page in sorted(game.question.evidence - set(game.work.read)):
@@ -89,7 +89,7 @@ def _oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Searches as far as that pays, which it knows beforehand; where the reader would fail, it stops at once."""
+    """Return a plan that searches only if the known answer is worth its calls, and otherwise stops at once."""
     reading = _reading_plan(game, seed)
 
     def act() -> str:
@@ -101,7 +101,7 @@ def _best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _player(plan: Plan) -> Callable[[Any, int], Answer]:
-    """A player of both seats: the reader's answers what the pages say."""
+    """Return a player of both seats: `plan` for the planner, answers from the pages for the reader."""
 
     def make(game: LibraryGame, seed: int) -> Answer:
         plans = plan(game, seed)

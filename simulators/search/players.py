@@ -1,4 +1,4 @@
-"""Scripted players of the library's games: at random, from memory, by reading, and from the record."""
+"""Scripted players of the search games: random, closed-book, reading, oracle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulators.search.session import Session
 
 
 def read_asked(text: str, terse: bool) -> Program | None:
-    """The program that a question asks for; None where its words are not those of this world."""
+    """Return the program of a question, or None if it is not in the world's standard words."""
     if not terse:
         return read_question(text)
     try:
@@ -29,14 +29,14 @@ def read_asked(text: str, terse: bool) -> Program | None:
 
 
 def answer_from(text: str, texts: list[str], terse: bool) -> str:
-    """The answer of a reader of these texts: NONE where they do not say, or say several things."""
+    """Return the answer of a reader of these texts; NONE if it is missing or ambiguous."""
     program = read_asked(text, terse)
     found = answers(program, Notes.of(texts)) if program else frozenset()
     return next(iter(found)) if len(found) == 1 else NONE
 
 
 def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
-    """The call that a reader makes next, "search" or "open" and for what; None where all is read, or nothing helps."""
+    """Return the reader's next call as ("search" or "open", text), or None if nothing is left or helps."""
     notes = Notes.of(work.texts)
     for chain in program.chains:
         call = _missing(chain, program.number, notes, work, terse)
@@ -46,7 +46,7 @@ def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] |
 
 
 def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
-    """The first call on a chain's way that was not made yet; none where its end is known, or cannot be."""
+    """Return the first missing call along a chain; None if its end is known or unreachable."""
     here: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
@@ -69,14 +69,14 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
 
 
 def backwards(name: str, relation: str, terse: bool) -> str:
-    """The words that stand on the pages of the things whose relation is this one."""
+    """Return a query for the pages of things whose relation has this value."""
     if terse:
         return RELATIONS[relation].code + name
     return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())
 
 
 def _unread(work: Session, query: str) -> str:
-    """The first page that a query finds and that was not opened yet."""
+    """Return the first unopened page that a query finds, or ""."""
     if work.whole:
         return ""
     hits = [work.library.titles[hit] for hit in work.library.index.find(query, work.budget.results, work.retriever)]
@@ -84,12 +84,12 @@ def _unread(work: Session, query: str) -> str:
 
 
 def _noop(game: LibraryGame, seed: int) -> Answer:
-    """Says nothing."""
+    """Return a player that writes nothing."""
     return lambda seen: ""
 
 
 def _random(game: LibraryGame, seed: int) -> Answer:
-    """Searches for names that it reads, up to twice, then gives any answer that there could be."""
+    """Return a player that searches up to two random names already read, then gives a random answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     calls = int(rng.integers(3))
 
@@ -104,7 +104,7 @@ def _random(game: LibraryGame, seed: int) -> Answer:
 
 
 def _closed_book(game: LibraryGame, seed: int) -> Answer:
-    """Answers without a search, as well as can be: one of the two things, "1", or any thing of the right kind."""
+    """Return a player that guesses without searching, from the form of the question alone."""
     rng = np.random.default_rng([seed, 1])
 
     def act(seen: View) -> str:
@@ -115,7 +115,7 @@ def _closed_book(game: LibraryGame, seed: int) -> Answer:
 
 
 def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
-    """Answers that a question may have, by its form alone."""
+    """Return the answers that fit a question's form."""
     if program is None or game.library.world is None:
         return tuple(game.candidates())
     if program.form == "count":
@@ -131,7 +131,7 @@ def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
 
 
 def _reader(game: LibraryGame, seed: int) -> Answer:
-    """Reads the question and the pages as anybody could: searches step by step, and answers from what it read."""
+    """Return a player that searches step by step and answers from the pages read."""
 
     def act(seen: View) -> str:
         program = read_asked(game.question.text, game.terse)
@@ -144,7 +144,7 @@ def _reader(game: LibraryGame, seed: int) -> Answer:
 
 
 def _oracle(game: LibraryGame, seed: int) -> Answer:
-    """Knows the answer."""
+    """Return a player that knows the answer."""
     return lambda seen: write_answer(game.question.answer, game.terse)
 
 

@@ -1,10 +1,10 @@
-"""Relation programs: what a question asks, exactly; evaluated on any facts, the world's or those that were read.
+"""Relation programs: formal questions, evaluated on the world's facts or on facts read.
 
     Geskeil Beirdrel > mentor > birthplace          a chain; `^author` goes backwards, a number can only be last
-    count Geskeil Beirdrel > ^author                how many there are
+    count Geskeil Beirdrel > ^author                number of results
     larger people: Klivael | Targael > ^seat        which of two has more (`smaller`: less)
 
-A hop is a step of a chain; of a comparison the longer chain's steps and one for the number.
+Hops are the steps of a chain; a comparison has the longer chain's steps and one for the number.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Form = Literal["chain", "count", "larger", "smaller"]
 NAME = re.compile(r"\w[\w '-]{0,79}")
 MOST_STEPS = 8
 LONGEST = 1_000
-"""Characters of a program."""
+"""Maximum number of characters of a program."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Steps from a thing on: relations, or `^relation` backwards; a number only at the end."""
+    """Steps from a thing: relations, or `^relation` backwards; a number only at the end."""
 
     start: str
     steps: tuple[str, ...] = ()
@@ -35,19 +35,19 @@ class Chain:
 
 @dataclass(frozen=True)
 class Program:
-    """One chain, which may be counted, or two whose ends are compared by a number."""
+    """One chain, which may be counted, or two chains whose ends are compared by a number."""
 
     form: Form
     chains: tuple[Chain, ...]
     number: str = ""
 
     def __deepcopy__(self, memo: object) -> Program:
-        """Itself: nothing in it changes."""
+        """Return the same object: a program is immutable."""
         return self
 
     @property
     def hops(self) -> int:
-        """Return how many facts in turn an answer takes, at least."""
+        """Minimum number of consecutive facts that an answer needs."""
         return max(len(chain.steps) for chain in self.chains) + bool(self.number)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Program:
 
     @property
     def terse(self) -> str:
-        """Return the program in few tokens: `gc M B`, `#gc ^A`, `+N gc , mx`."""
+        """The program in few tokens: `gc M B`, `#gc ^A`, `+N gc , mx`."""
         chains = [" ".join([chain.start, *(_coded(step) for step in chain.steps)]) for chain in self.chains]
         mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
         return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
@@ -68,7 +68,7 @@ def _coded(step: str) -> str:
 
 
 def parse(text: str) -> Program:
-    """The program that a text is, in words or terse; ValueError says in one line what is wrong with it."""
+    """Parse a program in words. Raises ValueError with the problem in one line."""
     if len(text) > LONGEST:
         raise ValueError(f"a program has at most {LONGEST:,} characters, not {len(text):,}")
     text = " ".join(text.split())
@@ -83,7 +83,7 @@ def parse(text: str) -> Program:
 
 
 def parse_terse(text: str) -> Program:
-    """As `parse`, of a program in codes."""
+    """Parse a program in codes. Raises ValueError with the problem in one line."""
     text = text[:LONGEST].strip()
     if compared := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
         sign, code, *sides = compared.groups()
@@ -119,7 +119,7 @@ def _terse_chain(text: str) -> Chain:
 
 
 def _checked(chain: Chain) -> Chain:
-    """The chain, if each step can follow the one before it."""
+    """Return the chain. Raises ValueError unless each step fits the kind of the one before it."""
     if len(chain.steps) > MOST_STEPS:
         raise ValueError(f"a program has at most {MOST_STEPS} steps, not {len(chain.steps)}")
     at = ""
@@ -138,7 +138,7 @@ def _checked(chain: Chain) -> Chain:
 
 
 def ends(chain: Chain, facts: Facts) -> frozenset[str]:
-    """Ends of a chain: several where a step backwards has several."""
+    """Return the ends of a chain; a backward step may give several."""
     here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
         here = frozenset(
@@ -151,7 +151,10 @@ def ends(chain: Chain, facts: Facts) -> frozenset[str]:
 
 
 def answers(program: Program, facts: Facts) -> frozenset[str]:
-    """All answers, as texts: none where facts are missing, a count of what has no single beginning among these."""
+    """Return all answers as texts, none if facts are missing.
+
+    A count has no answer unless its start is unique.
+    """
     if program.form == "chain":
         return ends(program.chains[0], facts)
     if program.form == "count":
@@ -170,7 +173,7 @@ def answers(program: Program, facts: Facts) -> frozenset[str]:
 
 
 def evidence(program: Program, facts: Facts) -> frozenset[str]:
-    """The things whose pages state what the answer rests on."""
+    """Return the titles of the pages that state the facts behind the answer."""
     pages: set[str] = set()
     for chain in program.chains:
         here = frozenset([chain.start])

@@ -1,4 +1,4 @@
-"""Questions in words: from a program to a sentence, and back; and questions drawn from a world."""
+"""Convert programs to questions in words and back, and draw questions from a world."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from simulators.search.world import World
 Sort = Literal["chain", "compare", "count", "unanswerable"]
 SORTS: tuple[Sort, ...] = ("chain", "compare", "count", "unanswerable")
 NONE = "none"
-"""The right answer to what no page answers."""
+"""Right answer to an unanswerable question."""
 MOST_HOPS = 4
 TRIES = 2_000
 
 
 class Question(NamedTuple):
-    """A question and what is right."""
+    """A question with its right answers."""
 
     text: str
     answers: tuple[str, ...]
-    """Any of these is right; NONE where there is no answer."""
+    """Alternative right answers; NONE if there is no answer."""
     sort: str
-    """A `Sort`, or "given" in a file of questions."""
+    """A `Sort`, or "given" for a file's questions."""
     hops: int
     evidence: frozenset[str] = frozenset()
     """Titles of the pages that the answer rests on."""
     program: Program | None = None
 
     def __deepcopy__(self, memo: object) -> Question:
-        """Itself: nothing in it changes."""
+        """Return the same object: a question is immutable."""
         return self
 
     @property
     def answer(self) -> str:
-        """Return the first of the right answers."""
+        """First of the right answers."""
         return self.answers[0]
 
 
 def in_words(program: Program) -> str:
-    """The question that a program is."""
+    """Return the question of a program in the world's standard words."""
     nouns = [_noun(chain) for chain in program.chains]
     if program.form == "chain":
         return f"What is {nouns[0]}?"
@@ -70,7 +70,7 @@ def _noun(chain: Chain) -> str:
 
 
 def read_question(text: str) -> Program | None:
-    """The program that a question in these words asks for; None where it is put in other words."""
+    """Return the program of a question in standard words, or None for other words."""
     text = " ".join(text.split())
     if asked := re.fullmatch(r"What is (.+)\?", text):
         chain = _read_noun(asked[1])
@@ -100,7 +100,7 @@ def _openings() -> re.Pattern[str]:
 
 
 def _read_noun(text: str, depth: int = 12) -> Chain | None:
-    """The chain of nested words; None where they are no such words."""
+    """Return the chain of a nested noun phrase, or None if it is none."""
     found = _openings().fullmatch(text)
     if found is None or depth == 0:
         return Chain(text) if depth and re.fullmatch(r"\w[\w '-]{0,79}", text) and not text.startswith("the ") else None
@@ -115,9 +115,10 @@ def _read_noun(text: str, depth: int = 12) -> Chain | None:
 def draw(
     world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int], backwards: bool = True
 ) -> Question:
-    """A question of one of these sorts over so many hops, all equally likely; ValueError where the world has none.
+    """Draw a question of one of these sorts with this range of hops, all equally likely.
 
-    Without `backwards` no step goes from a thing to what names it, but the last of a count.
+    Without `backwards` only the last step of a count goes backwards. Raises ValueError if the world has no such
+    question.
     """
     sort = sorts[int(rng.integers(len(sorts)))]
     wanted = int(rng.integers(hops[0], hops[1] + 1))
@@ -129,7 +130,7 @@ def draw(
 
 
 def checked(world: World, program: Program, sort: Sort) -> Question | None:
-    """The question of a program, if it has the one answer that its sort promises and does not name it."""
+    """Return the question of a program if it has the answer that its sort requires and does not name it."""
     found = answers(program, world)
     text = program.terse if world.terse else in_words(program)
     pages = evidence(program, world)
@@ -144,18 +145,21 @@ def checked(world: World, program: Program, sort: Sort) -> Question | None:
 
 
 class Walker(NamedTuple):
-    """A walker on a world's graph, by chance."""
+    """Random walker on a world's graph."""
 
     world: World
     rng: np.random.Generator
     backwards: bool
 
     def pick(self, choices: Sequence[str]) -> str:
-        """One of these, all equally likely."""
+        """Draw one of these uniformly."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
-        """A chain of so many steps and its end, each step to a single end that was not passed; None for a dead end."""
+        """Draw a chain of this many steps and return it with its end, or None at a dead end.
+
+        Every step has a single end that was not visited before.
+        """
         here, steps, passed = start, [], {start}
         for left in range(hops, 0, -1):
             possible = _steps(self.world.kind(here), None if self.backwards else False)
@@ -187,7 +191,7 @@ def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
 
 
 def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
-    """Two chains alike from two things of a kind, whose ends have a number."""
+    """Draw two chains of equal steps from two things of a kind, whose ends have a number."""
     world, walked = walker.world, walker.walk(start, hops, numbers=False)
     if walked is None:
         return None
@@ -202,7 +206,7 @@ def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
 
 @functools.cache
 def _steps(kind: str, backwards: bool | None = None) -> tuple[str, ...]:
-    """All steps from a thing of this kind, or those backwards alone, or those ahead."""
+    """Return the steps from a thing of this kind: all, only backward (True), or only forward (False)."""
     ahead = [name for name, relation in RELATIONS.items() if relation.source == kind and backwards is not True]
     back = [f"^{name}" for name, relation in RELATIONS.items() if relation.target == kind and backwards is not False]
     return (*ahead, *(back if kind else ()))

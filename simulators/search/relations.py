@@ -1,6 +1,6 @@
-"""Subjects of the world's facts: kinds of things, relations between them, numbers that they have.
+"""Schema of the world's facts: kinds of things, relations between them, and numbers.
 
-Every relation and number is functional: a thing has at most one mentor. Backwards (`^mentor`) there may be many.
+Relations and numbers are functional: a thing has at most one mentor. Backwards (`^mentor`) there may be several.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from typing import NamedTuple, Protocol
 
 
 class Kind(NamedTuple):
-    """A kind of thing, its share of all pages, and its plural."""
+    """A kind of thing: its share of all pages and its plural."""
 
     share: float
     plural: str
 
 
 class Relation(NamedTuple):
-    """A relation, or a number where `target` is empty."""
+    """A relation, or a number if `target` is empty."""
 
     source: str
     target: str
     noun: str
-    """As questions call it: the NOUN of X."""
+    """Noun in questions: the NOUN of X."""
     code: str
-    """As terse pages and programs call it: one letter."""
+    """One-letter name in terse pages and programs."""
     sentences: tuple[str, ...]
-    """Ways to say it on a page: s is the thing, o what is said of it."""
+    """Templates on pages: `s` is the thing, `o` the value."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -57,22 +57,22 @@ RELATIONS: Mapping[str, Relation] = {
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "born": (1700, 1980), "founded": (1700, 1990), "published": (1750, 2000), "people": (200, 90_000),
 }  # fmt: skip
-"""Their lowest and highest values; `born` is drawn before all others."""
+"""Lowest and highest values. `born` is drawn first."""
 DIGITS = 1, 9
-"""Lowest and highest value of every number of a terse world."""
+"""Lowest and highest value of all numbers in a terse world."""
 BY_CODE: Mapping[str, str] = {relation.code: name for name, relation in RELATIONS.items()}
 MISSING = 0.08
-"""Share of facts that no page states: what asks for them cannot be answered."""
+"""Share of facts that no page states; questions about them are unanswerable."""
 
 
 class Facts(Protocol):
-    """Facts to ask a program of: the whole world's, or what somebody has read."""
+    """Interface to facts: of the full world, or those read on pages."""
 
     def kind(self, name: str) -> str:
-        """Return the kind of this thing; "" where nothing is known of it."""
+        """Return the kind of a thing; "" if unknown."""
 
     def value(self, name: str, relation: str) -> str:
-        """Return what a relation or number of a thing is; "" where it is not known."""
+        """Return the value of a thing's relation or number; "" if unknown."""
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things whose relation is this one."""
+        """Return the things whose relation has this value."""

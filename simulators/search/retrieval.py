@@ -1,4 +1,4 @@
-"""The search behind the tools: BM25 over words, inner products over embeddings, or both by reciprocal rank fusion."""
+"""Text search: BM25 over words, inner products of embeddings, or both by reciprocal rank fusion."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from simulators.nearest import build
 Retriever = Literal["bm25", "dense", "hybrid"]
 RETRIEVERS: tuple[Retriever, ...] = ("bm25", "dense", "hybrid")
 LONGEST_QUERY = 1_000
-"""Characters of a query."""
+"""Maximum number of characters of a query."""
 POOL, FUSED = 50, 60
-"""Hits of each retriever that a hybrid fuses, and the constant of reciprocal rank fusion (Cormack et al. 2009)."""
+"""Hits per retriever in a hybrid search, and the constant of rank fusion (Cormack et al. 2009)."""
 
 
 class Index:
-    """Search over texts, each of its parts made when it is first asked for; ValueError for what cannot be searched."""
+    """Search index over texts. Its parts are built at first use. Raises ValueError for an empty corpus."""
 
     def __init__(self, texts: Sequence[str], embedding: Embedding, exact_words: bool = False) -> None:
         if not texts:
@@ -32,9 +32,10 @@ class Index:
         self.texts, self.embedding, self.exact_words = texts, embedding, exact_words
 
     def find(self, query: str, count: int, retriever: Retriever = "bm25") -> list[int]:
-        """Places of the texts that fit a query best, the best first; fewer where none else shares a word with it.
+        """Return the indices of the best texts for a query, best first.
 
-        ValueError for a query without words, or one of over 1,000 characters.
+        BM25 returns fewer than `count` if no others share a word. Raises ValueError for a query without words or with
+        over 1,000 characters.
         """
         if len(query) > LONGEST_QUERY:
             raise ValueError(f"a query has at most {LONGEST_QUERY:,} characters, not {len(query):,}")
@@ -81,7 +82,7 @@ class Index:
 
 
 def _highest(scores: NDArray[np.float32], count: int) -> list[int]:
-    """Places of the highest scores over 0, the highest first; of equal ones the earlier."""
+    """Return the indices of the highest positive scores, highest first, ties in order."""
     above = np.flatnonzero(scores > 0)
     if len(above) > count:
         least = np.partition(scores[above], len(above) - count)[len(above) - count]

@@ -1,4 +1,4 @@
-"""Exact match and F1 of an answer, as SQuAD's script has them (Rajpurkar et al. 2016); what a question pays."""
+"""Exact match and F1 of an answer, as in SQuAD's script (Rajpurkar et al. 2016), and rewards of a proposer."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterable, Mapping
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""Reward of the proposer for a question that the share s of the solvers answered: SSP's, or most where s = 1/2."""
+"""Reward of the proposer for the solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 LONGEST = 1_000
 """Characters of an answer that are compared."""
 
 
 def normalise(text: str) -> str:
-    """The text in lower case, without punctuation, articles and doubled blanks."""
+    """Return the text in lower case without punctuation, articles and repeated blanks."""
     letters = "".join(char if char.isalnum() or char.isspace() else "" for char in text[:LONGEST].lower())
     return " ".join(ARTICLES.sub(" ", letters).split())
 
 
 def exact(answer: str, right: Iterable[str]) -> bool:
-    """Return whether an answer is one of the right ones, once both are normalised."""
+    """Return True if the normalised answer equals one of the right ones."""
     said = normalise(answer)
     return bool(said) and any(said == normalise(each) for each in right)
 
 
 def f1(answer: str, right: Iterable[str]) -> float:
-    """The largest harmonic mean of the precision and recall of words, over the right answers."""
+    """Return the largest word F1 of an answer over the right answers."""
     return max((_f1(normalise(answer).split(), normalise(each).split()) for each in right), default=0.0)
 
 

@@ -1,4 +1,4 @@
-"""Search: one seat looks things up in a library of invented pages and answers a question about them."""
+"""Search game: one seat looks things up in a library of invented pages and answers a question."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Search(LibraryGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws a question, unless the options hold an `edition` and a `question`, as those of `twin_deals` do."""
+        """Draw a question, or take it from the option `question` (as in `twin_deals`)."""
         self.choose_library(rng)
         if "question" in options:
             self.question = question_from(options["question"])
@@ -50,7 +50,7 @@ class Search(LibraryGame):
         self.said: str | None = None
 
     def rules(self) -> str:
-        """The tools and the acts."""
+        """Return the tools and acts."""
         if self.terse:
             return "?words searches, =words answers, =none: no answer."
         return (
@@ -60,20 +60,20 @@ class Search(LibraryGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The question, and how many calls are left."""
+        """Return the question and the calls left."""
         return {"question": self.question.text, "left": dict(self.work.left)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Titles that were found."""
+        """Return the titles found."""
         return {"found": list(self.work.found)}
 
     def legal(self, seat: str) -> list[str]:
-        """Calls and answers with names that the seat has read; more may be played."""
+        """Return calls and answers with names already read; other acts may be legal too."""
         names = self.names_read(self.work, self.question.text)
         return [*self.listed_calls(self.work, names), *self.listed_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
-        """One call, or the answer."""
+        """Run one call, or accept the answer and end the match."""
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
         done = must(read_act(act, self.terse), ("call", "answer"), usage)
         if done.kind == "call":
@@ -85,14 +85,14 @@ class Search(LibraryGame):
         return act.strip()
 
     def _answered(self, text: str) -> None:
-        """Judge and pay an answer."""
+        """Score and pay an answer, and end the match."""
         self.said = text
         score = exact(text, self.question.answers) if self.paid == "exact" else f1(text, self.question.answers)
         self.pay(self.seats[0], "answer", float(score))
         self.end("answered", "Right." if exact(text, self.question.answers) else "Wrong.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return whether the answer was right, and what was looked up; `answer` is the right one."""
+        """Return the scores of the answer, statistics of the search, and the right answer."""
         question, work = self.question, self.work
         said = self.said or ""
         right = exact(said, question.answers)
@@ -111,7 +111,7 @@ class Search(LibraryGame):
         }
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the answer and the things on the way to it, but those that stand in the question or were shown."""
+        """Return the answer and the intermediate things, except those in the question or already shown."""
         question, world = self.question, self.library.world
         if world is None or question.program is None or question.sort in ("compare", "count"):
             return {}
@@ -123,13 +123,13 @@ class Search(LibraryGame):
         return {"way": texts, "program": program}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The same question, with two answers that count as right."""
+        """Return the same question with two different right answers."""
         record = as_record(self.question)
         return {"question": {**record, "answers": ["one"]}}, {"question": {**record, "answers": ["two"]}}
 
     @property
     def floor(self) -> float:
-        """Return the chance that a random candidate is right, over a few hundred deals."""
+        """Probability that a random candidate is right, over a few hundred deals."""
         game, rng, total = self.clone(), np.random.default_rng(0), 0.0
         for _ in range(FLOOR_DEALS):
             game.choose_library(rng)
@@ -141,5 +141,5 @@ class Search(LibraryGame):
 
 @functools.lru_cache(maxsize=4)
 def _normalised(candidates: tuple[str, ...]) -> Counter[str]:
-    """Candidates as they are once normalised, counted."""
+    """Count the normalised candidates."""
     return Counter(map(normalise, candidates))

@@ -1,4 +1,4 @@
-"""Search self-play (SSP): one seat searches and writes a question with a given answer, the others search for it."""
+"""Search self-play (SSP): a proposer searches and writes a question with a given answer, solvers search for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simulators.search.session import Session
 PROPOSER, READER = "proposer", "reader"
 DEALS = 1_000
 MOST_LISTED = 4
-"""Questions that are tried, to list those that count."""
+"""Programs tried when listing valid questions."""
 
 
 class SearchSelfplay(LibraryGame):
@@ -77,22 +77,22 @@ class SearchSelfplay(LibraryGame):
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the first answer; {"example": a question's record} sets it, as `twin_deals` does."""
+        """Draw the first answer, or take the option `example` (a question's record, as in `twin_deals`)."""
         self.chance = rng
         self.choose_library(rng)
         self.pool: list[Question] = []
-        """Questions of earlier rounds that counted."""
+        """Accepted questions of earlier rounds."""
         self._shares: list[float] = []
         self._accepted: list[Question] = []
         self._reused = self._faults = self._sound = 0
         self._round = 0
         self._listed: tuple[tuple[int, int], list[str]] = ((0, 0), [])
-        """The round and the number of pages read, and the questions that count then."""
+        """Cache: (round, pages read) and the valid questions at that point."""
         self.rejection = ""
         self._begin(question_from(options["example"]) if "example" in options else self._example())
 
     def rules(self) -> str:
-        """The same for all seats."""
+        """Return the rules, equal for all seats."""
         if self.terse:
             return "?words searches, !program asks, =words answers."
         paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
@@ -107,12 +107,12 @@ class SearchSelfplay(LibraryGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """The question, once there is one, and the round."""
+        """Return the question, once it exists, and the round."""
         asked = self.question.text if self.question and self._mover != READER else ""
         return {"question": asked, "round": min(self._round, self.rounds)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The proposer's answer and least hops; the pages that the reader reads; calls that are left to a seat."""
+        """Return the proposer's answer and hops, the reader's pages, or a seat's remaining calls."""
         if seat == READER:
             return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
         work = self.works.get(seat)
@@ -122,7 +122,7 @@ class SearchSelfplay(LibraryGame):
         return own
 
     def legal(self, seat: str) -> list[str] | None:
-        """Calls, and answers or questions that count; more may be played."""
+        """Return calls, and answers or valid questions; other acts may be legal too."""
         if seat == READER:
             return None
         asked = self.question.text if self.question and seat != PROPOSER else self.wish.answer
@@ -131,11 +131,11 @@ class SearchSelfplay(LibraryGame):
         return [*calls, *(self._counting() if seat == PROPOSER else self.listed_answers(names))] or None
 
     def next_seat(self, seat: str) -> str:
-        """Each in turn, each until it is done."""
+        """Return the seat to move; each seat moves until it is done."""
         return self._mover
 
     def play(self, seat: str, act: str) -> str:
-        """One call, a question, or an answer; no other seat hears it."""
+        """Play a call, a question, or an answer. Other seats see nothing of it."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
         done = must(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
@@ -153,9 +153,10 @@ class SearchSelfplay(LibraryGame):
         return ""
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Shares of the rounds: `accepted`, `reused`, `score` (right answers); s, right ones of answers.
+        """Return shares over rounds: `accepted`, `reused`, `score` (right answers); `s` is the share of right answers.
 
-        `sound`: of the accepted, those whose words have just the answer that is claimed, by the graph; hops their mean.
+        `sound` is the share of accepted questions whose words have exactly the claimed answer on the graph; `hops` is a
+        mean.
         """
         accepted, score = len(self._accepted), sum(self._shares) / self.rounds
         return {
@@ -173,12 +174,12 @@ class SearchSelfplay(LibraryGame):
         }
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the question that is known to be possible."""
+        """Return the example question that the proposer could ask."""
         program = None if len(self.wish.answer) == 1 else self.example.program  # letters stand in any text
         return {"example": (program.terse if self.terse else str(program),)} if program else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The answer is the proposer's alone, until it asks."""
+        """Return deals with two different answers, which only the proposer knows before it asks."""
         if seat == PROPOSER:
             return None
         other = self._example()
@@ -192,7 +193,7 @@ class SearchSelfplay(LibraryGame):
 
     @property
     def work(self) -> Session:
-        """The work of the seat that is to move."""
+        """Session of the seat to move."""
         return self.works[self._mover]
 
     @property
@@ -202,7 +203,7 @@ class SearchSelfplay(LibraryGame):
         return self.question
 
     def _example(self) -> Question:
-        """A question that could be written: its answer is a thing, and searches find all pages that it needs."""
+        """Draw a question that could be written: its answer is a thing and its evidence can be found."""
         if (world := self.library.world) is None:
             raise SimulatorFault("there are no facts to ask about")
         for _ in range(DEALS):
@@ -213,7 +214,7 @@ class SearchSelfplay(LibraryGame):
         raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")
 
     def _begin(self, example: Question) -> None:
-        """A round: the proposer is to move, with a new answer."""
+        """Start a round with a new answer for the proposer."""
         self.example, self.wish = example, Wish(example.answer, example.hops)
         self.question: Question | None = None
         self.shown: tuple[str, ...] = ()
@@ -227,7 +228,7 @@ class SearchSelfplay(LibraryGame):
         self.agent_selection = seat
 
     def _counting(self) -> list[str]:
-        """Questions that the proposer may ask by what it has read, and that count."""
+        """Return the valid questions that the proposer can ask given the pages read."""
         key = (self._round, len(self.works[PROPOSER].read))
         if self._listed[0] != key:
             self._listed = key, self._tried(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
@@ -266,7 +267,7 @@ class SearchSelfplay(LibraryGame):
         raise IllegalAct(self.rejection)
 
     def _checked(self, done: Done, noise: Sequence[str]) -> Question:
-        """The question, if it counts; the reader's seat decides later."""
+        """Return the question if it passes all checks, except the reader seat's. Raises Rejected otherwise."""
         work = self.works[PROPOSER]
         if any(done.text == question.text for question in self._accepted):
             raise Rejected("it was asked before")
@@ -291,7 +292,7 @@ class SearchSelfplay(LibraryGame):
         self._solve()
 
     def _reject(self) -> None:
-        """A question that does not count: an earlier one in its place, or the next round."""
+        """Handle a rejected question: fine the proposer, then reuse an earlier question or start the next round."""
         self.pay(PROPOSER, "rejected", -self.fine)
         self.question = None
         if self.reuse and self.pool:
@@ -302,7 +303,7 @@ class SearchSelfplay(LibraryGame):
             self._next(f"No question: {self.rejection}.")
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
-        """As of every game; but what a proposer wrote in vain ends the round, not the match."""
+        """Refuse an act as in every game, but end the round instead of the match for the proposer."""
         if seat != PROPOSER or (self.illegal == "retry" and not self._retried):
             super()._refuse(seat, action, why)
             return
@@ -320,7 +321,7 @@ class SearchSelfplay(LibraryGame):
         self._moves(self.solvers[0])
 
     def _give_up(self, seat: str) -> None:
-        """No turns are left to a seat."""
+        """End a seat's turn when it has no acts left."""
         if seat == PROPOSER:
             self.rejection = "no turns were left to ask it"
             self._reject()
@@ -341,7 +342,7 @@ class SearchSelfplay(LibraryGame):
         self._next(f"{sum(self._right)} of {len(self._right)} were right.")
 
     def _next(self, summary: str) -> None:
-        """The next round, or the end."""
+        """Start the next round, or end the match."""
         if self._round == self.rounds:
             self.end("played", summary)
         else:

@@ -1,4 +1,4 @@
-"""Scripted players of search self-play: proposers at random, by reading and from the record; solvers as in `search`."""
+"""Scripted players of search self-play: random, reading and oracle proposers with the solvers of `search`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Propose = Callable[[Any, int], Answer]
 
 
 def _at_random(game: LibraryGame, seed: int) -> Answer:
-    """Asks anything, having read nothing."""
+    """Return a proposer that asks a random question without reading."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def act(seen: View) -> str:
@@ -35,7 +35,7 @@ def _at_random(game: LibraryGame, seed: int) -> Answer:
 
 
 def _from_record(game: LibraryGame, seed: int) -> Answer:
-    """Reads the pages of the question that is known to be possible, and asks it."""
+    """Return a proposer that reads the example's evidence pages and asks the example."""
 
     def act(seen: View) -> str:
         work, example = game.work, game.example
@@ -47,7 +47,7 @@ def _from_record(game: LibraryGame, seed: int) -> Answer:
 
 
 def _by_reading(game: LibraryGame, seed: int) -> Answer:
-    """Looks up the answer and who names it, then who names those, until a chain leads to it that goes ahead alone."""
+    """Return a proposer that looks up the answer and things that name it until a forward chain leads to it."""
 
     def act(seen: View) -> str:
         work = game.work
@@ -66,7 +66,7 @@ def _by_reading(game: LibraryGame, seed: int) -> Answer:
 
 
 def _queries(game: LibraryGame) -> Iterator[str]:
-    """The answer, and what stands on pages that name it; then the same of each thing that was read of."""
+    """Yield the answer and queries for pages that name it, then the same for every thing read about."""
     notes = Notes.of(game.work.texts)
     for name in dict.fromkeys([game.wish.answer, *notes.told]):
         yield name
@@ -76,12 +76,12 @@ def _queries(game: LibraryGame) -> Iterator[str]:
 
 
 def _noop(game: LibraryGame, seed: int) -> Answer:
-    """Says nothing."""
+    """Return a player that writes nothing."""
     return lambda seen: ""
 
 
 def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
-    """A player of any seat; as the gate's reader it reads the pages."""
+    """Return a player of any seat; as the gate's reader it answers from the pages."""
 
     def make(game: LibraryGame, seed: int) -> Answer:
         proposes, solves = propose(game, seed), solve(game, seed)

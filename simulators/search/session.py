@@ -1,4 +1,4 @@
-"""A seat's work with the library: searches and openings, each counted, up to a budget."""
+"""A seat's use of the library: counted searches and page openings within a budget."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from simulators.search.pages import highlight
 from simulators.search.retrieval import Retriever
 
 SNIPPET = 80
-"""Characters of a page that a list of hits shows, where it does not show whole pages."""
+"""Characters of a page shown in a list of hits."""
 
 
 class Budget(NamedTuple):
-    """Limits of a seat."""
+    """A seat's limits."""
 
     searches: int
     opens: int
     results: int
-    """Pages that a search finds."""
+    """Pages returned by a search."""
 
 
 class Session:
-    """A seat's searches and finds. Its methods are tools: a refusal is a ValueError that the model reads."""
+    """A seat's searches and results. Its methods are tools; a ValueError is reported to the model."""
 
     def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
         self.library, self.budget, self.retriever = library, budget, retriever
         self.whole = whole
-        """Whether a search shows whole pages: then none need be opened."""
+        """Whether a search shows full pages, so that none need be opened."""
         self.queries: list[str] = []
         self.found: dict[str, None] = {}
-        """Titles that were shown, in order."""
+        """Titles shown, in order."""
         self.read: dict[str, str] = {}
-        """What was shown of each page that was, by title."""
+        """Text shown of each page, by title."""
         self.opened = 0
         self.shown: list[str] = []
-        """Texts that the tools returned."""
+        """Texts returned by the tools."""
 
     @property
     def calls(self) -> int:
-        """Return how many calls were made that cost something."""
+        """Number of calls that count towards cost."""
         return len(self.queries) + self.opened
 
     @property
     def left(self) -> dict[str, int]:
-        """Return how many calls of each tool are left."""
+        """Remaining calls by tool."""
         left = {"searches": self.budget.searches - len(self.queries)}
         return left if self.whole else {**left, "opens": self.budget.opens - self.opened}
 
     @property
     def texts(self) -> list[str]:
-        """Return what was read, page by page."""
+        """Texts read, one per page."""
         return list(self.read.values())
 
     def search(self, query: str) -> str:
@@ -76,7 +76,7 @@ class Session:
         return self._show(self.library.pages[title])
 
     def has_shown(self, text: str) -> bool:
-        """Return whether a text stood in anything that the tools returned."""
+        """Return True if a tool's result contained this text."""
         return any(text in each for each in self.shown)
 
     def _show(self, text: str) -> str:

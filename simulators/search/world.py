@@ -1,22 +1,36 @@
-"""A world: a graph of facts about invented things, a function of its seed and size."""
+"""A world: a graph of facts about invented things, determined by its size and seed.
+
+Names are invented, so that no model knows them. No name contains another, and no word belongs to two kinds.
+"""
 
 from __future__ import annotations
 
+import functools
+import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from simulators.search.names import invent, invent_terse
 from simulators.search.relations import DIGITS, KINDS, MISSING, NUMBERS, RELATIONS
 
 LEAST, MOST = 20, 100_000
+ONSETS = [*"bdfghklmnprstvwz", "br", "dr", "gr", "kl", "pl", "sk", "st", "tr"]
+VOWELS = [*"aeiou", "ae", "ei", "ou"]
+CODAS = ["", "", "l", "m", "n", "r", "s", "th", "x"]
+TRADES = ("Works", "Bank", "Mills", "Press", "Lines", "House")
+GENRES = ("Song", "History", "Garden", "Letters", "Winter", "Silence", "Return", "Trial")
+CONSONANTS = "bcdfghjklmnpqrstvwxz"
+SPARE = 4
+"""Ratio of possible (first, last) name pairs to persons, so that persons share first or last names."""
 
 
 class World:
-    """Facts of all pages, in a networkx graph: nodes are names, an edge's key is its relation.
+    """Facts of all pages as a networkx graph: nodes are names, and an edge's key is its relation.
 
-    Numbers and the kind are attributes of a node.
+    Kind and numbers are node attributes.
     """
 
     def __init__(self, size: int, seed: int, terse: bool = False) -> None:
@@ -33,7 +47,7 @@ class World:
             self._state(name, self.of_kind[relation.source], relation.target, rng)
 
     def _state(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
-        """State a relation, or a number, of most things of a kind; a person's mentor comes before it in the list."""
+        """Draw a relation or number for most things of a kind; a mentor comes earlier in the list than the person."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
             low, high = NUMBERS[relation] if not self.terse else DIGITS
@@ -50,11 +64,11 @@ class World:
                 self.graph.add_edge(source, targets[int(chance[place] * last)], key=relation)
 
     def kind(self, name: str) -> str:
-        """Return the kind of this thing; "" where there is none of the name."""
+        """Return the kind of a thing; "" for an unknown name."""
         return str(self.graph.nodes[name]["kind"]) if name in self.graph else ""
 
     def value(self, name: str, relation: str) -> str:
-        """Return what a relation or number of a thing is; "" where no page says so."""
+        """Return the value of a thing's relation or number; "" if no page states it."""
         if name not in self.graph:
             return ""
         if relation in NUMBERS:
@@ -62,16 +76,71 @@ class World:
         return next((other for other, keys in self.graph.adj[name].items() if relation in keys), "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things whose relation is this one."""
+        """Return the things whose relation has this value."""
         if name not in self.graph:
             return frozenset()
         return frozenset(other for other, keys in self.graph.pred[name].items() if relation in keys)
 
     def facts(self, name: str) -> dict[str, str]:
-        """All that is known of a thing, by relation or number, in the order of `RELATIONS`."""
+        """Return all facts of a thing by relation or number, in the order of `RELATIONS`."""
         found = {relation: self.value(name, relation) for relation in _of_kind(self.kind(name))}
         return {relation: value for relation, value in found.items() if value}
 
 
 def _of_kind(kind: str) -> list[str]:
     return [name for name, relation in RELATIONS.items() if relation.source == kind]
+
+
+@functools.cache
+def _taken() -> frozenset[str]:
+    """Return the words of sentences and questions, which no name may use."""
+    said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
+    return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
+
+
+def _words(rng: np.random.Generator) -> Iterator[str]:
+    """Yield distinct invented words of two or three syllables, without end."""
+    seen = set(_taken())
+    while True:
+        parts = [
+            ONSETS[int(rng.integers(len(ONSETS)))]
+            + VOWELS[int(rng.integers(len(VOWELS)))]
+            + CODAS[int(rng.integers(len(CODAS)))]
+            for _ in range(rng.integers(2, 4))
+        ]
+        word = "".join(parts)
+        if len(word) > 4 and word not in seen:
+            seen.add(word)
+            yield word.capitalize()
+
+
+def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
+    """Draw this many distinct names of each kind."""
+    words = _words(rng)
+    heads = {"company": TRADES, "book": GENRES}
+    names: dict[str, list[str]] = {}
+    for kind, count in counts.items():
+        if kind == "person":
+            pool = math.isqrt(SPARE * count) + 1
+            first, last = ([next(words) for _ in range(pool)] for _ in range(2))
+            pairs = rng.permutation(pool * pool)[:count].tolist()
+            names[kind] = [f"{first[pair // pool]} {last[pair % pool]}" for pair in pairs]
+            continue
+        own = [next(words) for _ in range(count)]
+        if kind in heads:
+            drawn = rng.integers(len(heads[kind]), size=count).tolist()
+            picked = [heads[kind][one] for one in drawn]
+            shape = "{word} {head}" if kind == "company" else "The {head} of {word}"
+            own = [shape.format(word=word, head=head) for word, head in zip(own, picked, strict=True)]
+        names[kind] = own
+    return names
+
+
+def invent_terse(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
+    """Draw names as `invent` does, from consonants: one letter for up to 20 names, two for up to 400, else more."""
+    total, length = sum(counts.values()), 1
+    while len(CONSONANTS) ** length < total:
+        length += 1
+    drawn = rng.permutation(len(CONSONANTS) ** length)[:total].tolist()
+    names = iter("".join(CONSONANTS[n // 20**place % 20] for place in range(length)) for n in drawn)
+    return {kind: [next(names) for _ in range(count)] for kind, count in counts.items()}

@@ -317,8 +317,8 @@ def test_lines_keep_their_numbers() -> None:
         Role(role="x", turn="{% if first %}\n{# x #}\n\n{% endif %}\n{{ nobody }}")
 
 
-def test_the_readme_shows_a_role_that_works(role_file: Any) -> None:
-    shown = re.search(r"```yaml\n(role: .*?)```", Path("README.md").read_text(), re.DOTALL)
+def test_the_guide_shows_a_role_that_works(role_file: Any) -> None:
+    shown = re.search(r"^(role: .*?)```", Path("docs/new-role.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert shown is not None
     role = load_role(str(role_file(shown[1])))
     assert role.render_turn(OFFERED, True) == "The pool: 1 2 3. Your values: 4 0 2.\nopener: OFFER 1 0 2 | balls please"

@@ -15,8 +15,7 @@ from scipy.stats import trim_mean
 
 import analysis
 from analysis import comparison, panels, plots
-from analysis.comparison import arms_of, compare, figures_of
-from analysis.robust import interquartile_mean, iqm_ci
+from analysis.comparison import arms_of, compare, figures_of, interquartile_mean, iqm_ci
 from arena.errors import StoreError
 from arena.statistics import Interval
 from arena.store.run import RunFolder
@@ -120,7 +119,7 @@ def test_runs_with_the_same_seed_are_all_counted(tmp_path: Path) -> None:
     ],
 )
 def test_an_arm_is_called_by_its_runs_without_their_seeds(names: list[str], label: str) -> None:
-    assert comparison._stem(tuple(names)) == label
+    assert comparison._common_prefix(tuple(names)) == label
 
 
 def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path: Path) -> None:
@@ -140,12 +139,12 @@ def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
     paths += [run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
     found = compare(paths)
     assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in found.rows}
-    assert not complaints(plots.compared(found))
+    assert not complaints(plots.plot_comparison(found))
 
 
 def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
     paths = [run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "b", 0, 0, 0.2)]
-    told = "grip: not known of all arms, or the same in all matches"
+    told = "grip: missing in an arm, or the same in all matches"
     assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == told
     assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
 
@@ -181,7 +180,7 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     data = json.loads(arena("compare", *paths, "--json").out)
     assert data["arms"] == {"a": ["a-0", "a-1"], "b": ["b-0", "b-1"]} and data["intervals_over"] == "seeds"
     assert data["rows"][0]["differences"]["b"][0] == pytest.approx(1, abs=0.1)
-    figure = plots.compared(compare(paths))
+    figure = plots.plot_comparison(compare(paths))
     assert not complaints(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
 
@@ -205,11 +204,11 @@ def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> No
     ],
 )
 def test_no_arm_is_missing_from_the_legend(labels: list[str], shown: list[str] | None) -> None:
-    figure, (axis,) = panels.sheet(["figure"])
+    figure, (axis,) = panels.make_sheet(["figure"])
     for place, label in enumerate(labels):
-        panels.curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", place)
-        panels.points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
-    panels.legend(figure)
+        panels.draw_curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", place)
+        panels.draw_points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
+    panels.add_legend(figure)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert len({*texts}) == len(labels) and texts == (shown or texts) and not complaints(figure)
 

@@ -7,7 +7,7 @@ import pytest
 
 import analysis
 from arena.cli.loop import wait
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.credit.compare import compare
 
 

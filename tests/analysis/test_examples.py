@@ -12,11 +12,11 @@ import analysis
 from tests.factories.made_run import make_run
 
 MODULES = [f"analysis.{m.name}" for m in pkgutil.iter_modules(analysis.__path__) if m.name != "notebooks"]
-ELSEWHERE = {"analysis.calibration", "analysis.commands", "analysis.flatten", "analysis.panels", "analysis.stats"}
-"""Shown in docs/simulators/clinic.md, as commands, by `frames`, by all pictures, and by the notebook."""
+ELSEWHERE = {"analysis.commands", "analysis.flatten", "analysis.panels"}
+"""Modules without examples: the command line, `frames` and the plots show what they do."""
 
 
-@pytest.mark.parametrize("name", ["analysis", *(name for name in MODULES if name != "analysis.calibration")])
+@pytest.mark.parametrize("name", ["analysis", *MODULES])
 def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "runs" / "latest", live=False)
     monkeypatch.chdir(tmp_path)

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
-from analysis import texts
-from analysis.finding import find, nearest
+from analysis.finding import CHUNK, _chunks, embed, find, nearest
 from arena.errors import ConfigError, StoreError
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run
@@ -78,7 +77,6 @@ def test_thoughts_are_looked_for_apart(tmp_path: Path) -> None:
 
 
 def test_vectors_of_hashed_words_find_the_same_words(log: analysis.Frames) -> None:
-    pytest.importorskip("faiss")
     assert find(log, "goodbye then", n=1, embedding="hashed")["text"].tolist() == ["Then goodbye."]
     near = nearest(log, "0000-0001", 1, "hashed")
     assert near[["match", "times"]].values.tolist() == [["0000-0002", 2]] and 0.2 < near["score"][0] < 1
@@ -91,15 +89,15 @@ def test_meaning_is_found_without_a_word_in_common(log: analysis.Frames) -> None
 
 
 def test_a_long_text_is_read_to_its_end() -> None:
-    pieces = list(texts._pieces("\n".join(["short"] * 300 + ["x" * 2000, "end"])))
-    assert max(map(len, pieces)) <= texts.PIECE and pieces[-1].endswith("end")
-    late = texts.vectors(["word " * 800 + "\nzebra", "zebra", "word"], "hashed")
+    pieces = list(_chunks("\n".join(["short"] * 300 + ["x" * 2000, "end"])))
+    assert max(map(len, pieces)) <= CHUNK and pieces[-1].endswith("end")
+    late = embed(["word " * 800 + "\nzebra", "zebra", "word"], "hashed")
     assert late[0] @ late[2] > 0.9
 
 
 @given(st.text())
 def test_pieces_hold_every_character_but_line_ends(text: str) -> None:
-    joined = "".join(texts._pieces(text))
+    joined = "".join(_chunks(text))
     assert "".join(joined.split("\n")) == "".join(text.splitlines()) or not text.strip()
     assert joined
 
@@ -126,7 +124,6 @@ def test_a_condition_that_ends_its_parentheses_is_told(log: analysis.Frames, las
 
 @pytest.mark.parametrize("by", ["words", "regex", "meaning"])
 def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: Any) -> None:
-    pytest.importorskip("faiss")
     odd = analysis.load(spoken_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
     found = find(odd, "half \ud800", by, n=1, embedding="hashed")
     assert found["text"].tolist() == ["half \ufffd a character"]
@@ -162,13 +159,13 @@ def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
     [
         (["x", "--words", "--regex"], "--words and --regex: give one of them"),
         (["x", "--of", "macthes"], "did you mean 'matches'?"),
-        ([], "there is nothing to look for"),
+        ([], "nothing to search for"),
         (["(", "--regex"], "is no regular expression (RE2): missing )"),
         (["x", "--words", "--where", "rol = 1"], "there is no column 'rol'"),
         (["x", "--words", "--where", "1) or (1"], ""),
-        (["--where", "  "], "there is nothing to look for"),
-        (["x", "--like", "0000-0000"], "--like looks for whole matches"),
-        (["--like", "0000-0000", "--of", "thoughts"], "--like looks for whole matches like one of them: leave the"),
+        (["--where", "  "], "nothing to search for"),
+        (["x", "--like", "0000-0000"], "--like finds whole matches"),
+        (["--like", "0000-0000", "--of", "thoughts"], "--like finds whole matches similar to one: leave the"),
         (["--like", "0000-0000", "--of", "turns"], "leave the query, its options and --of out"),
         (["--like", "0000-00"], "there is no match '0000-00'"),
     ],

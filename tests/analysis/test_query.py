@@ -87,9 +87,9 @@ def test_a_word_that_is_a_tables_name_too_opens_no_table(
     run: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     read: list[str] = []
-    known = analysis.Frames.among
+    known = analysis.Frames.select_existing
     monkeypatch.setattr(
-        analysis.Frames, "among", lambda self, name, columns: read.append(name) or known(self, name, columns)
+        analysis.Frames, "select_existing", lambda self, name, columns: read.append(name) or known(self, name, columns)
     )
     analysis.sql(run, asked)
     assert read == [asked.split()[-1]]
@@ -113,18 +113,18 @@ def test_a_place_is_that_of_the_whole_table(run: Path, asked: str, column: str) 
 
 
 def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run: Path) -> None:
-    summed = query.answer(analysis.load(run), "select sum(seed) s, [sum(seed)] l, sum(seed) + 0.5 d from matches")
+    summed = query.run_query(analysis.load(run), "select sum(seed) s, [sum(seed)] l, sum(seed) + 0.5 d from matches")
     assert summed.to_pylist() == [{"s": 18, "l": [18], "d": 18.5}]
     assert arena("sql", run, "select 1234567890123::hugeint as n, 123456.0::double as d").out.split() == [
         "n", "d", "1234567890123", "123456"
     ]  # fmt: skip
-    (large,) = query.answer(analysis.load(run), "select 9223372036854775807::hugeint + 1 as n").to_pylist()
+    (large,) = query.run_query(analysis.load(run), "select 9223372036854775807::hugeint + 1 as n").to_pylist()
     assert large == {"n": 2.0**63}
 
 
 @pytest.mark.parametrize("asked", ["select t from turns t limit 1", "select turns from turns limit 1"])
 def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
-    (row,) = query.answer(analysis.load(run), asked).to_pylist()
+    (row,) = query.run_query(analysis.load(run), asked).to_pylist()
     (record,) = row.values()
     assert list(record) == analysis.load(run).turns.columns.tolist()
 
@@ -138,8 +138,8 @@ def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
         ("select report.deal from matches", 'a column with a dot stands in double quotes: "report.…"'),
         ("select reward.deal from turns", 'a column with a dot stands in double quotes: "reward.…"'),
         ("selec 1", 'syntax error at or near "selec": write one SELECT'),
-        ("", "these are 0 queries: write one SELECT"),
-        ("select 1; select 2", "these are 2 queries: write one SELECT"),
+        ("", "0 queries: write one SELECT"),
+        ("select 1; select 2", "2 queries: write one SELECT"),
         ("select 'a\x1b[31m'::int", "Conversion Error: Could not convert string 'a[31m' to INT32"),
         ("select '\ud800'", "Invalid Input Error: Python Conversion Failure: cannot encode str as UTF-8"),
         (f"select {'[' * 400}1{']' * 400}", "this query is nested too deeply"),
@@ -252,7 +252,7 @@ ENDLESS = "with recursive t(n) as (select 1 union all select n + 1 from t) selec
 def test_a_query_without_an_end_is_stopped_when_its_time_is_up(run: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(ConfigError, match=r"stopped after 0\.5 s"):
-        query.answer(analysis.load(run), ENDLESS, seconds=0.5)
+        query.run_query(analysis.load(run), ENDLESS, seconds=0.5)
     assert time.monotonic() - begun < 20
 
 
@@ -269,4 +269,4 @@ def test_a_query_without_an_end_is_stopped_by_a_signal(run: Path, tmp_path: Path
 def test_a_query_that_needs_too_much_memory_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(query._SEALED, "memory_limit", "50MB")
     with pytest.raises(ConfigError, match="half of this machine's memory"):
-        query.answer(analysis.load(run), "select list(a.range) from range(100000000) a")
+        query.run_query(analysis.load(run), "select list(a.range) from range(100000000) a")

@@ -10,7 +10,7 @@ from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml, with_policies
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
 from arena.preflight import preflight
@@ -126,9 +126,9 @@ def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
 @pytest.mark.parametrize(
     ("policy", "settings", "says"),
     [
-        ("{{model: {folder}, adapter: {{rank: 2}}}}", [], "is an adapter already"),
-        ("{{model: {folder}}}", ["learn.zero_stage=3"], "stays whole"),
-        ("{{model: nano, adapter: {{rank: 2}}}}", ["learn.zero_stage=3"], "stays whole"),
+        ("{{model: {folder}, adapter: {{rank: 2}}}}", [], "is already an adapter"),
+        ("{{model: {folder}}}", ["learn.zero_stage=3"], "base is not partitioned"),
+        ("{{model: nano, adapter: {{rank: 2}}}}", ["learn.zero_stage=3"], "base is not partitioned"),
         ("{{model: {folder}}}", ["precision=bf16-true", "learn.zero_stage=2"], "set precision to bf16"),
     ],
 )

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import BugError, StoreError, debugging
-from arena.plain import bounded, printable_lines, without_secrets
+from arena.plain import printable_lines, truncate_middle, without_secrets
 from arena.play.failures import failure_of, reason_of, replay_failed, stop_at_a_bug
 from arena.play.match import Limits
 from arena.records import Failure, MatchRecord
@@ -287,7 +287,7 @@ def test_debug_is_on_unless_it_says_no(value: str, on: bool, monkeypatch: pytest
 
 @given(st.text(), st.integers(10, 200))
 def test_lines_are_harmless_and_bounded(text: str, most: int) -> None:
-    assert len(bounded(text * 50, most)) <= most + 60
+    assert len(truncate_middle(text * 50, most)) <= most + 60
     for line in printable_lines(text, most):
         assert len(line) <= most + 20 and (line.isprintable() or not line.isascii()) and "\n" not in line
     assert without_secrets("plain words") == "plain words"

@@ -35,7 +35,7 @@ def once_more(run, about, fill):
     if len(calls) == {times}:
         os.kill(os.getpid(), signal.SIGKILL)
 
-warm_start.keep, arena.lab.KEPT_EVERY = once_more, 0.0
+warm_start.keep, arena.lab.CHECKPOINT_SECONDS = once_more, 0.0
 sys.exit(run_cli())
 """
 
@@ -74,7 +74,7 @@ def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
     flip_a_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
     told = command("resume", run, "--json")
     assert told.code == 0, told.err
-    assert "model.safetensors is not as it was written: the imitation begins again" in told.out + told.err
+    assert "model.safetensors is not as it was written: the imitation restarts" in told.out + told.err
     assert_same(left(run), left(unbroken))
 
 
@@ -87,7 +87,7 @@ def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, unb
     shutil.copytree(other / warm_start.FOLDER, run / warm_start.FOLDER)
     told = command("resume", run, "--json")
     assert told.code == 0, told.err
-    assert "is of a run with other settings: the imitation begins again" in told.out + told.err
+    assert "is of a run with other settings: the imitation restarts" in told.out + told.err
     assert_same(left(run), left(unbroken))
 
 
@@ -113,7 +113,7 @@ def test_of_two_that_imitate_the_first_is_not_asked_twice(
             raise KeyboardInterrupt
 
     whole = finished(tmp_path / "whole", given)
-    monkeypatch.setattr(arena.lab, "KEPT_EVERY", 0.0)
+    monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(warm_start, "keep", stopped)
     with pytest.raises(KeyboardInterrupt):
         finished(tmp_path / "run", given)
@@ -135,4 +135,4 @@ def test_what_is_of_another_imitation_is_refused(tmp_path: Path) -> None:
         (run / warm_start.FOLDER / "manifest.json").unlink()
         manifest.seal(run / warm_start.FOLDER, {**body, **change})
         told = command("resume", run)
-        assert told.code == 2 and "is of another imitation" in told.err, told
+        assert told.code == 2 and "belongs to another imitation" in told.err, told

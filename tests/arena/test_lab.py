@@ -12,8 +12,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml, with_policies
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn, trajectories
@@ -112,7 +111,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab
 @pytest.mark.parametrize(
     ("what", "value"),
     [
-        ("phase", (0, "imitate (shared): learning from them")),
+        ("phase", (0, "imitate (shared): learning")),
         ("match", "0001-0002"),
         ("match", "0002-0004"),
         ("phase", (2, "learn")),

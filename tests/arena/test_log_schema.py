@@ -234,12 +234,12 @@ def test_credit_of_tokens_that_does_not_fit_them_is_refused(measured: Path, tmp_
     rows = RunReader(edited).log.credit_table(1, CREDIT.names).to_pylist()
     rows[0]["gaps"].append(0.5)
     pq.write_table(credit_table(rows), file, write_page_checksum=True)
-    with pytest.raises(LogError, match="credit's gaps are not one for each token of a turn"):
+    with pytest.raises(LogError, match="credit's gaps do not match the tokens of a turn"):
         _ = analysis.load(edited).tokens
 
 
 EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "is not that of 0001-0077": lambda row: row.update(deal=77),
+    "does not match its columns, 0001-0077": lambda row: row.update(deal=77),
     "is no match id": lambda row: row.update(parent="../x", parent_turn=1),
     "0 or more": lambda row: row.update(parent="0001-0000", parent_turn=-5),
     "entropies are not of": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),
@@ -297,4 +297,4 @@ def test_a_match_whose_picture_is_not_what_it_named_fails_alone() -> None:
         players = {seat: ScriptedPlayer(make_scripted("random", i, game)) for i, seat in enumerate(seats)}
         record = wait(play_match(plan, game, players, Limits()))
         assert record.status == status, record.reason
-    assert "has other bytes than it was named by" in record.reason and not record.pictures
+    assert "does not match its bytes" in record.reason and not record.pictures

@@ -70,7 +70,7 @@ def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> No
 
     # Preflight says that nobody sees it.
     (note,) = (note for note in wait(preflight(EXPERIMENT, lambda what: None)).notes if "images" in note)
-    assert "no policy sees" in note and "\n" not in note
+    assert "policies cannot see" in note and "\n" not in note
 
     # Played: the policy reads words in its place, which are content, and no control id comes of them.
     frame, records = tokenizer_and_frame(resolve("nano"))[1], {record.id: record for record in watcher.records}

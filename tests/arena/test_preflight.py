@@ -76,7 +76,7 @@ def test_nothing_is_left_of_a_run_that_is_refused(place: Path, setting: str, say
 def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
     found = wait(preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda what: None))
     assert isinstance(found.experiment.threads, int)
-    assert set(found.roles) == {"nano_opener", "nano_responder"} and found.notes == []
+    assert found.notes == []
 
 
 def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
@@ -88,13 +88,13 @@ def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
         )
     )
     (note,) = found.notes
-    assert note.startswith("forgeable: plain text ends a turn")
+    assert note.startswith("forgeable: its chat template ends turns by plain text")
 
 
 @pytest.mark.parametrize(
     ("before", "reply", "says"),
     [
-        ("{{ strftime_now('%d %b %Y') }}", "message['content']", "prints the time: in every run it is 26 Jul 2024"),
+        ("{{ strftime_now('%d %b %Y') }}", "message['content']", "prints the time, which is fixed at 26 Jul 2024"),
         ("", "message['content'].split('</think>')[-1]", "rewrites thoughts of earlier replies"),
     ],
 )
@@ -132,7 +132,7 @@ def begun(place: Path) -> Path:
         ("evaluate={games: [{name: negotiation}], against: [randm]}", "did you mean 'random'"),
         ("evaluate={games: [{name: negotiation, options: {max_turns: 4}}], against: [nash]}", "evaluate.against"),
         ("evaluate={games: [{name: negotiation}], against: [runs/begun@9]}", "keeps no weights of iteration 9"),
-        ("iterations=1", "iterations: 1, and 3 of"),
+        ("iterations=1", "has 3 committed: ask for more"),
     ],
 )
 def test_what_a_resume_may_not_do_is_refused_before_anything_changes(begun: Path, setting: str, says: str) -> None:

@@ -159,7 +159,7 @@ def test_surrogates_are_replaced_and_tuples_become_lists() -> None:
         ({"streams": {"opener": (Stream([1], [True], [-1e300], [0]),)}}, "not finite"),
         ({"streams": {"ghost": ()}}, "ghost"),
         ({"options": {"when": object()}}, "options.when is a object"),
-        ({"options": {1: 2}}, "keys are text"),
+        ({"options": {1: 2}}, "keys must be text"),
         ({"report": {"deal": {1, 2}}}, "report.deal is a set"),
     ],
 )
@@ -168,12 +168,12 @@ def test_what_cannot_be_kept_is_refused_with_its_place(changes: dict[str, object
         with pytest.raises(RecordError) as refusal:
             kept(one_match(**changes))
         message = str(refusal.value)
-        assert where in message and "match 0000-0000 cannot be kept" in message and "\n" not in message
+        assert where in message and "match 0000-0000 cannot be stored" in message and "\n" not in message
 
 
 @pytest.mark.parametrize("row", [{}, {"id": 1}, {**one_match().to_json(), "turns": [{"seat": 1}]}])
 def test_a_row_that_is_no_record_is_refused_in_one_line(row: dict[str, object]) -> None:
-    with pytest.raises(RecordError, match=r"^match '.*' cannot be read back: .*: restore the log from a copy$"):
+    with pytest.raises(RecordError, match=r"^match '.*' cannot be read: .*: restore the log from a copy$"):
         MatchRecord.from_json(row)
 
 

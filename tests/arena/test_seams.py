@@ -23,7 +23,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
-from arena.launch import go_on, start
+from arena.launch import resume_run, start
 from arena.play.match import MatchPlan
 from arena.preflight import preflight
 from arena.records import MatchRecord, Turn, trajectories
@@ -151,7 +151,7 @@ def test_a_run_that_learns_from_a_log_goes_on(played: RunFolder, tmp_path: Path)
     """Though it now reads its roles from copies of its own."""
     given = experiment(f"source.log={played.path}", "iterations=1", "learn.loss=likelihood")
     folder = wait(start(given, tmp_path / "run", Quiet()))
-    wait(go_on(folder, Quiet(), [set_layer("iterations=2")]))
+    wait(resume_run(folder, Quiet(), [set_layer("iterations=2")]))
     assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
 
@@ -163,8 +163,8 @@ def test_what_a_log_cannot_give_is_refused(played: RunFolder, tmp_path: Path) ->
 
     assert "never negotiation" in refusal("game.options.max_turns=5")
     assert "set seats.opener.role to that" in refusal("seats.opener.role=opener")
-    assert "writes other tokens than nano" in refusal("policies.shared.model=smollm2-135m-instruct")
-    assert "has 2 that are committed" in refusal("source.iterations=3")
+    assert "has another tokenizer or chat template than nano" in refusal("policies.shared.model=smollm2-135m-instruct")
+    assert "has 2 committed" in refusal("source.iterations=3")
     empty = RunFolder.create(tmp_path / "empty", to_yaml(experiment()), {})
     assert "no iteration to learn from" in refusal(f"source.log={empty.path}")
 

@@ -12,8 +12,8 @@ from arena.config.arms import study_of
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer
 from arena.evaluate.study.plan import Run
-from arena.evaluate.study.results import curve
-from arena.evaluate.study.summary import means
+from arena.evaluate.study.results import read_curve
+from arena.evaluate.study.summary import average_figures
 from arena.learn.gradients import Gradients
 from arena.learn.trainer import PolicyTrainer
 from arena.store.reader import read_metrics
@@ -67,8 +67,8 @@ def test_every_arm_of_a_study_has_the_figures_of_its_rule(name: str, arm: str, t
     done = arena("run", "selfplay", "--recipe", name, "--arm", arm, "--out", folder, *laid)
     assert done.code == 0, done.err
     rows = read_metrics(folder / "metrics.jsonl")
-    assert len(curve(Run(arm, 0, folder), spec.figure)) == 2
-    named = means(rows, [gauge.figure for gauge in spec.gauges])
+    assert len(read_curve(Run(arm, 0, folder), spec.figure)) == 2
+    named = average_figures(rows, [gauge.figure for gauge in spec.gauges])
     gauged = {gauge.figure for gauge in spec.gauges if arm in (spec.arm, gauge.unlike)}
     assert all(named[figure] is not None for figure in gauged), "a gauge that is nowhere says that nothing acted"
     if arm == "frozen_proposer":  # it imitates, but nothing that it writes later pays

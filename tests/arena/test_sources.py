@@ -12,7 +12,7 @@ import pytest
 import analysis
 from arena.cli.loop import wait
 from arena.config.layers import to_yaml
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.credit.replay import Entry, recalled
 from arena.credit.samples import OWN, samples_of
 from arena.errors import StoreError

@@ -2,14 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn
-from arena.store.schema import MATCHES, schema_at
 from games.contracts import MatchId
 
 CONFIG = "game: negotiation\n"
@@ -49,14 +44,3 @@ def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: obj
         "seconds": 1.5,
     }
     return MatchRecord(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def write_as(table: Any, version: int, path: Path) -> None:
-    """A sealed file as an earlier Arena wrote it."""
-    schema = schema_at(MATCHES, version)
-    known = [field.name for field in schema.field("turns").type.value_type]
-    rows = table.to_pylist()
-    for row in rows:
-        row["turns"] = [{name: turn[name] for name in known} for turn in row["turns"]]
-    older = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(older.replace_schema_metadata({"arena.schema_version": str(version)}), path)

@@ -6,8 +6,7 @@ import numpy as np
 
 from agents.stream import Stream
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
 from tests.factories.models import VOCABULARY

@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from analysis.view.given import Given
+from analysis.view.services import Services
 from arena.cli.page_data import compare_estimators, deal_facts, list_estimators, theory_values, token_texts
 
 TOKEN, PORT = "t0ken", 8123
 PROGRAM = [sys.executable, "-P", "-m", "arena"]
-GIVEN = Given(deal_facts, theory_values, compare_estimators, list_estimators, token_texts, PROGRAM)
+SERVICES = Services(deal_facts, theory_values, compare_estimators, list_estimators, token_texts, PROGRAM)
 
 
 class Client:
     """Asks as the page does: with its token, and with its origin where it posts."""
 
-    def __init__(self, *paths: Path, given: Given = GIVEN) -> None:
+    def __init__(self, *paths: Path, services: Services = SERVICES) -> None:
         testing = pytest.importorskip("starlette.testclient")
         from analysis.view.app import Viewer, application
-        from analysis.view.library import Library
+        from analysis.view.runs import Library
 
         self.client = testing.TestClient(
-            application(Viewer(Library(paths), given), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
+            application(Viewer(Library(paths), services), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
         )
         self.headers = {"authorization": f"Bearer {TOKEN}"}
 
@@ -47,12 +47,12 @@ class Client:
 
 
 @contextmanager
-def served(*paths: Path, given: Given = GIVEN) -> Iterator[str]:
+def served(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
     """The link of a page that is served by a thread."""
     uvicorn = pytest.importorskip("uvicorn")
     from analysis.view.server import begin
 
-    server, listening, link = begin(paths, given, 0)
+    server, listening, link = begin(paths, services, 0)
     assert isinstance(server, uvicorn.Server)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -1,5 +1,5 @@
-// What came of a run: a sentence, figures at first and at last, what two sides were paid, kinds of match.
-import { api, Complaint, count, html, number, short, useData, visible } from "./lib.js";
+// What came of a run: a sentence, figures at first and at last, what two sides were paid.
+import { api, Complaint, count, html, number, short, useData } from "./lib.js";
 import { Trail } from "./runs.js";
 
 const WIDE = 360, TALL = 280, EDGE = 44;
@@ -45,32 +45,6 @@ function Outcomes({ told }) {
     <text x=${WIDE / 2} y=${TALL - 8} text-anchor="middle">payoff of ${short(told.sides[0], 30)}</text>
     <text transform="translate(11 ${(TALL - EDGE) / 2}) rotate(-90)" text-anchor="middle">payoff of ${short(told.sides[1], 30)}</text></svg>
     <p class="quiet">${kinds.length > 1 ? `Rings: iteration ${told.clouds[0].iteration}; discs` : "Discs"}: iteration ${told.clouds[told.clouds.length - 1].iteration}; larger where more matches ended so.</p></figure>`;
-}
-
-/** How much of each kind is played in each iteration, one kind over the other. */
-function Shares({ numbers, shares }) {
-  const xs = numbers.length === 1 ? [30, WIDE - 10] : numbers.map((k) => 30 + ((k - numbers[0]) / (numbers[numbers.length - 1] - numbers[0])) * (WIDE - 40));
-  const y = (v) => 180 - 170 * v, below = xs.map(() => 0), wide = (own) => (numbers.length === 1 ? [own[0], own[0]] : own);
-  return html`<svg class="drawing" viewBox="0 0 ${WIDE} 204" role="img" aria-label="share of each kind of match, by iteration">
-    ${shares.map((own, k) => {
-      const low = [...below];
-      wide(own).forEach((v, j) => { below[j] += v; });
-      const up = xs.map((x, j) => `${x} ${y(below[j])}`), down = xs.map((x, j) => `${x} ${y(low[j])}`).reverse();
-      return html`<path class="area k${(k % 6) + 1}" d=${`M${[...up, ...down].join("L")}Z`} />`;
-    })}
-    <text x="26" y="184" text-anchor="end">0</text><text x="26" y="14" text-anchor="end">1</text>
-    <text x="30" y="198">${numbers[0]}</text><text x=${WIDE - 10} y="198" text-anchor="end">${numbers[numbers.length - 1]}</text></svg>`;
-}
-
-export function Strategies({ run, version }) {
-  const { data, error } = useData(`${api(run)}/strategies`, version);
-  if (!data) return html`<${Complaint} line=${error} />`;
-  return html`<h2>Kinds of match</h2>
-    <p class="quiet">Whole matches grouped by ${data.by}.${data.change ? ` Play changed most at iteration ${data.change.iteration} (chance of as much by luck: ${data.change.p}).` : ""}</p>
-    <div class="charts"><figure class="chart"><figcaption><b>How much of each is played</b><span class="quiet"> · by iteration</span></figcaption><${Shares} numbers=${data.iterations} shares=${data.shares} /></figure>
-      <figure class="chart"><figcaption><b>Matches, the closer the more alike</b></figcaption><svg class="drawing" viewBox="0 0 ${WIDE} 204" role="img" aria-label="matches, the closer the more alike">
-        ${data.places.map(([a, b, kind]) => html`<circle class="speck k${(kind % 6) + 1}" cx=${8 + a * (WIDE - 16)} cy=${196 - b * 188} r="2.5" />`)}</svg></figure>
-      <ul class="kinds">${data.kinds.map(([text, share], k) => html`<li class="k${(k % 6) + 1}"><span class="swatch"></span><span class="n">${share}</span> <code><bdi>${visible(text)}</bdi></code></li>`)}</ul></div>`;
 }
 
 export function Figures({ run, version }) {

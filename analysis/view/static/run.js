@@ -6,7 +6,7 @@ import { Flight } from "./flight.js";
 import { League } from "./league.js";
 import { Sql } from "./sql.js";
 import { Notes } from "./notes.js";
-import { Figures, Strategies } from "./figures.js";
+import { Figures } from "./figures.js";
 import { MatchView } from "./match.js";
 import { Controls } from "./actions.js";
 
@@ -33,13 +33,10 @@ function Curves({ run, version }) {
     <p class="quiet">Bands are 95 % intervals over matches; dashed lines are theory. A double click on a point lists that iteration's matches; drag to zoom.</p>`;
 }
 
-const Summary = (given) => html`<${Figures} ...${given} /><${Strategies} ...${given} />`;
-
 /** All parts of a report, one under the other; of the last of its matches every turn. */
 function Parts({ run, version, query, about }) {
   const { data } = useData(`${api(run)}/matches`), rows = data?.rows || [], last = rows[rows.length - 1]?.match;
   return html`<${Figures} run=${run} /><${Alarms} run=${run} /><h2>Curves</h2><${Curves} run=${run} />
-    <${Strategies} run=${run} />
     <h2>Matches to read</h2><${Matches} run=${run} query=${query} />
     ${last && html`<h2>${last}</h2><${MatchView} run=${run} id=${last} version=${version} alone=${false} />`}
     <h2>League</h2><${League} run=${run} /><h2>Settings</h2>${about && html`<details><summary>${count(about.settings.length)} settings</summary><${Settings} about=${about} /></details>`}
@@ -54,7 +51,7 @@ export function Run({ route, versions }) {
   const { data, error } = useData(version ? api(run) : null, version);
   useKeys(Object.fromEntries(PARTS.map(([name], k) => [String(k + 1), () => go(name ? ["run", run, name] : ["run", run])])));
   if (!version) return html`<${Complaint} line="there is no run '${short(run)}' here: go back to all runs" />`;
-  const inner = { matches: Matches, league: League, figures: Summary, sql: Sql, notes: Notes }[part];
+  const inner = { matches: Matches, league: League, figures: Figures, sql: Sql, notes: Notes }[part];
   return html`
     <div class="head"><h1>${short(run, 60)} ${data?.live && html`<span class="live">live</span>`}</h1>
       ${data && html`<p class="quiet">${data.game ? `${short(data.game, 40)}, ` : ""}${count(data.iterations)}${data.planned ? ` of ${count(data.planned)}` : ""} ${(data.planned || data.iterations) === 1 ? "iteration" : "iterations"}${

@@ -1,4 +1,4 @@
-"""ArCHer's critic: twin values of states and of replies, learned off-policy from replayed turns of the past."""
+"""ArCHer's critic: twin values of states and replies, learned off-policy from a replay buffer of turns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from agents.engines.base import Request
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics.linear import per_trajectory
-from arena.credit.critics.speaking import Context, contexts, spoken
 from arena.credit.critics.words import replies, states, texts
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
@@ -72,9 +71,9 @@ class TurnBuffer:
     rewards: torch.Tensor
     """[R] float32"""
     last: torch.Tensor
-    """[R] bool: nothing comes after; otherwise the next row is the next state."""
+    """[R] bool: end of a trajectory; otherwise the next row is the next state."""
     contexts: list[Context]
-    """Context of each turn, where its reply is to be sampled again; else empty."""
+    """Context of each turn, to sample its reply again; empty without `fresh`."""
 
     @classmethod
     def empty(cls, features: int) -> TurnBuffer:
@@ -127,7 +126,7 @@ class Archer:
         self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.lr)
         self.buffer = TurnBuffer.empty(settings.features)
         self.fits = 0
-        """Iterations learned from so far."""
+        """Number of iterations learned from."""
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
@@ -214,13 +213,13 @@ class Archer:
         return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
     async def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """States with replies of this iteration's policy: its own turns, and replayed states with new replies."""
+        """Return states and replies of the current policy: its own turns, and replayed states with new replies."""
         seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
         older = len(self.buffer) - newest
         if not self.settings.fresh or not older:
             return seen, said
         rows = rng.integers(older, size=self.settings.fresh)
-        replies = await spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
+        replies = await sample_replies([self.buffer.contexts[i] for i in rows], self.context, rng)
         fresh = torch.from_numpy(texts(replies, self.settings.features, _GRAMS)).half()
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
@@ -236,7 +235,10 @@ class Archer:
     def _step(
         self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[float, float] | None:
-        """One step of Adam on both, then the targets follow; the losses before it; None if it is left out."""
+        """Take one step of Adam on both losses, then move the targets.
+
+        Returns the losses before the step, or None if it was skipped because its gradient is not finite.
+        """
         buffer = self.buffer
         following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
         pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
@@ -261,3 +263,45 @@ class Archer:
 def twin_loss(said: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Return Σ_i mean (said_i - target_i)² of [2, B]: each network has its own target."""
     return (said - target).square().mean(1).sum()
+
+
+class Context(NamedTuple):
+    """The full input of a policy at one turn."""
+
+    policy: str
+    role: str
+    ids: tuple[int, ...]
+
+
+def contexts(trajectory: Trajectory) -> list[Context]:
+    """Return each turn's context in order: its stream up to its first sampled token."""
+    prefixes = trajectory.contexts()
+    return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
+
+
+async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
+    """Sample replies of the currently served policies in these contexts."""
+    engine, policies = run.engine, run.policies
+    assert engine is not None and policies is not None
+    frames = [policies[context.policy].frame for context in asked]
+    drawn = rng.integers(2**32, size=2).tolist()
+    requests = []
+    for i, (context, frame) in enumerate(zip(asked, frames, strict=True)):
+        sampling = run.roles[context.role].sampling
+        requests.append(
+            Request(
+                policy=context.policy,
+                ids=context.ids,
+                key=f"anew/{i}",
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop_ids=frame.stop_ids,
+                seed=(*drawn, i),
+            )
+        )
+    replies = await engine.generate(requests)
+    for request in requests:
+        engine.forget(request.key)
+    return [frame.decode(reply.ids) for frame, reply in zip(frames, replies, strict=True)]

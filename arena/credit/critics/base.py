@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited
 from arena.credit.estimators.gae import Discounts
 from arena.learn.divergence import Nonfinite
 from arena.records import Trajectory

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.computing import compute
-from arena.credit.batch import Floats, TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, Floats, TurnBatch
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.words import states
 from arena.credit.estimators.gae import turn_returns
@@ -77,12 +76,12 @@ class Linear:
 
 
 def per_trajectory(trajectories: Sequence[Trajectory], values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    """[T] values of turns cut up by trajectory."""
+    """Split [T] turn values by trajectory."""
     return np.split(values, np.cumsum([len(t.turns) for t in trajectories]))[:-1]
 
 
 def explained(values: Floats, returns: Floats) -> dict[str, float]:
-    """`error`, the mean (R - V)², and `explained`, the share of the returns' variance that values foresaw."""
+    """Return `error`, the mean (R - V)², and `explained`, the explained share of the returns' variance."""
     if not len(returns):
         return {}
     error, variance = float(np.mean((returns - values) ** 2)), float(returns.var())

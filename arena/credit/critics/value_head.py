@@ -18,8 +18,7 @@ from agents.model_folder import quietly
 from agents.policy import load_module
 from agents.scoring import StreamBatch, pack, predictors, split_rows
 from agents.stream import Stream
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.estimators.gae import token_returns
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
@@ -76,7 +75,7 @@ class _Learner:
         self.nonfinite, self.where = nonfinite, f"critic value_head of policy '{name}'"
         self.advice = f"lower credit.critic.value_head.lr ({lr:g}) or scale rewards down with credit.weights"
         self.skipped = 0
-        """Steps left out, as their gradient is not finite."""
+        """Steps skipped because their gradient is not finite."""
         self.optimizer = torch.optim.AdamW(model.learning().values(), lr=lr, weight_decay=0.0)
         self.device = model.head.weight.device
 
@@ -222,7 +221,7 @@ class ValueHead:
         return figures | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
     async def _begin(self, policies: Collection[str]) -> None:
-        """The critics of these that have not begun: as their policies are now."""
+        """Create missing critics from their policies' current weights."""
         for policy in sorted(set(policies) - self._learners.keys()):
             weights = await self.policies.weights(policy)
             self._learners[policy] = await compute(self._copied, policy, weights)

@@ -20,10 +20,10 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
-    """[T, features] what each turn's mover knew: who and where it is, the new messages, and all before them.
+    """Return [T, features] the state before each turn: identity, new messages, and everything earlier.
 
-    Three parts in the same features, each of length 1: game, role, policy and the turn's number; the words new to the
-    mover; the words of its earlier messages and of its own earlier replies.
+    Three parts in the same features, each of length 1: game, role, policy and turn number; words new to the mover;
+    words of earlier messages and of its own earlier replies.
     """
     batch = TurnBatch(trajectories)
     heard, said = [_heard(turn) for turn in batch.turns], [_words(turn.raw) for turn in batch.turns]
@@ -34,12 +34,12 @@ def states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) ->
 
 
 def replies(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
-    """[T, features] what was written in each turn, of length 1."""
+    """Return [T, features] each turn's reply, of length 1."""
     return texts([turn.raw for t in trajectories for turn in t.turns], features, grams)
 
 
 def texts(written: Sequence[str], features: int, grams: int = 1) -> Floats:
-    """[len, features] texts by their runs of up to `grams` words, of length 1."""
+    """Return [len, features] texts by their runs of up to `grams` words, of length 1."""
     return _unit(_hashed([_words(text) for text in written], "said", features, grams))
 
 
@@ -66,7 +66,7 @@ def _hash(word: str) -> int:
 
 
 def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) -> Floats:
-    """[rows, features] the sum over each row's runs of up to `grams` words; the same word differs from kind to kind."""
+    """Return [rows, features] sums over each row's runs of up to `grams` words, hashed with `kind`."""
     owner = np.repeat(np.arange(len(rows)), np.array([len(row) for row in rows], np.int64))
     run = words = np.concatenate([np.zeros(0, np.uint64), *rows])
     sums = np.zeros(len(rows) * features)
@@ -82,19 +82,19 @@ def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) ->
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Scattered over all 64 bits: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    """Scatter hashes over all 64 bits with the finaliser of SplitMix64 (Steele et al. 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
 
 
 def _before(batch: TurnBatch, values: Floats) -> Floats:
-    """[T, …] the sum over the earlier turns of the same trajectory."""
+    """Return [T, …] sums over the earlier turns of the same trajectory."""
     sums = np.cumsum(values, 0) - values
     return np.asarray(sums - sums[batch.starts[batch.owner]])
 
 
 def _unit(values: Floats) -> Floats:
-    """Rows of length 1; empty ones stay 0."""
+    """Scale rows to length 1; zero rows stay 0."""
     length = np.linalg.norm(values, axis=1, keepdims=True)
     return np.asarray(values / np.where(length > 0, length, 1.0))

@@ -4,7 +4,7 @@ An estimator is `estimator(batch, rewards, *, settings) -> [T] float64`, or `Tok
 tokens of a turn. Group statistics come from the batch, which applies the selection.
 """
 
-from arena.credit.batch import TurnBatch
+from arena.credit.batch import TokenAdvantages, TurnBatch
 from arena.credit.estimators.archer import archer
 from arena.credit.estimators.combined import weighted_sum
 from arena.credit.estimators.controls import regrouped, shuffled, zero
@@ -18,7 +18,6 @@ from arena.credit.estimators.role_baseline import rae
 from arena.credit.estimators.steps import gigpo, step_episode
 from arena.credit.estimators.table import ESTIMATOR, ESTIMATORS, Estimator
 from arena.credit.estimators.tree import tree
-from arena.credit.tokens import TokenAdvantages
 
 ESTIMATORS |= {
     f.__name__: f

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from arena.credit.batch import Floats, TurnBatch
+from arena.credit.batch import Floats, TokenAdvantages, TurnBatch, spread_to_tokens
 from arena.credit.estimators.table import ESTIMATOR
-from arena.credit.tokens import TokenAdvantages, spread
 from arena.parts.chosen import Chosen
 
 
@@ -41,6 +40,7 @@ def weighted_sum(
     if not any(isinstance(estimate, TokenAdvantages) for estimate in estimates):
         return np.asarray(sum(w * estimate for w, estimate in zip(weights, estimates, strict=True)))
     tokens = [
-        estimate.values if isinstance(estimate, TokenAdvantages) else spread(batch, estimate) for estimate in estimates
+        estimate.values if isinstance(estimate, TokenAdvantages) else spread_to_tokens(batch, estimate)
+        for estimate in estimates
     ]
     return TokenAdvantages(np.asarray(sum(w * estimate for w, estimate in zip(weights, tokens, strict=True))))

@@ -6,15 +6,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Floats, Key, TrajectoryKey, TurnBatch
+from arena.credit.batch import Floats, Key, TokenAdvantages, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import AGENT
 from arena.credit.estimators.steps import situations
 from arena.credit.estimators.table import ESTIMATOR
-from arena.credit.tokens import TokenAdvantages
 from arena.parts.chosen import Chosen
 
 Label = Literal["game", "seat", "role", "situation"]
-"""Respects in which turns are alike that estimators compare."""
+"""Properties of turns that estimators compare by."""
 SEAT: list[Label] = ["seat"]
 POLICY: list[TrajectoryKey] = ["policy"]
 
@@ -39,10 +38,10 @@ def shuffled(
     """
     estimate, groups = of(batch, rewards), batch.groups(by)
     if not isinstance(estimate, TokenAdvantages):
-        return np.asarray(estimate[batch.dealt(np.arange(len(groups)), groups)])
+        return np.asarray(estimate[batch.permute_within(np.arange(len(groups)), groups)])
     spoken = np.flatnonzero(batch.turn_tokens > 0)
     source = np.arange(len(groups))
-    source[spoken] = batch.dealt(spoken, groups[spoken])
+    source[spoken] = batch.permute_within(spoken, groups[spoken])
     order = np.argsort(batch.token_turns, kind="stable")  # turn by turn, as streams need not be
     starts = np.cumsum(batch.turn_tokens) - batch.turn_tokens
     turns = batch.token_turns[order]
@@ -72,13 +71,13 @@ def regrouped(
     parts, found = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]
     if labels:
-        drawn = batch.dealt(np.arange(len(found)), parts)
+        drawn = batch.permute_within(np.arange(len(found)), parts)
         found = [
             replace(one, **{name: getattr(batch.trajectories[i], name) for name in labels})
             for one, i in zip(found, drawn.tolist(), strict=True)
         ]
     if "situation" in what:
-        met = batch.numbered(situations(batch))[batch.dealt(np.arange(len(batch.owner)), parts[batch.owner])]
+        met = batch.numbered(situations(batch))[batch.permute_within(np.arange(len(batch.owner)), parts[batch.owner])]
         found = [
             replace(one, turns=tuple(t._replace(situation=f"{met[start + k]}") for k, t in enumerate(one.turns)))
             for one, start in zip(found, batch.starts.tolist(), strict=False)

@@ -1,19 +1,18 @@
-"""Generalised advantage estimation: over turns, over sampled tokens, and over both levels.
+"""Generalised advantage estimation over turns, over sampled tokens, and over both levels.
 
-All are δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016) with what a critic said before
-it learned from these trajectories. A match that is over is worth 0: a game's own limit is an end, and matches that
-were called off are not credited at all. Only sampled tokens are steps: whatever was observed between two of them is
-passed over, so the advantages do not depend on how long it was. A turn ends where its id says, never by
-a reward. None of them whitens; `transforms: [whiten]` does, over the same tokens as verl does inside its estimator.
+All use δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016), with values that the critic
+predicted before it learned from these trajectories. The value after the end of a match is 0: a game's own limit is an
+end, and aborted matches get no credit at all. Only sampled tokens are steps. Observed tokens between them are skipped,
+so the advantages do not depend on their number. Turn ids mark the end of a turn, not rewards. Nothing is whitened here;
+`transforms: [whiten]` does that, over the same tokens as verl does inside its estimator.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from arena.credit.batch import Bools, Floats, Ints, TurnBatch
+from arena.credit.batch import Bools, Floats, Ints, TokenAdvantages, TurnBatch
 from arena.credit.estimators.mars import Discount
-from arena.credit.tokens import TokenAdvantages
 from arena.parts.chosen import Chosen, needs
 
 
@@ -67,9 +66,9 @@ class Discounts(NamedTuple):
     """Discounts of an estimator."""
 
     token: float = 1.0
-    """From each token to the next of the same turn."""
+    """Factor from each token to the next of the same turn."""
     turn: float | None = 1.0
-    """From each turn to the next; None where tokens alone are discounted, one by one, across turns too."""
+    """Factor from each turn to the next; None if tokens alone are discounted, across turns too."""
 
 
 def discounts(estimator: Chosen) -> Discounts:
@@ -100,12 +99,12 @@ def token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Fl
 
 
 def _ends(labels: Ints) -> Bools:
-    """[N] whether the next one has another label, or there is none."""
+    """Return [N] True if the next entry has another label or does not exist."""
     return np.append(labels[1:] != labels[:-1], True)[: len(labels)]
 
 
 def _earned(batch: TurnBatch, rewards: Floats) -> Floats:
-    """[N] each turn's reward at its last token."""
+    """Return [N] each turn's reward at its last token."""
     turns = batch.token_turns
     at = np.searchsorted(turns, np.arange(len(rewards)), side="right") - 1
     spoken = at >= 0

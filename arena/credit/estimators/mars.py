@@ -9,7 +9,7 @@ from arena.credit.batch import Bools, Floats, Ints, Key, TrajectoryKey, TurnBatc
 from arena.credit.estimators.relative import SPREAD, relative
 
 AGENT: list[Key] = ["game", "role", "policy"]
-"""Agent-specific: turns are compared within the same game, role and policy."""
+"""Agent-specific groups: turns are compared within the same game, role and policy."""
 PLAYER: list[TrajectoryKey] = ["role"]
 Discount = Annotated[float, Field(ge=0, le=1)]
 

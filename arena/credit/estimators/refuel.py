@@ -1,4 +1,4 @@
-"""REFUEL's return differences: what one answer led to beyond another one to the same words."""
+"""REFUEL's return differences between two replies to the same messages."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from arena.credit.estimators.mars import Discount
 
 
 def refuel(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0) -> Floats:
-    """Return-to-go minus that of the other answer, R - R', where a branch and its match part; needs `play.branch`.
+    """REFUEL: return-to-go minus that of the other reply, R - R', where a branch leaves its match; needs `play.branch`.
 
-    R = R_h = Σ_{k ≥ h} γ^(k-h) r_k from the turn h at which they part, so of a pair the one gets R - R' and the other
-    R' - R. Zero everywhere else, where both answers are the same ids, and where both led to the same return. It is
-    what the loss `refuel` regresses on; with `policy_gradient` it is RLOO of two answers. Source: Gao et al. 2024.
+    R = R_h = Σ_{k ≥ h} γ^(k-h) r_k from the first differing turn h, so one reply of a pair gets R - R' and the other R'
+    - R. Zero everywhere else, for replies with the same ids, and for equal returns. The loss `refuel` regresses on it;
+    with `policy_gradient` it is RLOO of two replies. Source: Gao et al. 2024.
     """
     values, advantages = batch.returns(rewards, gamma), np.zeros(len(rewards))
     for pair in pairs(batch.trajectories):

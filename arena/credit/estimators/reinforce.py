@@ -1,14 +1,14 @@
-"""No baseline: what a turn led to is what it is worth."""
+"""The estimator without a baseline."""
 
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.estimators.mars import Discount
 
 
 def reinforce(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0) -> Floats:
-    """REINFORCE: return-to-go of each turn, R_k = Σ_{k' ≥ k} γ^(k'-k) r_k', as it is; nothing is subtracted.
+    """REINFORCE: each turn's return-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' without a baseline.
 
-    For rewards that are centred already, such as `information_gain` with `joint` or `separate`, and as the control
-    without a baseline. Its expectation is the gradient. Zero where nothing was earned from the
-    turn on. Source: Williams 1992, with turns for steps.
+    For rewards that are already centred, such as `information_gain` with `joint` or `separate`, and as the control
+    without a baseline. The expectation is the gradient. Zero if nothing was earned from the turn on. Source: Williams
+    1992, with turns for steps.
     """
     return batch.returns(rewards, gamma)

@@ -1,22 +1,22 @@
-"""Common part of estimators that compare: a value less what is normal in its group."""
+"""Comparison of values with their group, shared by estimators."""
 
 import numpy as np
 
 from arena.credit.batch import Floats, Ints, TrajectoryKey, TurnBatch
 
 PROBLEM: list[TrajectoryKey] = ["game", "seed", "role"]
-"""The same task: matches of one deal (`play.group`), seen by the same role."""
+"""Group by task: matches of one deal (`play.group`), from the view of the same role."""
 SPREAD = 1e-6
-"""Below it a group's deviation counts as none."""
+"""A group's deviation below this counts as 0."""
 
 
 def relative(
     batch: TurnBatch, values: Floats, groups: Ints, *, std: bool = False, ddof: int = 1, least: int = 2
 ) -> Floats:
-    """Values, [T] or [M], minus their group's mean, with `std` divided by its deviation + 1e-6; `groups` as long.
+    """Subtract the group's mean from values ([T] or [M]); with `std` also divide by the group's deviation + 1e-6.
 
-    Mean and deviation are over those that count in the statistics. 0 in a group where fewer than `least` do, for
-    there is nothing to compare with, and with `std` where its deviation is less than 1e-6.
+    `groups` has the length of `values`; statistics are over counted trajectories. Returns 0 in groups with fewer than
+    `least` counted entries, and with `std` if the deviation is below 1e-6.
     """
     gaps = np.where(batch.count_by(groups) >= least, values - batch.mean_by(values, groups), 0.0)
     if not std:

@@ -12,7 +12,7 @@ from arena.credit.estimators.relative import PROBLEM, relative
 from arena.parts.chosen import RewardName
 
 Mode = Literal["mean_norm", "mean_std_norm"]
-"""Minus the mean alone, or also by the sample deviation + 1e-6."""
+"""Subtract the mean only, or also divide by the sample deviation + 1e-6."""
 Weight = Annotated[float, Field(ge=0)]
 
 

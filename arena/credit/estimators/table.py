@@ -1,9 +1,8 @@
-"""The table of estimators: the package fills it, and estimators made of others refer to it."""
+"""The table of estimators; a module of its own because combined estimators refer to it."""
 
 from collections.abc import Callable
 
-from arena.credit.batch import Floats
-from arena.credit.tokens import TokenAdvantages
+from arena.credit.batch import Floats, TokenAdvantages
 from arena.parts.chosen import Kind
 
 Estimator = Callable[..., Floats | TokenAdvantages]

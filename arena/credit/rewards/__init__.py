@@ -17,7 +17,7 @@ from arena.credit.rewards.shaping import clip, dense, gate, outcome_only, shuffl
 from arena.parts.chosen import Kind
 
 Stage = Callable[..., dict[str, Floats]]
-"""(TurnBatch, Columns, *, settings) -> the columns it makes or changes."""
+"""(TurnBatch, Columns, *, settings) -> added or changed columns."""
 
 STAGES: dict[str, Stage] = {
     f.__name__: f

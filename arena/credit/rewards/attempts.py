@@ -10,7 +10,7 @@ from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, Regex, Text, column, earlier, on_last, text_of
 
 Over = Literal["own", "match"]
-"""Whose earlier turns: the trajectory's own, or those of all seats of the match that are in the batch."""
+"""Scope of earlier turns: the trajectory's own, or those of all seats of the match in the batch."""
 
 
 def unary_decay(

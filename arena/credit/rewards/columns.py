@@ -21,11 +21,11 @@ def _readable(pattern: str) -> str:
 
 
 Part = Annotated[str, Field(min_length=1), RewardName()]
-"""The name of a reward, of the game's or of an earlier stage."""
+"""Name of a reward, the game's or an earlier stage's."""
 Regex = Annotated[str, AfterValidator(_readable)]
-"""A regular expression as of Python's `re`; it is searched for anywhere in a text."""
+"""A Python regular expression, searched for anywhere in a text."""
 Text = Literal["raw", "action", "public", "private"]
-"""Texts of a turn: all that was written, what the game read, what the others heard, what nobody heard."""
+"""Texts of a turn: the raw reply, the parsed action, the public part, the private part."""
 
 
 def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
@@ -34,24 +34,24 @@ def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
 
 
 def holding(batch: TurnBatch, pattern: str, text: Text) -> Bools:
-    """[T] whether this text of the turn holds the pattern."""
+    """Return [T] True for turns whose text contains the pattern."""
     searched = Pattern(pattern)
     return batch.column(lambda turn: text_of(turn, text) in searched) > 0
 
 
 def text_of(turn: Turn, text: Text) -> str:
-    """One of the turn's texts."""
+    """Return the turn's text field of that name."""
     value: str = getattr(turn, text)
     return value
 
 
 def on_last(batch: TurnBatch, values: Floats) -> Floats:
-    """[M] -> [T]: each trajectory's value on its last turn, 0 elsewhere."""
+    """Return [T] each trajectory's value, [M], on its last turn and 0 elsewhere."""
     return np.where(batch.last, values[batch.owner], 0.0)
 
 
 def earlier(batch: TurnBatch, values: Floats, units: Ints) -> tuple[Floats, Floats]:
-    """[T] the sum over all turns of the same unit [T] with an earlier place than the turn's, and how many there are."""
+    """Return [T] the sum over turns of the same unit [T] with an earlier place, and their number."""
     width = int(batch.place.max(initial=-1)) + 1
     cells, rows = units * width + batch.place, int(units.max(initial=-1)) + 1
 

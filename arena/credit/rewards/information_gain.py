@@ -18,7 +18,7 @@ class Gold(NamedTuple):
     entry: str
     """Entry of the match's report."""
     before: str
-    """Text that the policy is made to say before the answer, in its own reply."""
+    """Text before the answer, as part of the policy's own reply."""
 
 
 def gold_of(stages: Sequence[Chosen]) -> Gold | None:

@@ -9,7 +9,7 @@ from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, column, on_last
 
 DEAL: list[Key] = ["game", "seed", "role", "policy"]
-"""Keys of trajectories that had the same task: `play.group` matches share a deal."""
+"""Group by task: `play.group` matches share a deal."""
 
 
 def _in_order(bounds: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
@@ -96,5 +96,5 @@ def shuffle(
     values, groups = column(batch, rewards, part), batch.groups(by)
     rows = np.flatnonzero(~batch.last | last)
     shuffled = values.copy()
-    shuffled[rows] = values[batch.dealt(rows, groups[rows])]
+    shuffled[rows] = values[batch.permute_within(rows, groups[rows])]
     return {part: shuffled}

@@ -1,6 +1,6 @@
-"""The grid of a sweep: values to try of each key, as the arms of an experiment that claims nothing.
+"""Grid of a sweep: values of each key, as the arms of an experiment without a claim.
 
-Each arm of a study may try the same values, so that a baseline gets as much tuning as the mechanism.
+Each arm of a study can try the same values, so that a baseline gets as much tuning as the mechanism.
 """
 
 from __future__ import annotations
@@ -16,46 +16,49 @@ from arena.config.layers import compose
 from arena.config.sources import Layer, set_layer
 from arena.config.study import TUNING, RuleSpec, StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.overrides import clash, unset
+from arena.evaluate.study.overrides import do_clash, without_overridden
 
 BASE = "recipe"
-"""What a sweep calls the recipe itself, which it does not run."""
+"""Arm name of the recipe itself, which a sweep does not run."""
 RESERVED = {"seed": "--seeds and --first-seed say which seeds", "name": "--out names the folder"}
-"""Keys that differ from run to run by themselves."""
+"""Keys that always differ between runs, with the option that sets them."""
 AFTER_IMITATION = ("credit.", "evaluate", "iterations", "learn.loss", "learn.lr", "learn.regularisers")
-"""How keys begin that change nothing of how a policy imitates."""
+"""Prefixes of keys that do not affect imitation."""
 Axes = Mapping[str, Sequence[str]]
-"""Values to try of each key, as they are written."""
+"""Values to try, as text, by key."""
 
 
 class Point(NamedTuple):
     """One setting of a sweep."""
 
     arm: str
-    """The arm that tries it; "" for the recipe itself where arms are not told apart."""
+    """Arm that tries the setting; "" for the recipe itself."""
     settings: list[str]
-    """As `--set` takes them."""
+    """Settings as `--set` takes them."""
 
 
-def axes(settings: Sequence[str]) -> dict[str, list[str]]:
-    """The values to try of each key, from `a.b=1,2` once for each; ConfigError for what is no grid."""
+def read_axes(settings: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each key from settings such as `a.b=1,2`.
+
+    Raises ConfigError for a malformed setting, a key that cannot be swept, or a repeated key or value.
+    """
     found: dict[str, list[str]] = {}
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise ConfigError(f"--set {setting}: write it as a.b=value,value, such as --set learn.lr=1e-4,3e-4")
-        if (why := RESERVED.get(key)) or key.split(".")[0] == "study":
-            raise ConfigError(f"--set {key}: no setting to sweep: {why or 'a sweep has no arms and no rule'}")
+        if (reason := RESERVED.get(key)) or key.split(".")[0] == "study":
+            raise ConfigError(f"--set {key}: not a setting to sweep: {reason or 'a sweep has no arms and no rule'}")
         for other in found:
-            if clash(other, key):
+            if do_clash(other, key):
                 raise ConfigError(f"--set {key}: {other} is swept, too: give all values of one key in one --set")
-        found[key] = values(text)
+        found[key] = split_values(text)
         _check_distinct(key, found[key])
     return found
 
 
 def _check_distinct(key: str, values: Sequence[str]) -> None:
-    """ConfigError for a value that is there twice, however it is written."""
+    """Raise ConfigError for a value that occurs twice, also if it is written differently (1e-4, 0.0001)."""
     known = set[Hashable]()
     for value in values:
         if (read := _hashable(set_layer(f"{key}={value}").data)) in known:
@@ -69,8 +72,8 @@ def _hashable(value: Any) -> Hashable:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def values(text: str) -> list[str]:
-    """The text at its commas, but for those inside of brackets and quotes."""
+def split_values(text: str) -> list[str]:
+    """Split the text at its commas, except those inside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:
@@ -88,13 +91,13 @@ def values(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def size(axes: Axes) -> int:
-    """Return the number of settings in a grid, however many: they are not made."""
+def count_settings(axes: Axes) -> int:
+    """Return the number of settings in the grid without building them."""
     return prod(len(values) for values in axes.values())
 
 
-def grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
-    """Every combination for each arm, by a name of its own; the last key changes fastest."""
+def build_grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
+    """Return every combination of values for each arm, by name (setting-1, …). The last key changes fastest."""
     combinations = product(arms, *axes.values())
     return {
         f"setting-{n}": Point(arm, [f"{key}={value}" for key, value in zip(axes, values, strict=True)])
@@ -102,16 +105,16 @@ def grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
     }
 
 
-def declared(base: Layer) -> dict[str, list[str]]:
-    """The grid that a recipe's study states; nothing where there is none, ConfigError for one that is none."""
+def recipe_axes(base: Layer) -> dict[str, list[str]]:
+    """Return the grid in the recipe's study; {} without one. Raises ConfigError for an invalid grid."""
     study = compose([base]).study
     try:
-        return axes(study.grid if study else [])
+        return read_axes(study.grid if study else [])
     except ConfigError as error:
         raise ConfigError(f"study.grid: {str(error).removeprefix('--set ')}") from None
 
 
-def swept(
+def sweep_experiment(
     base: Layer,
     points: Mapping[str, Point],
     seeds: int,
@@ -119,13 +122,14 @@ def swept(
     lowest: bool = False,
     first_seed: int | None = None,
 ) -> Experiment:
-    """An experiment whose arms are the settings of a grid, and which claims nothing.
+    """Return an experiment whose arms are the settings of a grid, without a claim.
 
-    Figure, how often it is averaged, and its direction are the recipe's where it has a study; ConfigError, naming the
-    setting, for one that is none, or that an arm has of its own.
+    The figure, the number of averaged iterations and the direction come from the recipe's study, if it has one; the
+    arguments override them. Raises ConfigError for an invalid setting, for one that an arm sets itself, and for seeds
+    that the recipe's rule judges.
     """
     experiment = compose([base])
-    whole = {name: compose([base, *map(set_layer, point.settings)]) for name, point in points.items()}
+    composed = {name: compose([base, *map(set_layer, point.settings)]) for name, point in points.items()}
     known = experiment.study
     tried = [setting for point in points.values() for setting in point.settings]
     same = known is not None and figure in ("", known.figure)
@@ -138,9 +142,9 @@ def swept(
         "figure": figure or (known.figure if known else "mean_payoff"),
         "last": known.last if known else max(1, experiment.iterations // 4),
         "arm": BASE,
-        "arms": {name: [*_own(known, point), *point.settings] for name, point in points.items()},
-        "each": unset(known.each, tried) if known else [],
-        "warm": _beginning_alike(known, points, whole),
+        "arms": {name: [*_arm_settings(known, point), *point.settings] for name, point in points.items()},
+        "each": without_overridden(known.each, tried) if known else [],
+        "warm": _list_warm(known, points, composed),
     }
     less = lowest or bool(same and known and known.verdict.less_is_better)
     rule = RuleSpec(better_than=[], less_is_better=less)
@@ -148,13 +152,11 @@ def swept(
     first = usual if first_seed is None else first_seed
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)
-    return _levelled(experiment.model_copy(update={"study": study}))
+    return _mark_uneven(experiment.model_copy(update={"study": study}))
 
 
-def _beginning_alike(
-    known: StudySpec | None, points: Mapping[str, Point], whole: Mapping[str, Experiment]
-) -> list[str]:
-    """Settings that one imitation a seed will do for: where what they differ in changes nothing of it."""
+def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: Mapping[str, Experiment]) -> list[str]:
+    """Return the points that can share one imitation per seed, because no swept key affects imitation."""
     tried: dict[str, set[str]] = {}
     for point in points.values():
         for key, _, value in (setting.partition("=") for setting in point.settings):
@@ -162,29 +164,29 @@ def _beginning_alike(
     if any(len(values) > 1 and not key.startswith(AFTER_IMITATION) for key, values in tried.items()):
         return []
     warm = ("", *((known.arm, *known.warm) if known else ()))
-    imitating = [name for name, one in whole.items() if any(of.train and of.imitate for of in one.policies.values())]
+    imitating = [name for name, one in composed.items() if any(of.train and of.imitate for of in one.policies.values())]
     return [name for name in imitating if points[name].arm in warm]
 
 
-def _own(known: StudySpec | None, point: Point) -> list[str]:
-    """The settings that make the point's arm what it is; ConfigError where one of the sweep would change them."""
+def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
+    """Return the settings of the point's arm. Raises ConfigError if the sweep would change one of them."""
     own = known.arms.get(point.arm, []) if known else []
-    for kept, setting in product(own, point.settings):
-        if clash(kept, setting):
+    for own_setting, setting in product(own, point.settings):
+        if do_clash(own_setting, setting):
             key = setting.partition("=")[0]
-            raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {kept}: leave one of them out")
+            raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {own_setting}: leave one of them out")
     return own
 
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
-    """ConfigError where a recipe's rule holds its sample, and settings would be tried out on seeds of it."""
+    """Raise ConfigError if the sweep would use seeds that the recipe's rule judges."""
     judged = known.judged(known.seeds) if known and known.seeds else range(0)
     if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
-        raise ConfigError(f"--first-seed: seed {both[0]} is one that the recipe's study judges: choose another")
+        raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 
-def _levelled(experiment: Experiment) -> Experiment:
-    """The same where some settings play more than others, as a sweep may be of just that: their minutes are unknown."""
+def _mark_uneven(experiment: Experiment) -> Experiment:
+    """Mark all arms as `uneven`, of unknown duration, if some settings play more matches than others."""
     spec = study_of(experiment)
     if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
         return experiment

@@ -1,7 +1,6 @@
-"""study.json or sweep.json: what the runs have shown, and enough to go on where no run's folder is left."""
+"""study.json and sweep.json: the results of all finished runs, sufficient to continue without the run folders."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -18,52 +17,28 @@ RESULT = "study.json"
 Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
 
 
-class StatedRule(BaseModel):
-    """A rule, and what was known when it was stated."""
-
-    time: str
-    rule: str
-    """Its hash: `StudySpec.rule`."""
-    runs: int
-    """Whole runs that there were already: more than 0 where a rule was changed after runs."""
-
-
-class Look(BaseModel):
-    """One look at what the runs have shown; a summary of the same runs by the same rule is no further look."""
-
-    time: str
-    commit: str
-    """Commit of Arena's checkout, or its version where it is installed."""
-    rule: str
-    seeds: int
-    """How many of each arm were asked for."""
-    runs: int
-    """Whole runs that were seen."""
-    verdict: str
-
-
-class KeptRun(BaseModel):
-    """One run that came to its end."""
+class RecordedRun(BaseModel):
+    """Results of one finished run."""
 
     arm: str
     seed: int
     seconds: float
-    """Seconds of play, credit and learning, all iterations together."""
+    """Seconds of play, credit and learning over all iterations."""
     curve: Curve
-    """The figure, iteration by iteration."""
+    """The figure at each iteration."""
     also: dict[str, Curve] = {}
-    """Secondary figures, iteration by iteration; of an evaluation the value before and the one after. The first arm
-    has all, others those that their mechanism knows."""
+    """Secondary figures at each iteration; figures of an evaluation have two values, before and after learning. The
+    study's own arm has all of them, other arms those that their mechanism knows."""
     gauges: dict[str, float | None] = {}
-    """The mean of each gauge over the iterations that have it; null where none has."""
+    """Mean of each gauge over the iterations that have it; null if none has."""
     steps: int | None = None
-    """Optimiser steps of all policies, those of replay too; null where an older Arena did not count."""
+    """Optimiser steps of all policies, including replay; null if not counted."""
     tokens: int | None = None
-    """Tokens learned from, each as often as a step did."""
+    """Learned tokens, counted once per optimiser step that uses them; null if not counted."""
 
 
 class Record(BaseModel):
-    """Contents of study.json that are read again; the rest follows from them."""
+    """The part of study.json that is read again; the rest of the file follows from it."""
 
     name: str
     """Name of the recipe."""
@@ -71,18 +46,14 @@ class Record(BaseModel):
     experiment: dict[str, Any]
     """Experiment of all runs, without its section `study`."""
     seeds: int
-    """Number of seeds of each arm that were asked for last."""
+    """Number of seeds of each arm that the last command asked for."""
     arms: dict[str, Any]
-    """Those that were asked for last, the first one first."""
-    runs: list[KeptRun]
-    """All that the study's folder has ever known."""
-    rules: list[StatedRule] = []
-    """Rules in the order in which they were stated; of a record of an older Arena none."""
-    looks: list[Look] = []
-    """Looks in their order; none where they were not recorded."""
+    """Arms that the last command asked for, the study's own first."""
+    runs: list[RecordedRun]
+    """All finished runs of the study's folder."""
 
     @model_validator(mode="after")
-    def _are_its_own(self) -> Self:
+    def _check_runs(self) -> Self:
         lengths: dict[str, int] = {}
         for run in self.runs:
             if run.arm not in self.study.names:
@@ -95,11 +66,8 @@ class Record(BaseModel):
         return self
 
 
-def read_record(place: Path, note: Callable[[str], None] = lambda why: None) -> Record:
-    """A study.json; StoreError where it is none, or was edited.
-
-    `note` is called where it has no hash of itself: then nobody can tell.
-    """
+def read_record(place: Path) -> Record:
+    """Read a study.json. Raises StoreError if it is not one, or if it does not match its own hash."""
     with explained(place, "reading"):
         text = read_plain(place)
     try:
@@ -107,20 +75,18 @@ def read_record(place: Path, note: Callable[[str], None] = lambda why: None) -> 
         seal = body.pop(SEAL, None) if isinstance(body, dict) else None
         record = Record.model_validate(body)
     except (ValueError, RecursionError) as error:
-        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-        raise StoreError(f"{place} cannot be read as a study's results: {said}") from None
-    if seal is None:
-        note(f"{place} is of an older Arena: nothing tells whether it is as it was written")
-    elif seal != digest(body):
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise StoreError(f"{place} cannot be read as a study's results: {reason}") from None
+    if seal != digest(body):
         raise StoreError(f"{place} is not as it was written: restore it from a copy")
     return record
 
 
-def recorded(place: Path, note: Callable[[str], None] = lambda why: None) -> Record | None:
-    """Read what was recorded in a file, None where nothing is there yet; errors and `note` as above."""
-    return read_record(place, note) if place.exists() else None
+def find_record(place: Path) -> Record | None:
+    """Read a study.json, or return None if there is no file. Raises StoreError as `read_record`."""
+    return read_record(place) if place.exists() else None
 
 
-def kept_runs(record: Record | None) -> dict[tuple[str, int], KeptRun]:
-    """The runs of a record, by arm and seed."""
+def runs_by_key(record: Record | None) -> dict[tuple[str, int], RecordedRun]:
+    """Return a record's runs by arm and seed; {} without a record."""
     return {(run.arm, run.seed): run for run in record.runs} if record else {}

@@ -1,8 +1,8 @@
-"""The runs of a study or a sweep: so many at a time, begun where none is, gone on with where one was stopped.
+"""Execution of a study's or sweep's runs: some at a time, new ones started and interrupted ones resumed.
 
-A run is an ordinary `arena run selfplay` or `arena resume`, so whatever ends a study, at most what no run has
-committed yet is lost. Runs are child processes here; `Runner` takes what begins them elsewhere. Children end when the
-study does; where one lingers, its folder is waited for.
+A run is an ordinary `arena run selfplay` or `arena resume`, so an interrupted study loses at most the uncommitted
+iterations. Runs are child processes unless `Runner` gets another way to start them. Children end with the study. A run
+whose folder a lingering child still uses waits.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from time import monotonic, sleep
+from time import sleep
 from typing import Protocol
 
 from arena.config.arms import with_arm
@@ -24,59 +24,57 @@ from arena.store.locks import in_use
 from games.plain_files import read_plain
 
 POLL = 0.2
-"""Seconds between two looks at the children."""
+"""Seconds between two polls of the children."""
 
 
 class Task(Protocol):
-    """A run that goes on somewhere and writes into its folder here, as `subprocess.Popen` does."""
+    """A run in progress that writes into its folder; `subprocess.Popen` is one."""
 
     def poll(self) -> int | None:
-        """Return its exit code, None while it goes on."""
+        """Return the exit code; None while it runs."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the run to end."""
 
     def wait(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait for the end and return the exit code."""
 
 
 Begin = Callable[[Run, Sequence[str]], Task]
-"""Begins a run by the words of its `arena` command."""
+"""Starts a run, given the arguments of its `arena` command."""
 
 
-def as_child(run: Run, words: Sequence[str]) -> Task:
-    """Begin a run as a child process, which ends when this process does; its output goes to the run's log."""
+def start_child(run: Run, arguments: Sequence[str]) -> Task:
+    """Start a run as a child process that ends with this process. Its output goes to the run's log."""
     with run.log.open("ab") as output:
         return subprocess.Popen(
-            command_line(words),
+            command_line(arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={"OMP_NUM_THREADS": "1", **environment_of_children()},
-            process_group=0,  # Ctrl-C is for the study, which then ends them
-            preexec_fn=partial(end_with, os.getpid()),  # a system call, nothing that could wait for a lock
+            process_group=0,  # Ctrl-C reaches the study only, which then ends its children
+            preexec_fn=partial(end_with, os.getpid()),  # only a system call: nothing here may wait for a lock
         )
 
 
 class Runner:
-    """Runs of a plan: those that are due, are running, or have failed."""
+    """Runs a plan's unfinished runs."""
 
-    def __init__(self, plan: Plan, jobs: int, begin: Begin = as_child) -> None:
-        """`jobs` are run at a time, each begun by `begin`."""
-        self.plan, self.jobs, self._begun_by = plan, jobs, begin
+    def __init__(self, plan: Plan, jobs: int, begin: Begin = start_child) -> None:
+        """Prepare the unfinished runs. At most `jobs` run at once; `begin` starts one run."""
+        self.plan, self.jobs, self._start = plan, jobs, begin
         self.due = [run for run in plan.runs if not is_done(plan, run)]
-        self.left = sum(plan.iterations(run.arm) - seen(run) for run in self.due)
-        """Iterations that are to be played yet."""
+        self.left = sum(plan.iterations(run.arm) - count_iterations(run) for run in self.due)
+        """Remaining iterations at the start."""
         self.failures: list[str] = []
-        """A line for each run that did not come to its end."""
-        self.since: dict[Run, float] = {}
-        """By run that goes on, when it was begun here, by the monotonic clock."""
+        """One message per failed run."""
         self._running: dict[Run, Task] = {}
-        self._seen = {run: seen(run) for run in self.due}
+        self._counted = {run: count_iterations(run) for run in self.due}
 
     @property
     def running(self) -> list[Run]:
-        """Return the runs that go on, in the order in which they were begun."""
+        """Runs in progress, in the order of their start."""
         return list(self._running)
 
     def run(
@@ -85,63 +83,60 @@ class Runner:
         failed: Callable[[str], None],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """Run all that is due; however this ends, no child is left.
+        """Run all unfinished runs. No child is left, however this ends.
 
-        `step` is called with how many more iterations of a run are done, `failed` with a line on each run that failed,
-        `tick` some times a second.
+        Calls `step` with a run and its number of new iterations, `failed` with a message for each failed run, and
+        `tick` several times a second.
         """
         try:
             while self.due or self._running:
-                self._begin()
+                self._start_next()
                 tick()
                 sleep(POLL)
                 for run in list(self._running):
-                    self._follow(run, step)
-                for line in self._ended(step):
+                    self._report(run, step)
+                for line in self._remove_ended(step):
                     self.failures.append(line)
                     failed(line)
         finally:
             self._stop()
 
-    def _begin(self) -> None:
-        """Start what may start while there is room."""
-        for run in [run for run in self.due if self._may_begin(run)][: self.jobs - len(self._running)]:
+    def _start_next(self) -> None:
+        """Start as many runs as there is room for."""
+        for run in [run for run in self.due if self._may_start(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
-            if not is_done(self.plan, run):  # as it may be by now where a child of before lingered
-                self._running[run], self.since[run] = self._child(run), monotonic()
+            if not is_done(self.plan, run):  # a lingering child may have finished it
+                warm = warm_settings(self.plan, run, self._first(run))
+                self._running[run] = self._start(run, build_command(self.plan, run, warm))
 
-    def _may_begin(self, run: Run) -> bool:
-        """Unless another process has its folder, or it begins with weights that are being made."""
+    def _may_start(self, run: Run) -> bool:
+        """Return False if another process uses the run's folder, or the imitation it starts from is unfinished."""
         first = self._first(run)
-        made = run == first or not (first in self.due or first in self._running) or _weights(first)
-        return not in_use(run.path) and (made or run.arm not in self.plan.spec.warm)
+        has_weights = run == first or not (first in self.due or first in self._running) or _has_weights(first)
+        return not in_use(run.path) and (has_weights or run.arm not in self.plan.spec.warm)
 
     def _first(self, run: Run) -> Run:
-        """The run of its seed with whose imitation warm arms begin: the first arm's, else the first warm one's."""
+        """Return the run whose imitation the seed's warm arms reuse: the own arm's, else the first warm arm's."""
         spec, arms = self.plan.spec, self.plan.arms
         first = self.plan.run(spec.arm, run.seed)
-        if spec.arm in arms or _weights(first):
+        if spec.arm in arms or _has_weights(first):
             return first
         return self.plan.run(next((arm for arm in arms if arm in spec.warm), spec.arm), run.seed)
 
-    def _child(self, run: Run) -> Task:
-        warm = warm_settings(self.plan, run, self._first(run))
-        return self._begun_by(run, command(self.plan, run, warm))
+    def _report(self, run: Run, step: Callable[[Run, int], None]) -> None:
+        now = count_iterations(run)
+        if now > self._counted[run]:  # iterations that a killed run repeats count once
+            step(run, now - self._counted[run])
+            self._counted[run] = now
 
-    def _follow(self, run: Run, step: Callable[[Run, int], None]) -> None:
-        now = seen(run)
-        if now > self._seen[run]:  # what a killed run had not committed is played once more, and not counted again
-            step(run, now - self._seen[run])
-            self._seen[run] = now
-
-    def _ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
-        """Take those that have ended from the running ones; a line for each that failed."""
+    def _remove_ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
+        """Remove ended runs from the running ones and yield a message for each that failed."""
         ended = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
         for run, code in ended:
-            del self._running[run], self.since[run]
-            self._follow(run, step)
+            del self._running[run]
+            self._report(run, step)
             if code or not is_done(self.plan, run):
-                yield f"{run.arm}, seed {run.seed} failed ({_last_words(run)}); its output is in {run.log}"
+                yield f"{run.arm}, seed {run.seed} failed ({_last_line(run)}); its output is in {run.log}"
 
     def _stop(self) -> None:
         for child in self._running.values():
@@ -150,53 +145,55 @@ class Runner:
             child.wait()
 
 
-def command(plan: Plan, run: Run, warm: Sequence[str]) -> list[str]:
-    """The `arena` command line that starts or resumes a run."""
-    if words := resumed(run):
-        return words
+def build_command(plan: Plan, run: Run, warm: Sequence[str]) -> list[str]:
+    """Return the arguments of the `arena` command that starts a run with the settings `warm`, or resumes it."""
+    if arguments := resume_command(run):
+        return arguments
     config = str(plan.folder / EXPERIMENT)
     chosen = ["--config", config, "--arm", run.arm, "--seed", str(run.seed), "--out", str(run.path), "--json"]
     return ["run", "selfplay", *chosen, *(part for setting in warm for part in ("--set", setting))]
 
 
-def resumed(run: Run) -> list[str]:
-    """The `arena` command line that resumes a run; empty where none has begun."""
+def resume_command(run: Run) -> list[str]:
+    """Return the arguments of the `arena` command that resumes a run; [] if the run has not started."""
     return ["resume", str(run.path), "--json"] if (run.path / CONFIG).exists() else []
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
-    """Settings of an arm that begins as the imitation of `first` ended; none where it imitates by itself."""
-    if run == first or run.arm not in plan.spec.warm or not _weights(first):
+    """Return settings that start a warm arm from the weights after the imitation of run `first`.
+
+    Empty if the run imitates itself: it is `first`, its arm is not warm, or `first` has no such weights.
+    """
+    if run == first or run.arm not in plan.spec.warm or not _has_weights(first):
         return []
-    found: list[str] = []
+    settings: list[str] = []
     for name, policy in with_arm(plan.experiment, run.arm).policies.items():
         if policy.train and policy.imitate:
-            begun = json.dumps(f"{first.path.absolute()}@0:{name}")
-            found += [f"policies.{name}.{part}" for part in ("imitate=null", "adapter=null", f"model={begun}")]
-    return found
+            weights = json.dumps(f"{first.path.absolute()}@0:{name}")
+            settings += [f"policies.{name}.{part}" for part in ("imitate=null", "adapter=null", f"model={weights}")]
+    return settings
 
 
 def is_done(plan: Plan, run: Run) -> bool:
-    """Return True if all its iterations are committed, and evaluated where asked for, or its end is known already."""
+    """Return True if the run is recorded, or all its iterations are committed and any evaluation is written."""
     if (run.arm, run.seed) in plan.kept:
         return True
     if plan.iterations(run.arm) not in checkpoints.iterations(run.path):
         return False
-    asked = with_arm(plan.experiment, run.arm).evaluate
-    return (run.path / EVALUATION).exists() or not (asked and asked.games)
+    evaluate = with_arm(plan.experiment, run.arm).evaluate
+    return (run.path / EVALUATION).exists() or not (evaluate and evaluate.games)
 
 
-def seen(run: Run) -> int:
-    """Return the number of iterations in its metrics."""
+def count_iterations(run: Run) -> int:
+    """Return the number of iterations in the run's metrics."""
     place = run.path / METRICS
     return read_plain(place).count(b"\n") if place.exists() else 0
 
 
-def _weights(run: Run) -> bool:
-    """Return True if its first weights, after imitation, are kept."""
+def _has_weights(run: Run) -> bool:
     return 0 in checkpoints.iterations(run.path)
 
 
-def _last_words(run: Run, most: int = 300) -> str:
+def _last_line(run: Run, max_characters: int = 300) -> str:
     lines = read_plain(run.log).decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("arena: ")[:most] if lines else "it said nothing"
+    return lines[-1].removeprefix("arena: ")[:max_characters] if lines else "it printed nothing"

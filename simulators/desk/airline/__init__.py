@@ -1,1 +1,1 @@
-"""An airline: its tables, its policy, what its customers ask for, and its tools."""
+"""Airline domain: tables, policy, customers' goals, and tools."""

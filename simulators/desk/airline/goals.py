@@ -1,4 +1,4 @@
-"""Goals of the airline's customers: all that they may ask for."""
+"""Possible goals of the airline's customers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAYMENTS = ("credit card", "gift card")
 
 
 def candidates(air: AirlineTables, rng: np.random.Generator) -> list[Goal]:
-    """Everything that the customer at the desk could ask for, in the order of the bookings."""
+    """Return all goals of the customer at the desk, in the order of the bookings."""
     address = draw_address(rng)
     goals = [
         Goal(
@@ -65,7 +65,7 @@ def _about(
 def _change(
     air: AirlineTables, number: str, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
 ) -> Goal:
-    """A goal of changing to another day of the same route or, sometimes, to another route."""
+    """Return a goal to change to another day on the same route or, with probability .2, to another route."""
     flights = air.all("SELECT * FROM flights WHERE id != ? ORDER BY id", flight["id"])
     ends = ("origin", "destination")
     same = [other for other in flights if all(other[end] == flight[end] for end in ends) and air.age(other["day"]) < 0]

@@ -1,4 +1,4 @@
-"""The airline's policy: what is done with bookings, and when it is denied."""
+"""The airline's policy: rules about changes of bookings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _changeable(air: AirlineTables, call: Mapping[str, str]) -> bool:
 
 
 def same_route(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    """Return whether a flight goes where the booked one goes, from the same airport."""
+    """Return True if a flight has the origin and destination of the booked one."""
     _, old = _row(air, call)
     new = air.flight(call["flight"]) or {}
     return bool(old) and all(old[end] == new.get(end) for end in ("origin", "destination"))

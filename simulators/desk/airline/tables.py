@@ -1,4 +1,4 @@
-"""The airline's tables: what is in them, how they are read, and how they are filled."""
+"""The airline's tables: schema, queries and generated rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from simulators.desk.world import World
 FARES = ("basic", "standard", "flexible")
 MOST_BAGS = 3
 LATE = 180
-"""Minutes of delay from which a compensation is paid."""
+"""Minutes of delay from which a compensation is due."""
 AIRPORTS = TOWNS[:10]
 UPGRADE = 40.0
-"""Price of each step from one fare to the next."""
+"""Price of each step between fares."""
 AHEAD = 30
 """Days ahead for which flights are sold."""
 ALTERNATIVES = 3
@@ -31,33 +31,34 @@ CREATE TABLE bookings (id TEXT PRIMARY KEY, customer TEXT, flight TEXT, fare TEX
 
 
 class AirlineTables(World):
-    """Customers, each booking a seat on one flight, and flights to change to."""
+    """Tables of customers, each with bookings, and of flights to change to."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
     subject = "booking"
 
     def booking(self, booking: str) -> dict[str, Any] | None:
-        """A booking's row, for any caller."""
+        """Return a booking's row without access checks, or None."""
         return self.row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def flight(self, flight: str) -> dict[str, Any] | None:
-        """A flight's row."""
+        """Return a flight's row, or None."""
         return self.row("SELECT * FROM flights WHERE id = ?", flight)
 
     def numbers_of(self, customer: str) -> list[str]:
-        """The numbers of a customer's bookings."""
+        """Return the numbers of a customer's bookings."""
         return [row["id"] for row in self.all("SELECT id FROM bookings WHERE customer = ? ORDER BY id", customer)]
 
     # How it is filled.
 
     def furnish(self, rng: np.random.Generator) -> None:
-        """Nothing: flights come with the bookings."""
+        """Do nothing: flights are added with the bookings."""
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Two payment methods and some bookings; the customer at the desk goes to another place with each.
+        """Add two payment methods and some bookings of a person.
 
-        There are only the flights that this customer could take: others are booked on the same.
+        The customer at the desk books flights to distinct destinations. Only flights that this customer could take
+        exist; others are booked on the same flights.
         """
         card, gift = self.add_payments(person, rng)
         if person is self.owner:
@@ -76,7 +77,7 @@ class AirlineTables(World):
             self.fill("bookings", [row])
 
     def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """One flight to every other airport, some of them past; there are more on each route."""
+        """Add flights from one airport to seven others, some of them past, with alternatives on each route."""
         taken = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):

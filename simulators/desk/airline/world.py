@@ -1,4 +1,4 @@
-"""The airline: bookings that can be cancelled, moved to another flight, upgraded, given bags, or paid for when late."""
+"""The airline's tools: cancel, move, upgrade and pay bookings, add bags, and compensate delays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAG = 25.0
 
 
 class Airline(AirlineTables):
-    """The airline's tools and rules."""
+    """Tools and rules of the airline."""
 
     domain = "airline"
     rules = RULES
@@ -143,11 +143,11 @@ class Airline(AirlineTables):
         return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Everything that the owner could ask for."""
+        """Return all possible goals of the owner."""
         return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """The reads that may help; mentions are an origin and a destination, or flights."""
+        """Return helpful read calls; `mentions` are an origin and a destination, or flights."""
         calls = ["show_customer()", "list_bookings()", *(f'show_booking(booking="{number}")' for number in numbers)]
         calls += [f'show_flight(flight="{name}")' for name in mentions if name not in AIRPORTS]
         towns = [name for name in mentions if name in AIRPORTS]
@@ -156,7 +156,7 @@ class Airline(AirlineTables):
         ]
 
     def marks(self, write: Write) -> list[str]:
-        """The booking's status, fare and flight, and how what is wanted relates to what there is."""
+        """Return words for the booking's status, fare and flight, and for their relation to the request."""
         booking = self.booking(write.subject)
         flight = booking and self.flight(booking["flight"])
         if booking is None or flight is None:

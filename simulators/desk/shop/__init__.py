@@ -1,1 +1,1 @@
-"""A shop: its tables, its policy, what its customers ask for, and its tools."""
+"""Shop domain: tables, policy, customers' goals, and tools."""

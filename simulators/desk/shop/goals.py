@@ -1,4 +1,4 @@
-"""Goals of the shop's customers: all that they may ask for."""
+"""Possible goals of the shop's customers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAYMENTS = ("credit card", "gift card")
 
 
 def candidates(shop: ShopTables, rng: np.random.Generator) -> list[Goal]:
-    """Everything that the customer at the desk could ask for, in the order of the orders."""
+    """Return all goals of the customer at the desk, in the order of the orders."""
     goals = []
     for order in shop.all("SELECT * FROM orders WHERE customer = ? ORDER BY id", shop.owner.id):
         hint = f"my order with the {shop.items(order['id'])[0]['product']}"
@@ -63,7 +63,7 @@ def _about_items(shop: ShopTables, order: dict[str, Any], rng: np.random.Generat
 
 
 def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
-    """For one variant of this or, sometimes, another product; or for any colour in the other size."""
+    """Return a goal to exchange for a variant of this or another product, or for any colour of a size."""
     product, wanted = item["product"], item["product"]
     if rng.random() < 0.2:
         products = [name for name in sorted(PRODUCTS) if name != product]
@@ -86,7 +86,7 @@ def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.rando
 
 
 def _payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
-    """Draw where the money is to go: the id, and how it is asked for; one in four wants it elsewhere."""
+    """Draw the refund's payment method: its id and wording. One in four customers wants another one."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
     other = _other(shop, order["payment"])
@@ -100,5 +100,5 @@ def _other(shop: ShopTables, payment: str) -> dict[str, Any]:
 
 
 def _some(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
-    """The facts, or none of them, with even chances."""
+    """Return the facts or {}, with equal probability."""
     return facts if rng.random() < 0.5 else {}

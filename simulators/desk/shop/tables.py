@@ -1,4 +1,4 @@
-"""The shop's tables: what is in them, how they are read, and how they are filled."""
+"""The shop's tables: schema, queries and generated rows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from simulators.desk.world import World
 
 RETURN_DAYS = 30
 LOST_DAYS = 10
-"""The policy's limits; there are orders on both sides of them."""
+"""Limits of the policy; orders exist on both sides of each."""
 PRODUCTS = (
     "kettle", "backpack", "raincoat", "desk lamp", "tent", "sweater", "headphones", "blanket", "jacket", "suitcase",
     "teapot", "bicycle helmet", "sleeping bag", "wall clock", "running shoes", "hammock",
 )  # fmt: skip
 COLOURS, SIZES = ("black", "red", "green"), ("small", "large")
 SOLD_OUT = 0.25
-"""Share of the variants that are out of stock."""
+"""Share of variants out of stock."""
 FINAL = 0.15
-"""Share of the items that were sold for good."""
+"""Share of items sold as final sale."""
 STATES: tuple[tuple[str, int, int], ...] = (
     ("pending", 0, 3), ("pending", 0, 3), ("sent", 2, LOST_DAYS), ("sent", LOST_DAYS + 1, 25),
     ("delivered", 3, RETURN_DAYS), ("delivered", 3, RETURN_DAYS), ("delivered", RETURN_DAYS + 5, 200),
 )  # fmt: skip
-"""States of orders of the customer at the desk: how they stand, and since how many days, at least and at most."""
+"""Status of the customer's orders, with the minimum and maximum days since then."""
 
 SCHEMA = """
 CREATE TABLE variants (id TEXT PRIMARY KEY, product TEXT, options TEXT, price REAL, stock INTEGER);
@@ -37,26 +37,26 @@ CREATE TABLE items (id TEXT PRIMARY KEY, order_id TEXT, variant TEXT, price REAL
 
 
 class ShopTables(World):
-    """Customers, their orders of one or two items, and a catalogue of products in variants."""
+    """Tables of customers, their orders of one or two items, and a catalogue of product variants."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "orders": "id", "items": "id"}
     subject = "order"
 
     def order(self, order: str) -> dict[str, Any] | None:
-        """An order's row, for any caller."""
+        """Return an order's row without access checks, or None."""
         return self.row("SELECT * FROM orders WHERE id = ?", order)
 
     def item(self, item: str) -> dict[str, Any] | None:
-        """An item's row."""
+        """Return an item's row, or None."""
         return self.row("SELECT * FROM items WHERE id = ?", item)
 
     def variant(self, variant: str) -> dict[str, Any] | None:
-        """A variant's row."""
+        """Return a variant's row, or None."""
         return self.row("SELECT * FROM variants WHERE id = ?", variant)
 
     def items(self, order: str) -> list[dict[str, Any]]:
-        """The items of an order, as they are shown."""
+        """Return the items of an order, as tools show them."""
         return self.all(
             "SELECT items.id AS item, product, options, items.price, final_sale, state FROM items "
             "JOIN variants ON variants.id = variant WHERE order_id = ? ORDER BY items.id",
@@ -68,13 +68,13 @@ class ShopTables(World):
         return round(float(sum(item["price"] for item in self.items(order))), 2)
 
     def numbers_of(self, customer: str) -> list[str]:
-        """The numbers of a customer's orders."""
+        """Return the numbers of a customer's orders."""
         return [row["id"] for row in self.all("SELECT id FROM orders WHERE customer = ? ORDER BY id", customer)]
 
     # How it is filled.
 
     def furnish(self, rng: np.random.Generator) -> None:
-        """The catalogue: every product in every colour and size."""
+        """Fill the catalogue: every product in every colour and size."""
         rows: list[tuple[object, ...]] = []
         for product in PRODUCTS:
             price = int(rng.integers(15, 120))
@@ -85,7 +85,7 @@ class ShopTables(World):
         self.fill("variants", rows)
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Two payment methods and some orders; no product is in two orders of the customer at the desk."""
+        """Add two payment methods and some orders of a person; the owner orders each product at most once."""
         card, gift = self.add_payments(person, rng)
         mine = person is self.owner
         states = STATES if mine else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))

@@ -1,4 +1,4 @@
-"""The shop: orders of things that can be cancelled, returned, exchanged, sent elsewhere or sent again."""
+"""The shop's tools: cancel, return, exchange, redirect, pay and resend orders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulators.desk.shop.tables import LOST_DAYS, PRODUCTS, RETURN_DAYS, ShopTa
 
 
 class Shop(ShopTables):
-    """The shop's tools and rules."""
+    """Tools and rules of the shop."""
 
     domain = "shop"
     rules = RULES
@@ -146,17 +146,17 @@ class Shop(ShopTables):
         return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Everything that the owner could ask for."""
+        """Return all possible goals of the owner."""
         return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """The reads that may help."""
+        """Return helpful read calls."""
         calls = ["show_customer()", "list_orders()"]
         calls += [f'{tool}(order="{number}")' for tool in ("show_order", "track_order") for number in numbers]
         return calls + [f'show_product(product="{name}")' for name in mentions]
 
     def marks(self, write: Write) -> list[str]:
-        """The order's status and age, and how what is wanted relates to what there is."""
+        """Return words for the order's status and age, and for their relation to the request."""
         order = self.order(write.subject)
         if order is None:
             return []

@@ -15,9 +15,9 @@ import analysis
 from analysis.frames import load
 from analysis.report import report
 from analysis.view import runs, tail
-from analysis.view.given import Given
 from analysis.view.index import Index
-from analysis.view.library import Library
+from analysis.view.runs import Library
+from analysis.view.services import Services
 from arena.cli.page_data import deal_facts
 from arena.errors import StoreError
 from arena.store.reader import RunReader
@@ -218,7 +218,6 @@ def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
 def test_figures_are_those_of_the_report(asks: Client) -> None:
     told, page = asks.get(f"{ONE}/summary"), answers(report(EXAMPLE / "negotiation", theory={}))
     assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
-    assert asks.get(f"{ONE}/strategies") == page["strategies"]
 
 
 def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None:
@@ -385,12 +384,12 @@ def test_what_nobody_runs_is_not_stopped(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
     (run / "run.pid").write_text(f"{os.getpid()}\n")  # left by a run that was killed: the number is another's now
     asks = Client(run)
-    assert "nobody runs this" in asks.post("/api/runs/run/control", {"do": "stop"}, 400)["error"]
+    assert "this run is not running" in asks.post("/api/runs/run/control", {"do": "stop"}, 400)["error"]
     assert asks.post("/api/runs/run/control", {"do": "rm"}, 400)
 
 
 def test_without_what_the_command_gives_the_page_does_with_less() -> None:
-    asks = Client(EXAMPLE, given=Given(deal_facts))
+    asks = Client(EXAMPLE, services=Services(deal_facts))
     assert asks.get("/api/estimators") == []
     assert "error" in asks.get(f"{ONE}/matches/0003-0001/credit", 400, estimator="rae")
     assert "error" in asks.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
@@ -414,7 +413,7 @@ POSTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", POSTS)
 def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
     """Each of these has one thing wrong beside what is odd."""
-    asks, base = Client(EXAMPLE / "bargain", given=Given(deal_facts)), POSTS[path]
+    asks, base = Client(EXAMPLE / "bargain", services=Services(deal_facts)), POSTS[path]
     headers = asks.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
     for field in [*base, "remove", "match", "run", "turn", "seat"]:
         for value in ODD:
@@ -424,7 +423,7 @@ def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
 
 
 def test_numbers_that_json_has_not_are_null() -> None:
-    from analysis.view.answers import Json
+    from analysis.view.guard import Json
 
     assert Json({"a": math.nan, "b": [math.inf], "c": 2**60, "d": "\ud800\u2028</script>"}).body == (
         b'{"a":null,"b":[null],"c":"1152921504606846976","d":"\\ud800\\u2028</script>"}'

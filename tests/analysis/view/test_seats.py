@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.view import app, seats
-from analysis.view.given import Given
+from analysis.view.services import Services
 from tests.factories.browser import chromium
 from tests.factories.page import Page
 from tests.factories.view import Client, served
@@ -22,7 +22,7 @@ while 'endless' in sys.argv[2]: print('{{}}', flush=True)
 print({json.dumps(ASK)!r}, flush=True)
 sys.stdin.read()
 """
-GIVEN = Given(arena=[sys.executable, "-c", CHILD])
+SERVICES = Services(command=[sys.executable, "-c", CHILD])
 
 
 def begin(asks: Client, code: int = 200, game: str = "kuhn_poker") -> Any:
@@ -38,7 +38,7 @@ def until(holds: Callable[[], Any]) -> None:
 
 @pytest.fixture
 def asks(tmp_path: Path) -> Client:
-    return Client(tmp_path, given=GIVEN)
+    return Client(tmp_path, services=SERVICES)
 
 
 def test_abandoned_matches_end_and_make_room(asks: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_the_page_ends_its_match_by_a_button_and_when_it_goes_away(
     """And takes it up again when it is loaded again, or chosen from those that are played."""
     monkeypatch.setattr(app, "SWEPT", 0.1)
     monkeypatch.setattr(app, "LEFT", 4.0)
-    with chromium() as browser, served(tmp_path, given=GIVEN) as link:
+    with chromium() as browser, served(tmp_path, services=SERVICES) as link:
         page = Page(browser, link)
         page.to("#/play?game=kuhn_poker", "#begin")
         page.view.click("#begin")

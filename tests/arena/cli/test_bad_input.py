@@ -408,7 +408,7 @@ def test_a_seat_where_nobody_sits(tmp_path: Path) -> None:
     seats = {"opener": experiment.seats["opener"]}
     text = to_yaml(experiment.model_copy(update={"seats": seats}))
     run = RunFolder.create(tmp_path / "run", text, {})
-    assert "nobody sits at 'responder' of negotiation" in refused("resume", run.path)
+    assert "seat 'responder' of negotiation has no role" in refused("resume", run.path)
 
 
 # Checkpoints
@@ -421,7 +421,7 @@ def test_a_run_none_of_whose_checkpoints_is_whole_keeps_its_log(tmp_path: Path, 
     before = left(run)
     line = refused("resume", run)
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
-    assert line.startswith(f"no checkpoint is whole (checkpoint {newest} is torn: policies/shared/model.safetensors")
+    assert line.startswith(f"no checkpoint is intact (checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert_same(left(run), before)
     assert refused("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
     told = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
@@ -508,7 +508,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
     told = arena_child(tmp_path, "resume", run, hurt=Hurt(file_limit=3_000_000))
     assert told.code == 2, told
     note, line = told.err.splitlines()
-    assert note == f"arena: no checkpoint has iteration {ITERATIONS}, which was played: going on from iteration 2"
+    assert note == f"arena: no checkpoint has iteration {ITERATIONS}, which was played: resuming from iteration 2"
     assert line.startswith(f"arena: disk full while writing {run}/") and line.endswith(f"arena resume {run}")
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
     told = arena_child(tmp_path, "resume", run)
@@ -547,6 +547,6 @@ def test_a_disk_that_is_really_full(tmp_path: Path, unbroken: Path) -> None:
     told = re.match(line, done.stderr)
     assert told, done.stderr
     lost = re.match(r"checkpoints/0*([1-9]\d*)", told[1])  # then that iteration had been played, and is said to be lost
-    note = "arena: no checkpoint has iteration {}, which was played: going on from iteration {}\n"
+    note = "arena: no checkpoint has iteration {}, which was played: resuming from iteration {}\n"
     assert done.stderr[told.end() :] == (note.format(int(lost[1]), int(lost[1]) - 1) if lost else "")
     assert_same(left(tmp_path / "run"), left(unbroken))

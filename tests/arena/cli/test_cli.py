@@ -103,7 +103,7 @@ def test_models_and_doctor_for_scripts() -> None:
     assert told.code == (0 if all(finding["ok"] for finding in findings) else 1)
     assert {"python", "learning", "device"} <= {finding["what"] for finding in findings}
     found = {finding["what"]: finding["found"] for finding in json.loads(told.out)}
-    assert re.match(r"\d+ \(the same work by", found["threads"])
+    assert re.match(r"\d+ \(time of the same work: ", found["threads"])
     for what in ("threads", environment()["instruction_set"], torch.__version__):
         assert what in found["same bits"], "what bit-repeatability depends on"
     assert len(arena("doctor").out.splitlines()) >= len(findings)
@@ -268,7 +268,7 @@ def test_whoever_ends_a_run_is_told_how_to_go_on(
     child.signal(number)
     told = child.end()
     assert told.code == code
-    assert told.line == f"{word}; nothing that was committed is lost, arena resume {run} goes on"
+    assert told.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
     assert arena_child(tmp_path, "resume", run).code == 0
     assert_same(left(run), left(unbroken))
 

@@ -151,7 +151,7 @@ def test_a_strangers_run_asks_no_server_unasked(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "home" / "trusted").unlink()
         looked = len(server.looked)
         line = refused("resume", run, "--iterations", "3")
-        assert f"would ask {server.url} with the key in DATABASE_PASSWORD: if it may, say --trust" in line
+        assert f"would ask {server.url} with the key in DATABASE_PASSWORD: to allow that, pass --trust" in line
         assert len(server.looked) == looked > 0
         own = ["--set", f"endpoint={{url: '{other.url}', key_variable: null}}"]
         assert arena("resume", run, "--iterations", "3", *own, "--json").code == 0, "the user's own word"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.weights import resolve
+from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.adapters import loading
@@ -98,7 +99,7 @@ def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
     (place / "words.txt").write_text("Go away.\n")
     told = arena("eval", run, "--game", "race.py:Worded", "--matches", "2", "--json")
     assert told.code == 0
-    assert f"racer was edited since {run} began, which plays its own copy, {run}/roles/racer.yaml" in told.err
+    assert f"racer was edited since {run} began; the run uses its own copy, {run}/roles/racer.yaml" in told.err
     assert f"{place}/words.txt was edited since" in told.err
     told = arena("resume", run, "--iterations", "2", "--json")
     assert told.code == 0 and "racer was edited since" in told.err
@@ -127,13 +128,13 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
     before = {p: p.read_bytes() for p in away.rglob("*") if p.is_file()}
     for command in (resume, evaluate):
         line = refused(*command)
-        assert f"would run the code of {away}/games/race.py: read it, then say --trust" in line
+        assert f"would run the code of {away}/games/race.py: read it, then pass --trust" in line
     assert {p: p.read_bytes() for p in away.rglob("*") if p.is_file()} == before
     assert arena("show", away).code == 0, "shows without any code"
     told = arena("eval", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
     assert told.code == 0, "another game needs none of it"
     exploit = ["exploit", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
-    assert "say --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
+    assert "pass --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
     (place.parent / "home" / "trusted").unlink()
     assert arena(*evaluate, "--before", "--trust").code == 0
     assert arena(*resume, "--json").code == 0, "once is enough"
@@ -141,11 +142,11 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
 
 @pytest.mark.slow
 def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Path) -> None:
-    """A folder of an older Arena, or one that hides its copies, names any file of the machine."""
+    """A folder that hides its copies may name any file of the machine."""
     about = json.loads((run / "environment.json").read_text())
     for key in ("files", "commands", "experiment", "sha256"):
         del about[key]
-    (run / "environment.json").write_text(json.dumps(about))
+    (run / "environment.json").write_text(json.dumps({**about, "sha256": digest(about)}))
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
     (place.parent / "home" / "trusted").unlink()
@@ -172,7 +173,7 @@ def test_a_module_that_a_strangers_run_names_asks_first(
     run = RunFolder.create(place / "strangers", config, {}).path
     loading.forget()
     line = refused("resume", run)
-    assert "would run the code of the module strangers_own.game: look at it, then say --trust" in line
+    assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
     assert not (place / "ran").exists()
     loading.forget()
     assert "has no function env()" in refused("resume", run, "--trust")

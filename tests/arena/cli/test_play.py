@@ -103,7 +103,7 @@ def test_the_page_shows_what_a_person_sees(monkeypatch):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setattr(sys, "stdin", Typing("".join(f"{line}\n" for line in re.findall("^> (.*)$", output, re.M))))
     said = re.sub(r"\x1b\[[\d;]*m", "", arena(*command.split()).out)
-    assert "".join(f"{line.rstrip()}\n" for line in said.splitlines()) == output
+    assert "".join(f"{line.rstrip()}\n" for line in said.splitlines()).startswith(output.removesuffix("…\n"))
 
 
 def test_bargainers_talk_only_where_the_game_lets_them(monkeypatch):

@@ -64,7 +64,7 @@ def test_a_warm_start_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mon
     told = arena(*command, "--out", tmp_path / "run")
     assert told.code == 0, told.err
     assert re.search(r"imitate \(shared\): matches of random: 3 of 6, about \d+ s left", told.out)
-    assert "imitate (shared): learning from them: 4 of 4" in told.out
+    assert "imitate (shared): learning: 4 of 4" in told.out
 
 
 def test_the_live_table_says_how_long_the_iterations_take_that_are_to_come() -> None:

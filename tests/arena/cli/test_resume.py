@@ -42,7 +42,7 @@ def test_a_run_goes_on_for_longer_and_notes_what_was_changed(run: Path, tmp_path
 
 def test_a_stray_file_among_checkpoints_counts_for_nothing(run: Path) -> None:
     (run / "checkpoints" / "0009").write_text("")
-    assert "iterations: 2, and 3 of" in refused("resume", run, "--iterations", 2)
+    assert "has 3 committed: ask for more" in refused("resume", run, "--iterations", 2)
     assert arena("resume", run).code == 0
 
 
@@ -54,7 +54,7 @@ def test_a_stray_file_among_checkpoints_counts_for_nothing(run: Path) -> None:
         ("policies.shared.model=nano-2", "policies.shared.model (nano → nano-2) cannot change"),
         ("game.options.max_turns=6", "game.options.max_turns (4 → 6) cannot change"),
         ("learn.lrr=1", "learn.lrr: unknown field"),
-        ("iterations=1", "iterations: 1, and 3 of"),
+        ("iterations=1", "has 3 committed: ask for more"),
     ],
 )
 def test_what_may_not_change_is_refused_by_name(run: Path, setting: str, told: str) -> None:
@@ -103,7 +103,7 @@ def test_what_a_refused_resume_would_have_changed_is_not_recorded(run: Path) -> 
     for weights in (run / "checkpoints").rglob("model.safetensors"):
         flip_a_byte(weights)
     before = [(run / name).read_bytes() for name in ("environment.json", "config.yaml")]
-    assert "no checkpoint is whole" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
+    assert "no checkpoint is intact" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
     assert [(run / name).read_bytes() for name in ("environment.json", "config.yaml")] == before
 
 
@@ -130,7 +130,7 @@ def test_one_rank_of_several_begins_no_run_of_its_own(
     monkeypatch.setenv(variable, "4")
     for words in ([*TINY, "--out", tmp_path / "new"], ["resume", run, "--iterations", ITERATIONS + 1]):
         line = refused(*words)
-        assert f"{variable}=4" in line and "start it once" in line
+        assert f"{variable}=4" in line and "start one process" in line
     assert not (tmp_path / "new").exists()
     for one in ("1", "", "many"):
         monkeypatch.setenv(variable, one)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from arena.store.run import RunFolder
+from arena.store.schema import SCHEMA_VERSION
 from tests.factories.commands import Told, arena
 from tests.factories.kept_run import SHARED
 from tests.factories.store import record
@@ -42,7 +43,7 @@ def test_show_prints_text_only(tmp_path: Path, sealed: bool) -> None:
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     for k in (1, 2):
         row = strange(record(k, 0).to_json()) | {"id": f"000{k}-0000", "iteration": k, "status": "finished"}
-        line = json.dumps({"schema": 2} | restored(row, record(k, 0).to_json()))
+        line = json.dumps({"schema": SCHEMA_VERSION} | restored(row, record(k, 0).to_json()))
         (run.path / "log").mkdir(exist_ok=True)
         (run.path / "log" / f"000{k}.jsonl").write_text(line + "\n")
         if sealed:
@@ -88,7 +89,7 @@ def test_rows_of_an_open_log_that_do_not_fit_are_refused(tmp_path: Path) -> None
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     (run.path / "log").mkdir()
     for row in ({}, {"id": 3}, record(1, 0).to_json() | {"turns": NASTY}, record(1, 0).to_json() | {"seats": []}):
-        (run.path / "log" / "0001.jsonl").write_text(json.dumps({"schema": 2} | row) + "\n" * 2)
+        (run.path / "log" / "0001.jsonl").write_text(json.dumps({"schema": SCHEMA_VERSION} | row) + "\n" * 2)
         told = arena("show", run.path)
         harmless(told)
         assert (told.code == 2 and "0001.jsonl" in told.line) or "schema of the match log" in told.line

@@ -17,7 +17,7 @@ from arena.config.layers import compose
 from arena.config.sources import file_layer
 from arena.evaluate.study import results
 from arena.evaluate.study.plan import plan
-from arena.evaluate.study.record import KeptRun
+from arena.evaluate.study.record import RecordedRun
 from arena.store.locks import in_use
 from arena.store.reader import RunReader
 from tests.factories.children import Child
@@ -151,7 +151,7 @@ def test_a_launcher_is_refused_before_there_is_a_folder(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     told = arena(words[0], "negotiation-nano", *words[1:], "--out", tmp_path / "it")
-    assert told.code == 2 and "WORLD_SIZE=2: a run is one process" in told.err
+    assert told.code == 2 and "WORLD_SIZE=2: a launcher (torchrun, srun)" in told.err
     assert not (tmp_path / "it").exists()
 
 
@@ -212,10 +212,11 @@ def test_a_record_alone_is_redrawn_and_the_first_arm_is_always_there_to_compare_
     begun = plan(compose([file_layer(file)]), tmp_path / "one", ["mars", "zero", "other"], 2, lambda it: it)
     runs = [(run.arm, run.seed) for run in begun.runs]
     known = {
-        (arm, seed): KeptRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS, also=ALSO) for arm, seed in runs
+        (arm, seed): RecordedRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS, also=ALSO)
+        for arm, seed in runs
     }
     whole = replace(begun, kept=known)
-    results.write(whole, results.collected(whole), {})
+    results.write(whole, results.collect(whole), {})
     folder.mkdir()
     (tmp_path / "one" / "study.json").rename(folder / "study.json")
     told = arena("study", file, "--seeds", "2", "--arms", "zero", "--redraw", "--out", folder, "--json")

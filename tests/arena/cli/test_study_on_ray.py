@@ -95,7 +95,7 @@ def test_runs_end_with_their_study_and_the_same_command_goes_on(
     done = len(RunReader(first).metrics())
     assert 0 < done < 1000
     if number == signal.SIGINT:
-        assert "interrupted; nothing that was committed is lost" in study.said() and "Traceback" not in study.said()
+        assert "interrupted; committed iterations are safe" in study.said() and "Traceback" not in study.said()
         again = Study(cluster, tmp_path, iterations=1000)
         again.until(lambda: len(RunReader(first).metrics()) > done)
         assert RunReader(first).environment()["commands"][1:], "it was gone on with"

@@ -25,7 +25,7 @@ def process(*words: str, python: tuple[str, ...] = (), **settings: Any) -> Any:
 
 
 def test_characters_that_the_output_cannot_encode_are_escaped() -> None:
-    done = process("--help", env={"PYTHONIOENCODING": "ascii"})
+    done = process("play", "--help", env={"PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.isascii() and b"\\u" in done.stdout
 

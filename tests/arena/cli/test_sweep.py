@@ -29,7 +29,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     assert told.code == 0, told.err
     data = json.loads(told.out)
     assert data == json.loads((folder / "sweep.json").read_text())
-    assert (folder / "sweep.png").stat().st_size > 3000 and not (folder / "study.json").exists()
+    assert not (folder / "study.json").exists()
     assert RunReader(folder / "setting-1-1000").environment()["commands"][1:], "it was gone on with, not begun again"
     shared = yaml.safe_load(RunReader(folder / "setting-2-1000").config())["policies"]["shared"]
     assert shared["imitate"] is None and "setting-1-1000/checkpoints/0000" in shared["model"], "imitated once"

@@ -11,12 +11,11 @@ import games
 from agents import strict_yaml
 from agents.role import written_for
 from arena.config.experiment import Experiment
-from arena.config.kept import as_plain
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml, with_policies
-from arena.config.recipe import recipe_of
+from arena.config.saved_config import as_plain
 from arena.config.seating import set_tables
-from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, set_layer, text_layer
+from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.play.settings import apportion
 
@@ -98,7 +97,7 @@ def test_every_text_of_a_setting_is_read_back_as_it_was(text: str) -> None:
 def test_what_is_written_down_is_read_back_the_same(name: str, mode: Literal["shared", "separate"]) -> None:
     given = compose([recipe_layer(name), set_layer("learn.lr=1e-7")])
     if mode == "shared" and len({policy.model_dump_json() for policy in given.policies.values()}) > 1:
-        with pytest.raises(ConfigError, match="'shared' would have to begin as two different ones"):
+        with pytest.raises(ConfigError, match="'shared' would have two different initial settings"):
             with_policies(given, mode)
         return
     found = with_policies(given, mode)
@@ -282,7 +281,7 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
         (TABLES.replace("game: null", "game: {name: nim}"), "game: given together with `tables`"),
         (TABLES.replace("seats: null", "seats: {}"), "seats: given together with `tables`"),
         (TABLES.replace("share: 3.0", "share: 0.0"), "tables[0].share"),
-        (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: none of the 16 matches"),
+        (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: too small for one of the 16 matches"),
         (TABLES.replace("share: 3.0", "shares: 3.0"), "tables[0].shares: unknown field — did you mean 'share'?"),
         (TABLES + "    seat: {}\n", "did you mean 'seats'?"),
     ],
@@ -385,12 +384,12 @@ def test_a_league_is_read_and_written_back() -> None:
         (league("{play: self, weight: -1.0}"), "league.opponents[0].weight"),
         (league("{play: self, from: 3, until: 2}"), "met from iteration 3 until 2: never"),
         (league("{play: self, wieght: 1.0}"), "did you mean 'weight'?"),
-        (league("{play: self, weight: 0.0}"), "nobody has a weight above 0 in iteration 1"),
-        (league("{play: self, until: 2}"), "nobody has a weight above 0 in iteration 3"),
-        (league("{play: self, from: 2}, {play: pfsp, from: 3}"), "nobody has a weight above 0 in iteration 1"),
-        (league("{play: self}, {play: fixed, policy: shared}"), "fixed opponent 'shared' is a policy that is trained"),
+        (league("{play: self, weight: 0.0}"), "no opponent has a weight above 0 in iteration 1"),
+        (league("{play: self, until: 2}"), "no opponent has a weight above 0 in iteration 3"),
+        (league("{play: self, from: 2}, {play: pfsp, from: 3}"), "no opponent has a weight above 0 in iteration 1"),
+        (league("{play: self}, {play: fixed, policy: shared}"), "fixed opponent 'shared' is a trained policy"),
         (league("{play: self}", "  pool: {keep: 1}"), "league.pool.keep"),
-        (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two such seats"),
+        (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two seats with trained policies"),
     ],
 )
 def test_leagues_that_cannot_be_played_are_told(text: str, told: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from arena.config.arms import check_arms, with_arm
 from arena.config.experiment import Experiment
-from arena.config.kept import MAY_CHANGE, changes
 from arena.config.layers import compose, to_yaml
+from arena.config.saved_config import MAY_CHANGE, changes
 from arena.config.sources import recipe_layer, recipe_names, text_layer
 from arena.errors import ConfigError
 

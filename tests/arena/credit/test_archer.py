@@ -10,12 +10,10 @@ import torch
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.kinds import choose
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics import critic_for
-from arena.credit.critics.archer import Archer, twin_loss
+from arena.credit.critics.archer import Archer, Context, contexts, twin_loss
 from arena.credit.critics.base import CriticContext
-from arena.credit.critics.speaking import Context, contexts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory

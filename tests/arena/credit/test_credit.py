@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agents.stream import Stream
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec

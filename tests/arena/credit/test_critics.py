@@ -17,8 +17,7 @@ from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
+from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.critics.value_head import ValueHead, ValueModel, value_loss

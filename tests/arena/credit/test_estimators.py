@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.assign import assign
-from arena.credit.batch import Floats, TurnBatch
+from arena.credit.batch import Floats, TokenAdvantages, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.estimators.steps import broken_returns, situations
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
-from arena.credit.tokens import TokenAdvantages
 from arena.records import Trajectory, Turn
 from games import make
 from games.contracts import Message, View
@@ -503,7 +502,7 @@ def test_regrouped_by_hand_when_all_labels_change_places(monkeypatch: pytest.Mon
     batch, rewards = batch_of(found)
     mars = {"mars": {"by": ["seat"]}}
     assert choose("estimator", "mars", by=["seat"])(batch, rewards).tolist() == [-2, 2, -1, 1]
-    monkeypatch.setattr(TurnBatch, "dealt", lambda batch, rows, groups: np.array([2, 0, 3, 1]))
+    monkeypatch.setattr(TurnBatch, "permute_within", lambda batch, rows, groups: np.array([2, 0, 3, 1]))
     assert choose("estimator", "regrouped", of=mars, what=["seat"])(batch, rewards).tolist() == [-0.5, 0.5, 0.5, -0.5]
 
 

@@ -119,7 +119,7 @@ def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkey
     (place / "ran").unlink()
     for command in ("resume strangers --iterations 3", "credit strangers", "eval strangers --game negotiation"):
         told = arena(*command.split())
-        assert told.code == 2 and "read it, then say --trust" in told.err and "Traceback" not in told.err
+        assert told.code == 2 and "read it, then pass --trust" in told.err and "Traceback" not in told.err
     assert arena("show", "strangers").code == 0
     assert not (place / "ran").exists(), "nothing of it has run"
     (place / "link").symlink_to(place / "strangers")
@@ -128,7 +128,7 @@ def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkey
         named = SHARED + f"credit: {{estimator: '{place}/{folder}/lone_winner.py:lone_winner'}}\n"
         RunFolder.create(name, named, {})
         loading.forget()
-        assert "read it, then say --trust" in refused("credit", name)
+        assert "read it, then pass --trust" in refused("credit", name)
     assert not (place / "ran").exists(), "nothing of it has run"
     loading.forget()
     assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0

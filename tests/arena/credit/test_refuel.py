@@ -21,8 +21,7 @@ from arena.credit.estimators.refuel import refuel as differences
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.learn.losses import dpo, refuel
-from arena.learn.pairs import in_pairs, rival_changes, together
-from arena.learn.samples import Sample
+from arena.learn.samples import Sample, in_pairs, rival_changes, together
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
@@ -376,8 +375,8 @@ def test_a_run_with_branches_resumes_bit_by_bit(
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("learn.loss=dpo + play.branch=0", "learn.loss: dpo compares two answers"),
-        ("play.branch=0", "learn.loss: refuel compares two answers to the same words: set play.branch: 1"),
+        ("learn.loss=dpo + play.branch=0", "learn.loss: dpo compares two replies"),
+        ("play.branch=0", "learn.loss: refuel compares two replies in the same context: set play.branch: 1"),
         ("credit.estimator=mars", "set credit.estimator: refuel"),
         ("credit.transforms=[whiten]", "set credit.transforms: []"),
         ("learn.aggregate=token_mean", "set learn.aggregate: turn_mean"),

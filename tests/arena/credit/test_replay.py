@@ -14,9 +14,8 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import choose
 from arena.credit.assign import assign
-from arena.credit.batch import TrajectoryKey, TurnBatch
+from arena.credit.batch import Credited, TrajectoryKey, TurnBatch
 from arena.credit.compare import compare
-from arena.credit.credited import Credited
 from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_credited, recalled
 from arena.credit.settings import CreditSpec
 from arena.errors import GateError, StoreError

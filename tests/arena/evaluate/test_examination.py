@@ -12,8 +12,8 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.evaluation import deal_seeds
-from arena.evaluate.examination import check_panel, examination, settled
-from arena.evaluate.panel import Sitting
+from arena.evaluate.examination import check_panel, examination, with_fixed_panel
+from arena.evaluate.panel import PanelPlan
 from arena.lab import Lab
 from arena.store.contents import PANEL
 from arena.store.evaluations import read_evaluations
@@ -196,11 +196,11 @@ def test_a_panel_that_cannot_be_played_does_not_end_the_run(
     def down(*args: Any) -> None:
         raise PlayError("12 of 12 matches failed")
 
-    monkeypatch.setattr(Sitting, "play", down)
+    monkeypatch.setattr(PanelPlan, "play", down)
     watcher = Quiet()
     folder = finished(tmp_path / "run", ASKED, watcher=watcher)
     assert_same(left(folder), left(plain))
-    assert (0, "iteration 2 was not judged by the panel talks: 12 of 12 matches failed") in watcher.phases
+    assert (0, "iteration 2 was not evaluated against the panel talks: 12 of 12 matches failed") in watcher.phases
     assert not any("panel" in row for row in RunReader(folder).metrics())
 
 
@@ -278,7 +278,7 @@ def test_a_member_that_may_still_learn_is_held_fast(tmp_path: Path) -> None:
     other = kept_run(tmp_path / "other", SHARED, _3="nano-3")
     panel = tmp_path / "mine.yaml"
     panel.write_text(f"panel: mine\ngame: {{name: kuhn_poker}}\nmembers: [nash, {other}, '{other}@3:shared']\n")
-    asked = settled(compose([text_layer("test", SHARED), set_layer(f"evaluate.panel={panel}")]))
+    asked = with_fixed_panel(compose([text_layer("test", SHARED), set_layer(f"evaluate.panel={panel}")]))
     assert asked.evaluate and asked.evaluate.panel
     assert asked.evaluate.panel.members == ["nash", f"{other}@3", f"{other}@3:shared"]
     check_panel(asked)
@@ -322,7 +322,7 @@ def test_a_run_ends_with_its_panel_first_and_goes_on_with_another(tmp_path: Path
         (["--panel", "kuhn_pokr"], "did you mean 'kuhn_poker'?"),
         (["--deals", "3", "--game", "nim"], "--deals belongs to --panel"),
         ([], "Name a --game"),
-        (["--panel", "kuhn_poker", "--before"], "random has no before"),
+        (["--panel", "kuhn_poker", "--before"], "random has no first weights"),
         (["--panel", "negotiation", "--role", "nobody"], "nobody"),
     ],
 )

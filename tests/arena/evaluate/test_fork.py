@@ -318,7 +318,7 @@ def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> 
     ("arguments", "line"),
     [
         (["0001-0003", "--turn", "9", "--act", "BET"], "0001-0003 has turns 1 to"),
-        (["0001-0003", "--turn", "1"], "a fork needs something that is another: somebody at a seat, or an act"),
+        (["0001-0003", "--turn", "1"], "a fork needs a change: another player at a seat, or another act"),
         (["0001-0003", "--turn", "1", "--seat", "frist=nash"], "0001-0003 has no seat 'frist' — did you mean 'first'?"),
         (["0001-0003", "--turn", "1", "--seat", "first=nahs"], "unknown contender 'nahs' — did you mean 'nash'?"),
         (["0001-0003", "--turn", "1", "--seat", "first"], "--seat first: write SEAT=WHO"),
@@ -333,7 +333,7 @@ def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path, arguments: li
 
 def test_nobody_is_asked_where_nobody_is(tmp_path: Path) -> None:
     run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    with pytest.raises(ConfigError, match="nobody can be asked to play first"):
+    with pytest.raises(ConfigError, match="no person is here to play first"):
         wait(fork(run, "0001-0003", 0, {"first": "human"}))
     with pytest.raises(StoreError, match="has no match"):
         wait(fork(run, "9", 0, act="BET"))

@@ -1,8 +1,7 @@
-"""P-values that say what the intervals say, bounds of several looks, and corrections over a family."""
+"""P-values that agree with the intervals, and corrections over a family."""
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from arena.evaluate.study import inference
 from arena.statistics import ANY, SHARE, Bounds, paired_ci
@@ -30,29 +29,6 @@ def test_differences_that_say_nothing_or_all() -> None:
     assert inference.tails([0.1, 0.1], ANY, 0.1) == (0.5, 0.5)
     assert inference.tails([1.0, 1.0], (-1.0, 1.0)).above > 0.01, "two seeds at the bound are two coins"
     assert inference.tails([0.2, 0.3], (-1.0, 1.0), 1.0).above > 0.9, "nothing is above the highest there is"
-
-
-def test_one_look_costs_nothing_and_two_have_the_bounds_of_the_tables() -> None:
-    """O'Brien and Fleming at .05: Jennison and Turnbull (2000), table 2.3: C = 1.977 for two looks, 2.004 for three."""
-    assert inference.over_looks(0.03, 1, 1) == 0.03 and inference.level_at(0.95, 1, 1) == 0.95
-    for looks, bound in ((2, 1.977), (3, 2.004)):
-        assert inference.exceeded(bound, looks) == pytest.approx(0.05, abs=3e-4)
-        level = inference.level_at(0.95, looks, looks)
-        assert norm.isf((1 - level) / 2) == pytest.approx(bound, abs=2e-3)
-        assert inference.level_at(0.95, 1, looks) > inference.level_at(0.95, looks, looks) > 0.95
-    assert inference.sample_sizes(10, 2) == [5, 10] and inference.sample_sizes(10, 3) == [4, 7, 10]
-    assert inference.over_looks(0.0, 1, 2) == 0.0, "differences without spread"
-    for look in (1, 2, 3):
-        at = 1 - inference.level_at(0.95, look, 3)
-        assert inference.over_looks(at, look, 3) == pytest.approx(0.05, abs=1e-4), "the same bound, the other way round"
-
-
-def test_two_looks_err_as_often_as_one() -> None:
-    rng = np.random.default_rng(5)
-    levels = [inference.level_at(0.95, look, 2) for look in (1, 2)]
-    z = rng.normal(size=(200_000, 2)).cumsum(1) / np.sqrt([1, 2])
-    crossed = (np.abs(z) > [norm.isf((1 - level) / 2) for level in levels]).any(1)
-    assert crossed.mean() == pytest.approx(0.05, abs=0.002)
 
 
 def test_holm_and_benjamini_hochberg_by_hand() -> None:

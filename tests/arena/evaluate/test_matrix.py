@@ -10,9 +10,9 @@ import pytest
 from arena.cli.loop import wait
 from arena.evaluate import matrix as league
 from arena.evaluate import specs
+from arena.evaluate.crosstable_plot import draw_matrix
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.matrix import Cell, in_role
-from arena.evaluate.matrix_plot import drawn
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
@@ -72,8 +72,7 @@ def test_what_a_cell_counts() -> None:
         cell.add(task, record(task, trial, success))
     for _ in range(2):
         cell.add(2, record(2, 1, False, "SimulatorFault: odd"))
-    assert cell.matches == 5 and cell.success.estimate == pytest.approx((1 + 0.5 + 1) / 3)
-    assert cell.reliability(1) == cell.success
+    assert cell.matches == 5 and cell.reliability(1).estimate == pytest.approx((1 + 0.5 + 1) / 3)
     assert cell.reliability(2).estimate == pytest.approx(0.5), "the task with one finished trial has no pass^2"
     assert cell.fault_rate == rate_ci(2, 7), "faults are no trials and no zeros"
     assert cell.mean("turns").estimate == pytest.approx(4)
@@ -189,7 +188,7 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
         (["askr", "--game", "clinic"], "did you mean 'asker'"),
         (["asker", "--game", "clinc"], "did you mean 'clinic'"),
         (["asker", "--game", "clinic", "--persons", "terse+smollm2-135m"], "did you mean 'smollm2-135m-instruct'"),
-        (["asker", "--game", "clinic", "--persons", "terse+"], "name whose words"),
+        (["asker", "--game", "clinic", "--persons", "terse+"], "name the speaker"),
         (["asker", "--game", "clinic", "--persons", "terse+first_legal"], "lists none for patient"),
         (["asker", "--game", "desk"], "asker plays clinic, not desk"),
         (["nano", "--game", "clinic", "--role", "docter"], "did you mean 'doctor'"),
@@ -225,7 +224,7 @@ def test_its_picture_can_be_read_whatever_the_names() -> None:
             cell = Cell(agent, person, "script", tasks=2, trials=2, k=2)
             cell.successes |= {0: [True, True], 1: [False, True]}
             cells.append(cell)
-    assert complaints(drawn(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
+    assert complaints(draw_matrix(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
 
 
 def test_a_simulator_without_personas_has_one_column() -> None:

@@ -27,8 +27,8 @@ from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.best_play import BestPlay
 from arena.evaluate.evaluation import evaluate
-from arena.evaluate.panel import Known, Sitting, met_in_training, panel_game
-from arena.evaluate.panel_figures import compared_cells, compared_means, figures, payoffs, to_json
+from arena.evaluate.panel import PanelPlan, TrainingOpponents, met_in_training, panel_game
+from arena.evaluate.panel_figures import compare_cells, compare_means, figures, payoffs, to_json
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import Panel, load_panel, panel_names, read_panel
 from arena.play.settings import GameSpec
@@ -44,9 +44,9 @@ PANEL = Panel.model_validate(
 )
 
 
-def sitting(who: str, panel: Panel = PANEL) -> Sitting:
+def sitting(who: str, panel: Panel = PANEL) -> PanelPlan:
     contender, *members = wait(Contenders().load(who, *panel.members))
-    return Sitting(contender, panel, panel_game(panel, None), members)
+    return PanelPlan(contender, panel, panel_game(panel, None), members)
 
 
 def evaluation(*cells: Deals, deal: Deals | None = None, best: Deals | None = None) -> Evaluation:
@@ -66,7 +66,7 @@ def test_the_panels_mean_is_of_deals() -> None:
     """Three deals, two members: each deal's mean over members is a value, and there are three of them."""
     judged = evaluation([1.0, 2.0, 6.0], [3.0, 0.0, 4.0])
     assert payoffs(judged) == [2.0, 1.0, 5.0]
-    mean = compared_means(judged)["payoff"].after
+    mean = compare_means(judged)["payoff"].after
     assert mean == mean_ci([2.0, 1.0, 5.0])
     # 8/3 ± t(2; .975) · s / √3, with s² = (4/9 + 25/9 + 49/9) / 2 = 13/3
     assert mean.estimate == pytest.approx(8 / 3)
@@ -76,10 +76,10 @@ def test_the_panels_mean_is_of_deals() -> None:
 def test_a_difference_is_paired_by_deal() -> None:
     """Deals differ much, and the gain on each is near 1: only pairs see that."""
     before, after = evaluation([0.0, 10.0, 20.0], [0.0, 0.0, 0.0]), evaluation([2.0, 12.5, 21.5], [0.0, 0.0, 0.0])
-    told = compared_means(after, before)["payoff"]
+    told = compare_means(after, before)["payoff"]
     assert told.difference == paired_ci([0, 5, 10], [1, 6.25, 10.75]) and told.difference.estimate == pytest.approx(1)
     assert told.difference.low > 0 > told.after.low
-    (_, first), (_, second) = compared_cells(after, before)
+    (_, first), (_, second) = compare_cells(after, before)
     assert first.difference is not None and first.difference.estimate == pytest.approx(2)
     assert second.difference == (0, 0, 0)
 
@@ -87,20 +87,20 @@ def test_a_difference_is_paired_by_deal() -> None:
 def test_a_deal_with_a_missing_match_is_left_out_of_the_mean_alone() -> None:
     before, after = evaluation([1.0, 1.0, None], [1.0, 1.0, 1.0]), evaluation([None, 2.0, 2.0], [3.0, 3.0, 3.0])
     assert payoffs(before) == [1, 1, None] and payoffs(after) == [None, 2.5, 2.5]
-    told = compared_means(after, before)["payoff"]
+    told = compare_means(after, before)["payoff"]
     assert told.after.estimate == 2.5 and told.difference is not None and told.difference.estimate == 1.5
-    (_, first), (_, second) = compared_cells(after, before)
+    (_, first), (_, second) = compare_cells(after, before)
     assert first.after.estimate == 2 and second.after.estimate == 3
 
 
 def test_deals_and_best_responses_are_told_where_they_are_known() -> None:
     none = evaluation([1.0, 2.0])
-    assert set(figures(none)) == {"payoff", "valid"} and compared_means(none)["payoff"].best is None
+    assert set(figures(none)) == {"payoff", "valid"} and compare_means(none)["payoff"].best is None
     some = evaluation([1.0, 2.0], deal=[1.0, 0.0], best=[4.0, 5.0])
     assert figures(some) == {"payoff": 1.5, "valid": 1.0, "deal": 0.5}
-    assert compared_means(some)["payoff"].best == 4.5
+    assert compare_means(some)["payoff"].best == 4.5
     gap = evaluation([1.0, 2.0], best=[4.0, None])
-    assert compared_means(gap)["payoff"].best is None, "a mean over other deals is no ceiling for these"
+    assert compare_means(gap)["payoff"].best is None, "a mean over other deals is no ceiling for these"
 
 
 def test_json_has_everything(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_run_is_judged_at_its_own_seats_under_its_own_options(tmp_path: Path) 
     separate = kept_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
     (both, member) = wait(Contenders().load(str(separate), "random"))
-    assert [p.seat for p in Sitting(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
+    assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
     shared = compose([text_layer("test", SHARED)])
     open_panel = PANEL.model_copy(update={"game": PANEL.game.model_copy(update={"options": None})})
     assert panel_game(open_panel, shared).options == {"illegal": "end", "penalty": 2}
@@ -224,27 +224,27 @@ def coins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_best_play_that_does_not_know_whom_it_meets_is_of_the_whole_panel() -> None:
     judged = wait(sitting("random", of_coins("coin", "bold")).play())
     assert judged.best_against_mixture == {"first": [49.0, 49.0], "second": [50.0, 50.0]}
-    told = compared_means(judged)["payoff"]
+    told = compare_means(judged)["payoff"]
     assert told.best == 50.5 and told.best_against_mixture == 49.5
     assert to_json(judged)["mean"]["payoff"]["best_against_mixture"] == 49.5
     assert "best_against_mixture" not in to_json(judged)["members"][0] | to_json(judged)["mean"]["valid"]
     again = wait(sitting("random", of_coins("coin", "bold")).play(best=BestPlay.of(judged)))
     assert again.best_against_mixture == judged.best_against_mixture and again.cells == judged.cells
     console = Console(record=True, width=100, file=StringIO())
-    show_panel_table(console, judged, None, Known(), "it")
+    show_panel_table(console, judged, None, TrainingOpponents(), "it")
     assert "best play that does not know whom it meets: 49.50\n" in console.export_text()
 
 
 @pytest.mark.usefixtures("coins")
 def test_it_is_not_told_where_a_member_or_a_deal_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = wait(sitting("random", of_coins("coin", "random")).play())
-    assert judged.best_against_mixture == {} and compared_means(judged)["payoff"].best_against_mixture is None
+    assert judged.best_against_mixture == {} and compare_means(judged)["payoff"].best_against_mixture is None
     asked = []
     monkeypatch.setattr(KnowingKuhn, "best_against_mixture", lambda *_: asked.append(1) or math.nan)
     judged = wait(sitting("random", of_coins("coin", "bold")).play())
     assert judged.best_against_mixture == {} and len(asked) == 2, "one deal of each seat: it may take long"
     console = Console(record=True, width=100, file=StringIO())
-    show_panel_table(console, judged, None, Known(), "it")
+    show_panel_table(console, judged, None, TrainingOpponents(), "it")
     assert "does not know" not in console.export_text()
 
 
@@ -262,10 +262,10 @@ def test_best_responses_are_asked_of_who_can_tell(monkeypatch: pytest.MonkeyPatc
     judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin", "random"], "deals": 2})).play())
     assert [c.best_response for c in judged.cells[:2]] == [[25.0, 25.0], [26.0, 26.0]]
     assert [c.best_response for c in judged.cells[2:]] == [None, None], "random does not say what it may do"
-    told = compared_means(judged)["payoff"]
+    told = compare_means(judged)["payoff"]
     assert told.best is None, "nobody knows of the whole panel"
     alone = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play())
-    assert compared_means(alone)["payoff"].best == 25.5
+    assert compare_means(alone)["payoff"].best == 25.5
     given = wait(sitting("random", of_coins("coin")).play(best=BestPlay({}, {})))
     assert given.cells[0].best_response is None, "where they are known already, nobody is asked"
 

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from arena.config.arms import check_arms
-from arena.config.kept import as_plain
 from arena.config.layers import compose
+from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.config.study import StudySpec, evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
-from arena.evaluate.study.plot import drawn
-from arena.evaluate.study.record import KeptRun, kept_runs, recorded
+from arena.evaluate.study.plot import draw
+from arena.evaluate.study.record import RecordedRun, find_record, runs_by_key
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, is_done, warm_settings
-from arena.evaluate.study.summary import Ends, figure_in
-from arena.evaluate.study.verdicts import judged
+from arena.evaluate.study.summary import Ends, find_figure
+from arena.evaluate.study.verdicts import judge
 from arena.statistics import paired_ci
 from arena.store.reader import SEAL
 from arena.store.run import RunFolder
@@ -48,7 +48,7 @@ def ends(mars: list[float], zero: list[float], **others: list[float]) -> Ends:
 
 
 def word(of: Ends, seeds: int = 3, **rule: Any) -> str:
-    return judged(spec(**rule), of.last, of.bounds, seeds).verdict
+    return judge(spec(**rule), of.last, of.bounds, seeds).verdict
 
 
 def test_the_verdict_follows_the_rule() -> None:
@@ -72,7 +72,7 @@ def test_nothing_is_judged_before_all_runs_that_it_compares_are_there() -> None:
     assert word(ends([3.0], [1.0]), seeds=1) == "not judged"
     assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1]), better_than=[]) == "not judged", "nothing is claimed"
     of = ends([3.0, 3.1], [1.0, 1.2])
-    assert judged(spec(), {"mars": of.last["mars"]}, of.bounds, 2).because == "0 of 2 runs of zero are there"
+    assert judge(spec(), {"mars": of.last["mars"]}, of.bounds, 2).because == "0 of 2 runs of zero are there"
 
 
 def test_differences_are_paired_by_seed_and_ends_are_means_of_the_last() -> None:
@@ -90,14 +90,14 @@ def test_differences_are_paired_by_seed_and_ends_are_means_of_the_last() -> None
 
 def test_a_figure_is_found_where_it_is_and_an_unknown_one_is_a_line() -> None:
     row = {"iteration": 1, "mean_payoff": 0.5, "report": {"deal": 0.25}, "payoff": {"opener": 2.0}}
-    assert [figure_in(row, name) for name in ("mean_payoff", "deal", "payoff.opener")] == [0.5, 0.25, 2.0]
+    assert [find_figure(row, name) for name in ("mean_payoff", "deal", "payoff.opener")] == [0.5, 0.25, 2.0]
     with pytest.raises(ConfigError, match=r"no figure 'dael' — did you mean 'deal'.*payoff.opener"):
-        figure_in(row, "dael")
+        find_figure(row, "dael")
 
 
 def test_a_picture_is_legible() -> None:
     curves = {arm: {s: [0.1 * s, 0.5, 0.6 + 0.1 * s] for s in range(3)} for arm in ("mars", "zero")}
-    assert not complaints(drawn(Results("a study", spec(), 3, curves)))
+    assert not complaints(draw(Results("a study", spec(), 3, curves)))
 
 
 # -- plans -------------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None
     )
     first, zero = warm.runs
     runner = Runner(warm, 2)
-    assert runner.left == 40 and not runner._may_begin(zero) and runner._may_begin(first)
+    assert runner.left == 40 and not runner._may_start(zero) and runner._may_start(first)
     (first.path / "checkpoints" / "0000").mkdir(parents=True)
-    assert runner._may_begin(zero)
+    assert runner._may_start(zero)
     assert warm_settings(warm, zero, first) == [
         "policies.shared.imitate=null", "policies.shared.adapter=null",
         f'policies.shared.model="{first.path.absolute()}@0:shared"',
@@ -181,9 +181,9 @@ def test_without_the_first_arm_one_of_the_warm_ones_imitates_for_all(tmp_path: P
     wanted = Plan(of.folder, of.experiment.model_copy(update={"study": spec}), spec.warm, 1)
     zero, other = wanted.runs
     runner = Runner(wanted, 2)
-    assert runner._may_begin(zero) and not runner._may_begin(other)
+    assert runner._may_start(zero) and not runner._may_start(other)
     (zero.path / "checkpoints" / "0000").mkdir(parents=True)
-    assert runner._may_begin(other)
+    assert runner._may_start(other)
     assert f'policies.shared.model="{zero.path.absolute()}@0:shared"' in warm_settings(wanted, other, zero)
     (wanted.run(spec.arm, zero.seed).path / "checkpoints" / "0000").mkdir(parents=True)
     assert runner._first(other) == wanted.run(spec.arm, zero.seed), "which another command has run"
@@ -194,10 +194,10 @@ def test_what_another_process_has_done_by_now_is_not_done_again(
 ) -> None:
     of = planned(tmp_path / "study")
     runner, begun = Runner(of, 4), list[Any]()
-    monkeypatch.setattr(runner, "_child", begun.append)
+    monkeypatch.setattr(runner, "_start", lambda run, arguments: begun.append(run))
     for iteration in (0, 20):
         (of.runs[0].path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
-    runner._begin()
+    runner._start_next()
     assert begun == of.runs[1:] and not runner.due
 
 
@@ -218,9 +218,9 @@ def test_an_arm_that_is_not_evaluated_is_done_without(tmp_path: Path) -> None:
 def test_what_another_process_has_recorded_meanwhile_is_kept(tmp_path: Path) -> None:
     one, other = (experiment_plan(tmp_path / "study", ["mars", arm], 1) for arm in ("zero", "shuffled"))
     for of in (one, other):
-        known = {(run.arm, 0): KeptRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in of.runs}
+        known = {(run.arm, 0): RecordedRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in of.runs}
         whole = replace(of, kept=known)
-        data = kept.write(whole, kept.collected(whole), {})
+        data = kept.write(whole, kept.collect(whole), {})
     assert [run["arm"] for run in data["runs"]] == ["mars", "zero", "shuffled"]
 
 
@@ -242,10 +242,10 @@ def test_what_the_first_arm_s_mechanism_counts_another_arm_need_not_know(tmp_pat
     mars, zero = of.runs
     played(of, mars), played(plain, zero)
     for _ in range(2):  # the second time it is read from the record
-        data = kept.write(of, kept.collected(of), {})
+        data = kept.write(of, kept.collect(of), {})
         assert [list(run["also"]) for run in data["runs"]] == [["patches.count"], []]
         assert list(data["also"]["patches.count"]) == ["mars"] and list(data["summary"]) == ["mars", "zero"]
-        of = replace(of, kept=kept_runs(recorded(of.record)))
+        of = replace(of, kept=runs_by_key(find_record(of.record)))
 
 
 def test_the_first_arm_knows_all_figures(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_the_first_arm_knows_all_figures(tmp_path: Path) -> None:
     played(of, of.runs[0])
     told = of.spec.model_copy(update={"also": ["patches.conut"]})
     with pytest.raises(ConfigError, match=r"no figure 'patches\.conut'"):
-        kept.collected(replace(of, experiment=of.experiment.model_copy(update={"study": told})))
+        kept.collect(replace(of, experiment=of.experiment.model_copy(update={"study": told})))
 
 
 def test_only_what_was_committed_of_a_run_is_told(tmp_path: Path) -> None:
@@ -261,35 +261,23 @@ def test_only_what_was_committed_of_a_run_is_told(tmp_path: Path) -> None:
     (run,) = of.runs
     folder = played(of, run)
     folder.metrics.append({"iteration": 21, "seconds": {"play": 9.0}, of.spec.figure: 9.0})
-    (told,) = kept.write(of, kept.collected(of), {})["runs"]
+    (told,) = kept.write(of, kept.collect(of), {})["runs"]
     assert told["curve"] == [0.5] * 20 and told["seconds"] == 20.0
     metrics = run.path / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace("0.5", "5.5"))
     with pytest.raises(StoreError, match=r"mars-0/metrics\.jsonl is not as it was written"):
-        kept.collected(of)
+        kept.collect(of)
 
 
 def test_an_edited_record_is_refused(tmp_path: Path) -> None:
     of = experiment_plan(tmp_path / "study", ["mars"], 1)
     played(of, of.runs[0])
-    data, place = kept.write(of, kept.collected(of), {}), tmp_path / "study" / "study.json"
+    data, place = kept.write(of, kept.collect(of), {}), tmp_path / "study" / "study.json"
     assert kept.read(place).curves["mars"][0] == [0.5] * 20
     data["runs"][0]["curve"] = [5.5] * 20
     place.write_text(json.dumps(data))
     with pytest.raises(StoreError, match=r"study\.json is not as it was written: restore it from a copy"):
         experiment_plan(tmp_path / "study", ["mars"], 1)
-
-
-def test_a_record_of_an_older_arena_is_read_with_a_note(tmp_path: Path) -> None:
-    of, notes = experiment_plan(tmp_path / "study", ["mars"], 1), list[str]()
-    played(of, of.runs[0])
-    data, place = kept.write(of, kept.collected(of), {}), tmp_path / "study" / "study.json"
-    assert recorded(of.record, notes.append) is not None and notes == []
-    del data[SEAL]
-    place.write_text(json.dumps(data))
-    assert recorded(of.record, notes.append) is not None
-    (note,) = notes
-    assert note.startswith(f"{place} is of an older Arena: nothing tells whether")
 
 
 def test_damaged_results_are_one_line(tmp_path: Path) -> None:
@@ -302,10 +290,11 @@ def test_what_is_recorded_need_not_run_again_and_is_never_lost(tmp_path: Path) -
     """A study.json alone, in a new folder, is enough to go on with: other arms and seeds are what is due."""
     first = planned(tmp_path / "one")
     known = {
-        (run.arm, run.seed): KeptRun(arm=run.arm, seed=run.seed, seconds=1.0, curve=[0.5] * 20) for run in first.runs
+        (run.arm, run.seed): RecordedRun(arm=run.arm, seed=run.seed, seconds=1.0, curve=[0.5] * 20)
+        for run in first.runs
     }
     whole = replace(first, kept=known)
-    kept.write(whole, kept.collected(whole), {})
+    kept.write(whole, kept.collect(whole), {})
     (tmp_path / "two").mkdir()
     copy(tmp_path / "one" / "study.json", tmp_path / "two")
 
@@ -318,7 +307,7 @@ def test_what_is_recorded_need_not_run_again_and_is_never_lost(tmp_path: Path) -
         "shuffled-2",
     ]
     narrow = experiment_plan(tmp_path / "two", ["mars"], 1)
-    data = kept.write(narrow, kept.collected(narrow), {})
+    data = kept.write(narrow, kept.collect(narrow), {})
     assert not Runner(narrow, 1).due and data["missing"] == [] and len(data["runs"]) == 4
     assert {arm: [*seeds] for arm, seeds in kept.read(tmp_path / "two" / "study.json").curves.items()} == {"mars": [0]}
 
@@ -327,7 +316,7 @@ def test_what_is_recorded_need_not_run_again_and_is_never_lost(tmp_path: Path) -
 def test_a_record_of_another_experiment_is_refused(tmp_path: Path, beside: bool) -> None:
     """Where it came into the folder of this one, too."""
     first = planned(tmp_path / "one")
-    kept.write(first, kept.collected(first), {})
+    kept.write(first, kept.collect(first), {})
     (tmp_path / "one" / EXPERIMENT).unlink()
     if beside:
         planned(tmp_path / "two", iterations=7)
@@ -344,9 +333,9 @@ def test_a_record_of_another_experiment_is_refused(tmp_path: Path, beside: bool)
 ])  # fmt: skip
 def test_a_damaged_record_is_one_line(tmp_path: Path, damage: Callable[[Any], Any]) -> None:
     first = planned(tmp_path / "one")
-    known = {("mars", s): KeptRun(arm="mars", seed=s, seconds=1.0, curve=[0.5] * 20) for s in range(2)}
+    known = {("mars", s): RecordedRun(arm="mars", seed=s, seconds=1.0, curve=[0.5] * 20) for s in range(2)}
     whole = replace(first, kept=known)
-    data = kept.write(whole, kept.collected(whole), {})
+    data = kept.write(whole, kept.collect(whole), {})
     del data[SEAL]  # as an older Arena wrote it
     damage(data)
     (tmp_path / "one" / "study.json").write_text(json.dumps(data))
@@ -364,12 +353,12 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
             }
         )
     )
-    assert kept.evaluated(tmp_path, *evaluated_figure("evaluation.solved")) == [0.25, 0.5]
-    assert kept.evaluated(tmp_path, *evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
+    assert kept.read_evaluated(tmp_path, *evaluated_figure("evaluation.solved")) == [0.25, 0.5]
+    assert kept.read_evaluated(tmp_path, *evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
     assert evaluated_figure("evaluation.ended.right") == (1, "ended.right")
     assert evaluated_figure(f"evaluation.{'9' * 5000}.solved")[0] == 1, "more digits than Python reads"
     with pytest.raises(ConfigError, match=r"no figure 'solve' — did you mean 'solved'"):
-        kept.evaluated(tmp_path, 1, "solve")
+        kept.read_evaluated(tmp_path, 1, "solve")
     for damaged in (
         "",
         "[]",
@@ -378,7 +367,7 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
     ):
         file.write_text(damaged)
         with pytest.raises(StoreError, match=r"evaluation.json cannot be read as an evaluation"):
-            kept.evaluated(tmp_path, 1, "solved")
+            kept.read_evaluated(tmp_path, 1, "solved")
 
 
 def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
@@ -389,11 +378,11 @@ def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
     of = plan(experiment, tmp_path / "study", ["mars", "zero"], 2, lambda it: it)
     curves = {"mars": [[0.2, 0.6], [0.3, 0.7]], "zero": [[0.2, 0.25], [0.3, 0.35]]}
     known = {
-        (arm, seed): KeptRun(arm=arm, seed=seed, seconds=1.0, curve=curve)
+        (arm, seed): RecordedRun(arm=arm, seed=seed, seconds=1.0, curve=curve)
         for arm, both in curves.items()
         for seed, curve in enumerate(both)
     }
-    found = kept.collected(replace(of, kept=known))
+    found = kept.collect(replace(of, kept=known))
     assert [round(arm.last.estimate, 9) for arm in found.arms] == [0.65, 0.3]
     assert found.arms[1].behind is not None and found.arms[1].behind.estimate == pytest.approx(0.35)
     without = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": asked["study"]})])
@@ -401,7 +390,7 @@ def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
         check_arms(without)
     for number in (0, 2):
         beyond = {**asked, "study": {**SPEC, "figure": f"evaluation.{number}.deal"}}
-        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal is of game {number} .* has 1 to 1"):
+        with pytest.raises(ConfigError, match=rf"evaluation\.{number}\.deal names game {number} .* has games 1 to 1"):
             check_arms(compose([recipe_layer("negotiation-nano"), Layer("test", "", beyond)]))
 
 
@@ -422,9 +411,9 @@ def test_a_figure_of_a_panel_is_told_each_time_that_it_judged(tmp_path: Path) ->
     run.path.mkdir()
     lines = [evaluation_line(0, [9.0, 9.0], "other"), evaluation_line(0, [1.0, 3.0]), evaluation_line(4, [4.0, 6.0])]
     (run.path / "panel.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    assert kept.curve(run, "panel.payoff") == [2.0, 5.0]
+    assert kept.read_curve(run, "panel.payoff") == [2.0, 5.0]
     with pytest.raises(ConfigError, match=r"no figure 'panel.payof' — did you mean 'panel.payoff'"):
-        kept.curve(run, "panel.payof")
+        kept.read_curve(run, "panel.payof")
 
 
 def test_a_figure_of_a_panel_needs_one(tmp_path: Path) -> None:
@@ -438,70 +427,34 @@ def test_judged_seeds_begin_where_those_of_the_search_end(tmp_path: Path) -> Non
     asked = Layer("test", "", {"study": {**SPEC, "first_seed": 10}})
     of = plan(compose([recipe_layer("negotiation-nano"), asked]), tmp_path / "study", ["mars"], 3, lambda it: it)
     assert [run.seed for run in of.runs] == [10, 11, 12]
-    runs = [KeptRun(arm="mars", seed=s, seconds=1.0, curve=[float(s)], also={}) for s in (9, 10, 12, 13)]
-    found = kept._results("name", of.spec, 3, ["mars"], runs)
+    runs = [RecordedRun(arm="mars", seed=s, seconds=1.0, curve=[float(s)], also={}) for s in (9, 10, 12, 13)]
+    found = kept._to_results("name", of.spec, 3, ["mars"], runs)
     assert sorted(found.curves["mars"]) == [10, 12]
 
 
 # -- the rule holds the sample -------------------------------------------------------------------------------
 
 
-ABOUT = {"time": "2026-01-01T00:00:00+00:00", "commit": "abc"}
-
-
-def ruled(folder: Path, wanted: int = 2, new_rule: bool = False, **study: Any) -> Plan:
+def ruled(folder: Path, wanted: int = 2, **study: Any) -> Plan:
     section = {"verdict": {"better_than": ["zero"]}, **study}
     experiment = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": section})])
-    return plan(experiment, folder, ["mars", "zero"], wanted, lambda it: it, new_rule=new_rule)
+    return plan(experiment, folder, ["mars", "zero"], wanted, lambda it: it)
 
 
-def kept_as(of: Plan, value: float = 0.5) -> Plan:
-    return replace(of, kept={
-        (run.arm, run.seed): KeptRun(arm=run.arm, seed=run.seed, seconds=1.0, curve=[value] * 20) for run in of.runs
-    })  # fmt: skip
+def test_another_rule_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    ruled(tmp_path / "study")
+    with pytest.raises(ConfigError, match=r"study.verdict.*choose another --out"):
+        ruled(tmp_path / "study", verdict={"better_than": ["zero"], "by": -1.0})
 
 
 def test_more_seeds_than_the_rule_judges_and_those_of_the_tuning_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--seeds 3: the rule judges 2 seeds"):
         ruled(tmp_path / "study", 3, seeds=2)
-    with pytest.raises(ConfigError, match=r"seed 1 is in `tuned_on`: 0 to 1 cannot be judged, take another first_seed"):
+    with pytest.raises(
+        ConfigError, match=r"seed 1 is in `tuned_on`: 0 to 1 cannot be test seeds, take another first_seed"
+    ):
         ruled(tmp_path / "study", tuned_on=[1])
     assert not (tmp_path / "study").exists()
-
-
-def test_every_look_is_recorded_once(tmp_path: Path) -> None:
-    of = ruled(tmp_path / "study")
-    kept.state_rule(of, ABOUT)
-    stated = recorded(of.record)
-    assert stated and [(one.runs, one.rule) for one in stated.rules] == [(0, of.spec.rule)] and stated.looks == []
-    for whole in (kept_as(replace(of, seeds=1)), kept_as(replace(of, seeds=1)), kept_as(of)):
-        kept.write(whole, kept.collected(whole), ABOUT)
-    looks = kept.read(of.record).looks
-    assert [(look.seeds, look.runs, look.verdict) for look in looks] == [
-        (1, 2, "not judged"),
-        (2, 4, "not shown"),
-    ], "the same runs by the same rule are one look"
-    assert looks[0].time == ABOUT["time"] and looks[0].commit == "abc" and looks[0].rule == of.spec.rule
-
-
-def test_a_rule_that_was_changed_after_runs_marks_the_study(tmp_path: Path) -> None:
-    folder = tmp_path / "study"
-    kept.state_rule(ruled(folder), ABOUT)
-    first = kept_as(ruled(folder))
-    kept.write(first, kept.collected(first), ABOUT)
-    assert kept.read(first.record).changed_after == 0
-    other: dict[str, Any] = {"verdict": {"better_than": ["zero"], "by": -1.0}}
-    with pytest.raises(ConfigError, match=r"study.verdict.*--new-rule takes the new rule, and marks the study"):
-        ruled(folder, **other)
-    second = ruled(folder, new_rule=True, **other)
-    kept.state_rule(second, ABOUT)
-    data = kept.write(second, kept.collected(second), ABOUT)
-    assert data["rule_changed_after_runs"] == 4 and kept.read(second.record).changed_after == 4
-    assert data["verdict"]["verdict"] == "holds" and [one["runs"] for one in data["rules"]] == [0, 4]
-    assert ruled(folder, **other).spec.verdict.by == -1.0, "it is the study's rule from now on"
-    with pytest.raises(ConfigError, match=r"iterations \(20 → 7\)"):
-        plan(compose([recipe_layer("negotiation-nano")]).model_copy(update={"iterations": 7}), folder,
-             ["mars"], 2, lambda it: it, new_rule=True)  # fmt: skip
 
 
 def test_what_tells_and_what_decides_are_told_apart() -> None:

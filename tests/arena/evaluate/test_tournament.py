@@ -11,10 +11,19 @@ import pytest
 
 from arena.cli.loop import wait
 from arena.errors import ConfigError
+from arena.evaluate.crosstable_plot import draw_tournament
 from arena.evaluate.evaluation import Played
 from arena.evaluate.specs import Contenders
-from arena.evaluate.tournament import Meeting, Standings, pair_count, standings, tournament
-from arena.evaluate.tournament_plot import drawn
+from arena.evaluate.tournament import (
+    Meeting,
+    Standings,
+    compute_standings,
+    find_cycles,
+    intransitive_share,
+    pair_count,
+    rotational_share,
+    tournament,
+)
 from arena.play.settings import GameSpec
 from tests.legible import complaints
 
@@ -35,31 +44,27 @@ def by_hand(names: list[str], payoffs: np.ndarray, deals: int = 8) -> Standings:
         one = Played(dict(zip(SEATS, (payoffs[a, b], payoffs[b, a]), strict=True)), {}, {}, "", {})
         two = Played(dict(zip(SEATS, (payoffs[b, a], payoffs[a, b]), strict=True)), {}, {}, "", {})
         meetings.append(Meeting(a, b, [[one] * deals, [two] * deals], SEATS))
-    return standings(names, KUHN, meetings, deals, 0, False, Counter())
+    return compute_standings(names, KUHN, meetings, deals, 0, False, Counter())
 
 
 def test_the_better_is_ahead_by_every_measure() -> None:
     found = held("random", "minimax", "first_legal", game="tic_tac_toe", matches=24)
     assert found.table.index[0] == "minimax"
     best = found.table.loc["minimax"]
-    for column in ("payoff", "score", "elo", "mu", "alpha_rank"):
+    for column in ("payoff", "score", "elo"):
         assert best[column] == found.table[column].max(), column
     assert best["elo_low"] <= best["elo"] <= best["elo_high"]
-    assert best["alpha_rank"] > 0.9 and found.table["alpha_rank"].sum() == pytest.approx(1.0)
     assert (found.matches, found.deals) == (72, 12)
     matrix = found.payoffs.to_numpy()
     assert np.allclose(np.nan_to_num(matrix + matrix.T), 0) and np.isnan(np.diag(matrix)).all()
-    assert found.transitivity is not None and found.transitivity.cycles == []
+    assert found.cycles is not None and found.cycles.intransitive == (0.0, 0.0, 0.0)
 
 
 def test_rock_paper_scissors_is_seen_as_a_circle() -> None:
     found = by_hand(["rock", "paper", "scissors"], np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]]))
     assert found.table["elo"].to_list() == pytest.approx([0.0] * 3, abs=1e-6)
-    assert found.table["alpha_rank"].to_list() == pytest.approx([1 / 3] * 3)
-    report = found.transitivity
-    assert report is not None and report.rotational == pytest.approx((1.0, 1.0, 1.0))
-    assert [(c.names, c.probability) for c in report.cycles] == [(("rock", "scissors", "paper"), 1.0)]
-    assert report.intransitive == (1.0, 1.0, 1.0)
+    assert found.cycles is not None and found.cycles.rotational == pytest.approx((1.0, 1.0, 1.0))
+    assert found.cycles.intransitive == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_seats_are_not_mixed_up() -> None:
@@ -74,7 +79,7 @@ def test_seats_are_not_mixed_up() -> None:
 def test_partners_meet_themselves_too() -> None:
     found = held("random", "first_legal", game="tiny_hanabi", matches=20)
     assert not found.payoffs.isna().to_numpy().any()
-    assert "elo" not in found.table and found.transitivity is None
+    assert "elo" not in found.table and found.cycles is None
     payoffs = found.payoffs.to_dict("index")
     assert payoffs["random"]["first_legal"] == payoffs["first_legal"]["random"]
     assert found.matches == 20 + 10 + 10, "with itself one order is enough"
@@ -96,7 +101,7 @@ def test_json_is_plain() -> None:
     data = json.loads(json.dumps(held("random", "nash", "first_legal", matches=4).to_json(), allow_nan=False))
     assert {row["contender"] for row in data["standings"]} == {"random", "nash", "first_legal"}
     assert data["payoffs"]["random"]["random"] is None
-    assert set(data["transitivity"]) == {"cycles", "intransitive", "rotational"}
+    assert set(data["cycles"]) == {"intransitive", "rotational"}
 
 
 @pytest.mark.parametrize(
@@ -116,9 +121,44 @@ def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) 
 def test_its_picture_can_be_read_whatever_the_names() -> None:
     contenders = wait(Contenders().load("random", "minimax", "first_legal"))
     found = wait(tournament(contenders, GameSpec(name="nim"), 4, 0))
-    assert complaints(drawn(found)) == []
+    assert complaints(draw_tournament(found)) == []
     names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in found.table.index}
     renamed = replace(
         found, table=found.table.rename(index=names), payoffs=found.payoffs.rename(index=names, columns=names)
     )
-    assert complaints(drawn(renamed)) == []
+    assert complaints(draw_tournament(renamed)) == []
+
+
+RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]])
+
+
+def test_rotational_share_is_one_for_a_circle_and_zero_for_a_ranking() -> None:
+    strength = np.array([5.0, 1.0, 0.5, -2.0])
+    ranking = strength[:, None] - strength[None, :]
+    assert rotational_share(RPS) == pytest.approx(1.0)
+    assert rotational_share(ranking) == pytest.approx(0.0, abs=1e-12)
+    assert rotational_share(np.zeros((3, 3))) == 0.0
+    # The parts are orthogonal: |RPS|² = 6 beside the ranking's own 2 * 3 * ((1 - 0)² + ...) / 3.
+    three = np.array([1.0, 0.0, -1.0])
+    mixed = RPS + (three[:, None] - three[None, :])
+    assert rotational_share(mixed) == pytest.approx(6 / (6 + 12))
+    assert rotational_share(mixed + 7.0) == pytest.approx(6 / 18), "a payoff for both changes nothing"
+
+
+def test_a_quarter_of_random_triples_are_cycles() -> None:
+    payoffs = np.random.default_rng(1).normal(size=(500, 5, 5))
+    share = intransitive_share(payoffs)
+    assert share.shape == (500,) and share.mean() == pytest.approx(0.25, abs=0.03)
+    by_hand = [sum(all(p[a, b] > p[b, a] for a, b in pairs) for pairs in _cycles(5)) / 10 for p in payoffs[:20]]
+    assert share[:20] == pytest.approx(by_hand)
+
+
+def _cycles(n: int) -> list[list[tuple[int, int]]]:
+    return [[(i, j), (j, k), (k, i)] for a, b, c in combinations(range(n), 3) for i, j, k in ((a, b, c), (a, c, b))]
+
+
+def test_noise_shows_in_the_interval_of_the_cycles() -> None:
+    rng = np.random.default_rng(0)
+    cycles = find_cycles(RPS[..., None] + rng.normal(0, 4.0, (3, 3, 10)), rng)
+    assert cycles.intransitive.low == 0.0 and cycles.intransitive.high == pytest.approx(1.0)
+    assert cycles.rotational.low < cycles.rotational.estimate < cycles.rotational.high

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.family import family, foreseen
+from arena.evaluate.study.family import correct_family, predict_visible
 from arena.evaluate.study.results import Results
-from arena.evaluate.study.summary import means
-from arena.evaluate.study.verdicts import Gauges, Verdict, decision, judged
+from arena.evaluate.study.summary import average_figures
+from arena.evaluate.study.verdicts import Gauges, Verdict, decide, judge
 from arena.statistics import SHARE
 
 SPEC: dict[str, Any] = {
@@ -27,7 +27,7 @@ def spec(**changed: Any) -> StudySpec:
 
 def said(of: StudySpec, values: dict[str, list[float]], gauges: Gauges | None = None) -> Verdict:
     last = {arm: dict(enumerate(own)) for arm, own in values.items()}
-    return judged(of, last, SHARE, len(values["own"]), gauges)
+    return judge(of, last, SHARE, len(values["own"]), gauges)
 
 
 def gauge(figure: str, **arms: Sequence[float | None]) -> Gauges:
@@ -35,11 +35,9 @@ def gauge(figure: str, **arms: Sequence[float | None]) -> Gauges:
 
 
 def test_seeds_of_the_tuning_are_never_judged() -> None:
-    with pytest.raises(ValidationError, match=r"seed 12 is in `tuned_on`: 10 to 14 cannot be judged"):
+    with pytest.raises(ValidationError, match=r"seed 12 is in `tuned_on`: 10 to 14 cannot be test seeds"):
         spec(first_seed=10, seeds=5, tuned_on=[3, 12])
     assert [*spec(first_seed=10, seeds=3, tuned_on=[3, 13]).judged(3)] == [10, 11, 12]
-    with pytest.raises(ValidationError, match="`looks: 3` needs `seeds`, two or more for each look"):
-        spec(looks=3, seeds=5)
     with pytest.raises(ValidationError, match=r"`gauges\.unlike` names 'bas'"):
         spec(gauges=[{"figure": "x", "unlike": "bas"}])
 
@@ -49,30 +47,14 @@ def test_another_number_of_seeds_than_the_rule_s_is_not_judged() -> None:
     assert said(spec(seeds=5), BETTER).because == "the rule judges 5 seeds, not 4"
 
 
-def test_a_look_before_the_last_decides_only_beyond_its_bound() -> None:
-    some = spec(seeds=8, looks=2)
-    assert said(some, BETTER).verdict == "holds", "far beyond"
-    near = {**BETTER, "base": [0.55, 0.66, 0.64, 0.58]}
-    assert said(spec(), near).verdict == "holds" and decision_of(spec(), near) < 0.05
-    told = said(some, near)
-    assert told.verdict == "not judged" and told.because.endswith("this look decides nothing: go on to 8 seeds")
-    assert decision_of(some, near) > 0.05
-    assert said(some, {arm: own * 2 for arm, own in near.items()}).verdict == "holds", "at the last"
-
-
-def decision_of(of: StudySpec, values: dict[str, list[float]]) -> float:
-    last = {arm: dict(enumerate(own)) for arm, own in values.items()}
-    return decision(of, last, SHARE, len(values["own"])).p
-
-
 def test_the_p_value_decides_as_the_intervals_do() -> None:
     for values in (BETTER, {**BETTER, "base": [0.5, 0.9, 0.6, 0.7]}, {**BETTER, "own": BETTER["zero"]}):
         word = said(spec(), values).verdict
         last = {arm: dict(enumerate(own)) for arm, own in values.items()}
-        found = decision(spec(verdict={"better_than": ["base"]}), last, SHARE, 4)
+        found = decide(spec(verdict={"better_than": ["base"]}), last, SHARE)
         alone = said(spec(verdict={"better_than": ["base"]}), values).verdict
         assert (found.better < 0.05, found.worse < 0.05) == (alone == "holds", alone == "contradicted")
-        assert (word == "holds") == (decision(spec(), last, SHARE, 4).better < 0.05)
+        assert (word == "holds") == (decide(spec(), last, SHARE).better < 0.05)
 
 
 def test_a_mechanism_that_stayed_at_nothing_did_not_act() -> None:
@@ -112,7 +94,7 @@ def test_arms_that_end_alike_cannot_be_told_apart_either() -> None:
 def test_a_gauge_is_a_mean_over_the_iterations_that_have_it() -> None:
     rows = [{"learn": {"shared": {"clipped": 0.1}}}, {"learn": {"shared": {"clipped": 0.3, "replay_term": 2.0}}}]
     names = ["learn.shared.clipped", "learn.shared.replay_term", "learn.shared.nothing"]
-    assert means(rows, names) == {names[0]: pytest.approx(0.2), names[1]: 2.0, names[2]: None}
+    assert average_figures(rows, names) == {names[0]: pytest.approx(0.2), names[1]: 2.0, names[2]: None}
 
 
 def results(values: dict[str, list[float]], first: int = 0, **changed: Any) -> Results:
@@ -122,21 +104,21 @@ def results(values: dict[str, list[float]], first: int = 0, **changed: Any) -> R
 
 def test_a_family_takes_verdicts_away_that_one_in_many_would_be_by_chance() -> None:
     near = {**BETTER, "base": [0.55, 0.66, 0.64, 0.58]}
-    (alone,) = family([results(near)])
+    (alone,) = correct_family([results(near)])
     assert alone.verdict == "holds" and alone.holm == alone.decision.p < 0.05 and alone.arm == "base"
-    many = family([results(near), *(results({**BETTER, "own": BETTER["base"]}) for _ in range(9))])
+    many = correct_family([results(near), *(results({**BETTER, "own": BETTER["base"]}) for _ in range(9))])
     assert many[0].verdict == "not shown" and many[0].holm == pytest.approx(10 * many[0].decision.p)
     assert many[0].results.verdict.verdict == "holds" and many[0].visible > alone.visible
     with pytest.raises(ValueError, match="made is not judged"):
-        family([results({**near, "zero": [0.1]})])
+        correct_family([results({**near, "zero": [0.1]})])
 
 
 def test_a_pilot_of_other_seeds_says_what_could_be_seen() -> None:
     pilot = results(BETTER, first=50)
-    least = foreseen(pilot, spec(), 10)
+    least = predict_visible(pilot, spec(), 10)
     assert least.keys() == {"base", "zero"}
-    assert foreseen(pilot, spec(), 40)["base"] < least["base"] < foreseen(pilot, spec(), 4)["base"]
-    with pytest.raises(ConfigError, match="--pilot: seed 50 is one that this study judges"):
-        foreseen(pilot, spec(first_seed=45), 10)
+    assert predict_visible(pilot, spec(), 40)["base"] < least["base"] < predict_visible(pilot, spec(), 4)["base"]
+    with pytest.raises(ConfigError, match="--pilot: this study judges seed 50, too"):
+        predict_visible(pilot, spec(first_seed=45), 10)
     with pytest.raises(ConfigError, match="--pilot: no study of deal"):
-        foreseen(pilot, spec(figure="deal"), 10)
+        predict_visible(pilot, spec(figure="deal"), 10)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents import cgroups, free_memory
+from agents import cgroups
 from arena.fits import machine
 
 GIB = 1 << 30
@@ -16,7 +16,7 @@ GIB = 1 << 30
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of 16 GiB, 10 of them free, without control groups."""
     (tmp_path / "meminfo").write_text(f"MemTotal: {16 << 20} kB\nMemFree: 1 kB\nMemAvailable: {10 << 20} kB\n")
-    monkeypatch.setattr(free_memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(cgroups, "MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
     monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
     return tmp_path

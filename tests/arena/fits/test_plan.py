@@ -6,7 +6,7 @@ from agents.precision import Precision
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.fits.machine import Device
-from arena.fits.plan import MOST, Fitting, Need, largest, ways
+from arena.fits.plan import LARGEST, Fitting, Need, largest, ways
 from arena.fits.shape import shape_of
 
 SMOLLM2, FILES = shape_of("smollm2-135m-instruct")
@@ -30,7 +30,7 @@ def total(need: Need) -> int:
 
 def test_the_largest_settings_fit_and_the_next_do_not() -> None:
     found = asked(needs(4e9, "play.in_flight=1"))
-    assert 0 < found.token_budget < MOST
+    assert 0 < found.token_budget < LARGEST
     for extra, fits in ((0, True), (1, False)):
         budget = f"learn.token_budget={found.token_budget + extra}"
         assert asked(needs(4e9, "play.in_flight=1", budget)).fits is fits
@@ -80,5 +80,5 @@ def test_bf16_true_is_compared_where_it_is_asked() -> None:
 
 
 def test_largest() -> None:
-    for most in (0, 1, 7, MOST):
+    for most in (0, 1, 7, LARGEST):
         assert largest(most.__ge__) == most

@@ -244,7 +244,7 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
     lab = started(tmp_path / "late", f"learn.demonstrations={{run: {broken}, best: 1.0, matches: 12}}")
     for item in lab.parts.demonstrations._best["shared"]:
         item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
-    with pytest.raises(ConfigError, match="comes out otherwise when it is played again"):
+    with pytest.raises(ConfigError, match="has another outcome when it is played again"):
         wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
 
 

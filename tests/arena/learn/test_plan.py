@@ -19,12 +19,11 @@ from agents.packing import Costs, Pass
 from agents.scoring import StreamBatch, StreamScorer
 from arena.config.experiment import LearnSpec
 from arena.learn import gradients
-from arena.learn.gradients import Gradients
-from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, dealt
+from arena.learn.gradients import Gradients, UpdateMetrics
+from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, distribute
 from arena.learn.ranks import Tally
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
-from arena.learn.watch import Watch
 from arena.parts.schedules import Clock
 from tests.factories.models import tiny
 from tests.factories.samples import samples, terms
@@ -135,7 +134,7 @@ def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPa
     engines = [Plain(tiny()) for _ in range(ranks)]
 
     def work(rank: int) -> tuple[Any, ...]:
-        engine, watch = engines[rank], Watch()
+        engine, watch = engines[rank], UpdateMetrics()
         share = Gradients(engine, by, plan, {}, watch, rank)
         share.score_old()
         gap = ended(share.add(plan.steps[0]))
@@ -150,7 +149,7 @@ def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPa
 
     found, watches, gaps, seen = zip(*meeting.all_ranks(work), strict=True)
     assert len(set(gaps)) == 1, "every rank knows what all have seen"
-    return Told(sum(found), reduce(Watch.plus, watches).means(), gaps[0], sum(seen))
+    return Told(sum(found), reduce(UpdateMetrics.plus, watches).means(), gaps[0], sum(seen))
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -205,7 +204,7 @@ def test_passes_are_dealt_to_all_ranks_alike(sizes: list[tuple[int, int]], ranks
         Pass.of(range(at, at + rows), [length] * rows, 1) for at, (rows, length) in zip(starts, sizes, strict=False)
     ]
     lengths = [length for rows, length in sizes for _ in range(rows)]
-    found = dealt(list(given_), ranks)
+    found = distribute(list(given_), ranks)
     assert computed(found) == list(range(len(lengths)))
     assert len(found) == ranks and len({len(share) for share in found}) == 1
     if ranks == 1:

@@ -21,10 +21,10 @@ from agents.stream import Stream
 from arena.config.experiment import LearnSpec
 from arena.errors import GateError
 from arena.learn.base import Trainer
-from arena.learn.make import local_trainer
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
+from arena.learn.trainer import local_trainer
 from arena.parts.schedules import Clock
 from tests.factories.labs import run_by
 

@@ -99,7 +99,7 @@ def test_a_run_adapts_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
         ("play={adaptive: {}, group: 3}", "set `pool`"),
         ("play={adaptive: {least: 5}, group: 3, pool: 8}", "more than the 3"),
         ("play={adaptive: {}, group: 3, pool: 8, branch: 1}", "different sizes"),
-        ("play={adaptive: {cap: max_moves}, group: 3, pool: 8}", "set max_moves there"),
+        ("play={adaptive: {cap: max_moves}, group: 3, pool: 8}", "set max_moves to a number in the options"),
     ],
 )
 def test_what_cannot_adapt_is_refused(setting: str, why: str) -> None:

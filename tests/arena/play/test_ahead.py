@@ -12,8 +12,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, GateError
 from arena.lab import Lab
-from arena.play.ahead import Ahead
-from arena.play.source import Played
+from arena.play.source import Ahead, Played
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished, start, started_warm, weight_files
 
@@ -133,7 +132,7 @@ def test_an_engine_that_claims_an_impossible_version_is_stopped(
         return [Completion(c.ids, c.logprobs, c.finish, c.version + 3) for c in decode(self, requests)]
 
     monkeypatch.setattr(InProcessEngine, "_decode", younger)
-    with pytest.raises(GateError, match="version 3 wrote what version 0 is to learn from"):
+    with pytest.raises(GateError, match="version 0 would learn from replies of version 3"):
         wait(start(tmp_path / "run", given(warm, "play.ahead=1")).run())
 
 

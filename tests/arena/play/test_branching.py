@@ -141,15 +141,19 @@ def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
     other[1] = other[1]._replace(messages=(Message.of("opener", "something else"),))
     again = play(on, replace(planned, branch=Branch(replace(record, turns=tuple(other)), 2)))
     assert (again.status, again.payoffs, again.report) == ("failed", {}, {})
-    assert again.reason.startswith(f"turn 1 is not that of {record.id}")
-    assert Branch(record, 2).strayed(replace(record, turns=record.turns[:2])).startswith("it ended before turn 2")
-    assert Branch(record, 2).strayed(record) == ""
+    assert again.reason.startswith(f"turn 1 differs from that of {record.id}")
+    assert (
+        Branch(record, 2).first_difference(replace(record, turns=record.turns[:2])).startswith("it ended before turn 2")
+    )
+    assert Branch(record, 2).first_difference(record) == ""
     seat = record.turns[2].seat
     (stream,) = record.streams[seat]
     shown = Stream([*stream.ids], stream.mask, stream.logprobs, stream.turns)
     shown.ids[1] += 1
     changed = replace(record, streams={**record.streams, seat: (shown,)})
-    assert "is not that of" in Branch(record, 2).strayed(changed), "also what no message tells is compared"
+    assert "differs from that of" in Branch(record, 2).first_difference(changed), (
+        "also what no message tells is compared"
+    )
 
 
 def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:

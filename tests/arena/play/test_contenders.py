@@ -119,7 +119,7 @@ def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
     assert before(f"{run}@7") == f"{run}@0"
     assert before(f"{separate}:two") == f"{separate}@0:two"
     for spec in ("random", "nano"):
-        with pytest.raises(ConfigError, match="has no before"):
+        with pytest.raises(ConfigError, match="has no first weights"):
             before(spec)
 
 

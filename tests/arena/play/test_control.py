@@ -18,8 +18,8 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.metrics import patch_figures
 from arena.play.branches import Branch
-from arena.play.control import same
-from arena.play.joining import Parting, strayed
+from arena.play.control import normalise_act
+from arena.play.joining import Parting, first_difference
 from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec
 from arena.play.tables import lay_table
@@ -47,12 +47,12 @@ def _follows(record: MatchRecord, number: int) -> None:
     game.reset(seed=number)
     read = [turn for turn in record.turns if turn.source != "replaced"]
     for turn in read:
-        assert same(turn.action) == same(game.nearer())
+        assert normalise_act(turn.action) == normalise_act(game.nearer())
         game.step(turn.action)
     for turn, after in zip(record.turns, record.turns[1:], strict=False):
         if turn.source == "replaced":
             assert (after.source, after.index, after.messages) == ("patch", turn.index + 1, ())
-            assert same(turn.action) != same(after.action) and turn.rewards == {} and turn.tokens > 0
+            assert normalise_act(turn.action) != normalise_act(after.action) and turn.rewards == {} and turn.tokens > 0
 
 
 def test_a_patch_is_context_as_if_the_policy_had_written_it() -> None:
@@ -153,7 +153,7 @@ def test_a_branch_repeats_patches() -> None:
 
 def test_walkers_of_the_log_skip_what_no_game_read() -> None:
     record = walk(4, **PATCHED)
-    assert strayed(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
+    assert first_difference(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
     assert MatchRecord.from_json(record.to_json()).turns == record.turns
 
 

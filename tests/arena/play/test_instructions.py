@@ -48,7 +48,7 @@ def earned(draw: Any, iterations: int = 60, seed: int = 0) -> float:
     rng, paid = np.random.default_rng(seed), []
     for k in range(1, iterations + 1):
         best = TEXTS[1] if k <= iterations // 2 else TEXTS[3]
-        played = draw.dealt(k, plans(k, 16))
+        played = draw.assign(k, plans(k, 16))
         right = [0.8 if plan.seats["solver"].instruction == best else 0.3 for plan in played]
         records = [record(p, float(rng.random() < chance)) for p, chance in zip(played, right, strict=True)]
         draw.learned(records)
@@ -63,7 +63,7 @@ class Fixed:
         self.rules = Instructions({ROLE: InstructionsSpec(texts=texts, temperature=1e6)}, 3, {})
 
     def dealt(self, k: int, given: list[MatchPlan]) -> list[MatchPlan]:
-        return self.rules.dealt(k, given)
+        return self.rules.assign(k, given)
 
     def learned(self, records: list[MatchRecord]) -> None:
         pass
@@ -79,16 +79,16 @@ def test_a_planted_best_that_changes_is_followed_better_than_by_one_or_by_chance
 
 
 def test_the_matches_of_a_deal_have_the_same_instruction_and_other_roles_none() -> None:
-    drawn = population().dealt(1, plans(1, 12, group=4))
+    drawn = population().assign(1, plans(1, 12, group=4))
     by_deal = [{p.seats["solver"].instruction for p in drawn if p.seed == 1000 + deal} for deal in range(12)]
     assert all(len(each) == 1 for each in by_deal) and len(set.union(*by_deal)) > 1
     assert {p.seats["other"].instruction for p in drawn} == {""}
-    assert population().dealt(1, plans(1, 12, group=4)) == drawn, "the same seed draws the same"
+    assert population().assign(1, plans(1, 12, group=4)) == drawn, "the same seed draws the same"
 
 
 def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
     tried = population(size=4, every=2)
-    tried.learned([record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.dealt(1, plans(1, 40))])
+    tried.learned([record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.assign(1, plans(1, 40))])
     worst = min(tried.tried[ROLE], key=lambda one: one.weight).text
     assert tried.due(2) == [] and tried.due(3) == [ROLE]
     assert tried.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
@@ -110,7 +110,7 @@ def test_an_instruction_is_text_and_no_template() -> None:
     ("settings", "why"),
     [
         ("{nano_stranger: {texts: [a]}}", "no policy plays this role"),
-        ("{nano_opener: {texts: [a, a]}}", "must be all different"),
+        ("{nano_opener: {texts: [a, a]}}", "must all differ"),
         ("{nano_opener: {texts: [a, b], size: 1}}", "more than `size`"),
         ("{nano_opener: {texts: [a], writer: nobody}}", "unknown policy 'nobody'"),
     ],

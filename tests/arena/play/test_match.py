@@ -9,7 +9,7 @@ import pytest
 
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import SCRIPTED
-from arena.play.joining import Parting, strayed
+from arena.play.joining import Parting, first_difference
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
 from games.contracts import MatchId, Message
@@ -253,7 +253,9 @@ def test_what_is_played_is_what_is_logged() -> None:
     assert record.turns[0].action == "x\ufffdy | \ufffd" and heard[0] == record.turns[0].action
     assert b.views[0].messages == record.turns[1].messages
     assert record.turns[1].messages[1].text == "half \ufffd"
-    assert strayed(Parting(record, 1, "another"), Listening(length=2)) == "", "the log's acts give the same match"
+    assert first_difference(Parting(record, 1, "another"), Listening(length=2)) == "", (
+        "the log's acts give the same match"
+    )
 
 
 def test_a_player_that_raises_fails_its_match_only() -> None:

@@ -22,7 +22,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.play.branches import Branch
-from arena.play.patches import patches
+from arena.play.demonstrations import patch_samples
 from arena.records import MatchRecord, is_patch, trained
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.models import same, tiny, weights
@@ -37,7 +37,7 @@ WEIGHT = 0.7
 
 
 def shown(records: list[MatchRecord]) -> list[Sample]:
-    return patches(records, POLICIES["p"], ROLE)
+    return patch_samples(records, POLICIES["p"], ROLE)
 
 
 def test_a_sample_is_the_experts_act_where_the_policy_was_asked() -> None:
@@ -65,7 +65,7 @@ def test_a_branch_shows_only_patches_of_its_own() -> None:
 
 def test_matches_without_patches_and_other_policies_show_nothing() -> None:
     assert shown([walk(1)]) == []
-    assert patches([walk(1, **PATCHED)], POLICIES["q"], ROLE) == []
+    assert patch_samples([walk(1, **PATCHED)], POLICIES["q"], ROLE) == []
 
 
 # -- the gradient ------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_patches_reach_the_loss_by_imitation_alone() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("learn: {demonstrations: {patches: true}}", "nothing is patched: set play.patch"),
+        ("learn: {demonstrations: {patches: true}}", "learn.demonstrations.patches: needs play.patch"),
         ("learn: {demonstrations: {}}", "one of them demonstrates"),
         (
             "play: {patch: {expert: oracle}}\nlearn: {demonstrations: {patches: true, scripted: [oracle]}}",

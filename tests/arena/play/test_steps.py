@@ -176,7 +176,7 @@ def test_steps_that_hang_for_good_do_not_pile_up_without_end(monkeypatch: pytest
         said = asyncio.run(hang())
     finally:
         over.set()
-    assert said == ["turn time limit: it took over 0.05 s"] * 3 + ["3 steps of games hang: no further one is begun"]
+    assert said == ["turn time limit: it took over 0.05 s"] * 3 + ["3 steps of games hang: no further step starts"]
 
 
 def assert_over(over: threading.Event) -> None:

@@ -24,7 +24,7 @@ from arena.play.lineup import Lineup
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.settings import TreesSpec
-from arena.play.trees import Tree, grown
+from arena.play.trees import Tree, play_trees
 from arena.records import MatchRecord, trained
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
@@ -60,7 +60,7 @@ def grow(on: Lineup, rule: TreesSpec, dealt: list[list[MatchPlan]], in_flight: i
         done = await play_all(chosen, lambda p: on.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
         return done, failed
 
-    return asyncio.run(grown([Tree(deal, rule, SIZES, 5) for deal in dealt], play))[0]
+    return asyncio.run(play_trees([Tree(deal, rule, SIZES, 5) for deal in dealt], play))[0]
 
 
 def told(records: Sequence[MatchRecord]) -> list[tuple[str, list[str]]]:

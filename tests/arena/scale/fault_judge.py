@@ -24,7 +24,7 @@ from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.kept import experiment_of
+from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.credit.compare import column_names, compare
 from arena.errors import StoreError

@@ -12,7 +12,7 @@ from agents.engines.spec import EngineSpec
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, scale_layers
 from arena.errors import ConfigError
-from arena.scale.check import check_scale
+from arena.scale.cluster import check_scale
 from arena.scale.settings import ScaleSpec
 from tests.factories.commands import NO_IMITATION, TINY, refused
 
@@ -36,9 +36,9 @@ def closed_port() -> int:
         ("address=nowhere", "'nowhere' is neither auto nor host:port"),
         ("address=[::1]:99999", "is neither auto nor host:port"),
         ("patience=0", "scale.patience"),
-        ("resources.engine.gpus=2", "only vllm spreads a model over several GPUs"),
-        ("resources.trainer.gpus=2", "a rank computes on one"),
-        ("resources.task.gpus=1.5", "more than one GPU is given whole"),
+        ("resources.engine.gpus=2", "only vllm uses several GPUs for a model"),
+        ("resources.trainer.gpus=2", "a rank uses one GPU"),
+        ("resources.task.gpus=1.5", "more than one must be a whole number"),
         ("trainers=900,resources.trainer.gpus=1", "take 901 processors and 900 GPUs, and this machine has"),
     ],
 )

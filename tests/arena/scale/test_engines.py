@@ -23,7 +23,7 @@ from tests.factories.requests import contexts, request
 pytest.importorskip("ray")
 
 from arena.scale import engines as rooms
-from arena.scale.cluster import Cluster, room
+from arena.scale.cluster import Cluster, reserve
 from arena.scale.engines import ScaledEngine
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources
 from arena.scale.watchdog import Watchdog
@@ -42,7 +42,7 @@ class Served:
 
     async def open(self) -> None:
         self.watchdog = Watchdog(self.notes.append, SPEC.patience, SPEC.deadline)
-        self.engine = ScaledEngine(Cluster(SPEC, await room(SPEC), self.watchdog), EngineSpec())
+        self.engine = ScaledEngine(Cluster(SPEC, await reserve(SPEC), self.watchdog), EngineSpec())
         await self.engine.open()
         await self.engine.publish("p", 3, ModuleWeights(self.module))
 

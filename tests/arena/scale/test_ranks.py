@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from arena.learn.base import MakeTrainer
-from arena.learn.make import local_trainer
+from arena.learn.trainer import local_trainer
 from tests.factories.samples import STAGES
 from tests.factories.scaled import CASES, Learned, learned
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from arena.learn.make import local_trainer
+from arena.learn.trainer import local_trainer
 from tests.factories.labs import run_by
 from tests.factories.scaled import worst
 

@@ -82,7 +82,7 @@ DAMAGE = {
     "state.json is not as it was written": lambda folder: (folder / "state.json").write_text("{}"),
     "model.safetensors is not as it was": lambda f: os.truncate(f / "policies/shared/model.safetensors", 100),
     "state.json is not a plain file": _link,
-    "newer Arena: upgrade": _newer,
+    "schema version 99": _newer,
     "its folder was renamed": _renamed,
     "manifest.json is not as it was": lambda folder: (folder / "manifest.json").write_text("[]"),
 }

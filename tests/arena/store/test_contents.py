@@ -66,7 +66,7 @@ def test_damage_that_no_checkpoint_goes_without_is_refused(run: RunFolder, file:
     if file == "metrics.jsonl" and damage == "cut":
         assert resumed(run)[1][0].startswith(f"{path} is not as it was written"), "only its last row is hurt"
         return
-    with pytest.raises(StoreError, match=r"no checkpoint is whole .* restore") as caught:
+    with pytest.raises(StoreError, match=r"no checkpoint is intact .* restore") as caught:
         resumed(run)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(StoreError, match=path.name):
@@ -92,7 +92,7 @@ def test_lost_checkpoints_are_told_and_nothing_is_played_over_many_iterations(ru
     shutil.rmtree(run.path / "checkpoints" / "0003")
     found, notes = resumed(run)
     assert found is not None and found.iteration == 2
-    assert notes == ["no checkpoint has iteration 3, which was played: going on from iteration 2"]
+    assert notes == ["no checkpoint has iteration 3, which was played: resuming from iteration 2"]
     shutil.rmtree(run.path / "checkpoints")
     with pytest.raises(StoreError, match="has played 3 iterations, and none of their checkpoints is there"):
         resumed(run)

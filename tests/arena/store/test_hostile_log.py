@@ -133,13 +133,16 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
     "below 0": ({"deal": -1, "id": "0001--001"}, "0 or more"),
     "enormous": ({"deal": 10**30}, "0001.jsonl: a row does not fit"),
     "a text": ({"iteration": "1"}, "0001.jsonl: a row does not fit"),
-    "missing": ({"deal": None}, "cannot be read back"),
-    "its own parent": ({"parent": "0001-0000", "parent_turn": 0}, "is not that of 0001-0000-b0"),
-    "a circle": ({"id": "0001-0000-b0", "parent": "0001-0000-b0", "parent_turn": 0}, "is not that of 0001-0000-b0-b0"),
+    "missing": ({"deal": None}, "cannot be read"),
+    "its own parent": ({"parent": "0001-0000", "parent_turn": 0}, "does not match its columns, 0001-0000-b0"),
+    "a circle": (
+        {"id": "0001-0000-b0", "parent": "0001-0000-b0", "parent_turn": 0},
+        "match its columns, 0001-0000-b0-b0",
+    ),
     "endless parents": ({"parent": "0001-0000" + "-b1" * 10**5, "parent_turn": 1}, "is no match id"),
     "of another deal": ({"parent": "0001-0009", "parent_turn": 1}, "not of 0001-0009"),
-    "no version": ({"schema": True}, "not of schema"),
-    "half a version": ({"schema": float(SCHEMA_VERSION)}, "not of schema"),
+    "no version": ({"schema": True}, "schema version True"),
+    "half a version": ({"schema": float(SCHEMA_VERSION)}, "schema version 4.0"),
 }
 
 

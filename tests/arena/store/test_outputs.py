@@ -8,7 +8,7 @@ import pytest
 
 from arena.cli.console import close
 from arena.errors import ConfigError, StoreError
-from arena.store.export import made
+from arena.store.export import new_folder
 from arena.store.files import write_atomic
 from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results, write_output
 from tests.factories.commands import arena, refused
@@ -78,9 +78,9 @@ def test_weights_are_exported_through_no_link(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
     (tmp_path / ".new.exporting").symlink_to(tmp_path / "there")
-    with pytest.raises(StoreError, match="is a link"), made(tmp_path / "link"):
+    with pytest.raises(StoreError, match="is a link"), new_folder(tmp_path / "link"):
         pass
-    with made(tmp_path / "new") as beside:
+    with new_folder(tmp_path / "new") as beside:
         beside.mkdir()
         (beside / "config.json").write_text("{}")
     assert [*(tmp_path / "there").iterdir()] == []
@@ -92,10 +92,10 @@ def test_of_two_exports_at_once_one_is_whole_and_the_other_is_refused(tmp_path: 
     to = tmp_path / "new"
     if there != "nothing":
         to.mkdir()
-    with pytest.raises(StoreError, match="already holds something"), made(to) as one:
+    with pytest.raises(StoreError, match="already holds something"), new_folder(to) as one:
         one.mkdir()
         (one / "half").write_text("of one")
-        with made(to) as other:
+        with new_folder(to) as other:
             other.mkdir()
             (other / "whole").write_text("of the other")
         assert (one / "half").read_text() == "of one"
@@ -110,7 +110,7 @@ def test_what_a_killed_export_left_goes_when_it_is_old(tmp_path: Path) -> None:
         (left / "half").write_text("x")
         if left != young:
             os.utime(left, (0, 0))
-    with made(tmp_path / "new") as beside:
+    with new_folder(tmp_path / "new") as beside:
         beside.mkdir()
     assert not old.exists() and young.exists() and other.exists()
 
@@ -130,7 +130,7 @@ def test_what_a_killed_export_left_goes_when_it_is_old(tmp_path: Path) -> None:
 )
 def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "thesis").write_text("years of work")
-    assert "is there already and is no" in refused(*command, str(tmp_path / "thesis"))
+    assert "exists and is no" in refused(*command, str(tmp_path / "thesis"))
     assert (tmp_path / "thesis").read_text() == "years of work"
 
 

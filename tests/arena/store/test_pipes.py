@@ -22,9 +22,8 @@ from arena.store.failures import read_failures
 from arena.store.feed import FeedReader
 from arena.store.files import CONFIG
 from arena.store.locks import holder, in_use
-from arena.store.metrics import MetricsLog
 from arena.store.reader import RunReader
-from arena.store.run import RunFolder
+from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
 from tests.factories.hostile import at_most
 
@@ -36,9 +35,9 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "lock": ("run.lock", in_use),
     "metrics": ("metrics.jsonl", lambda run: RunReader(run).metrics()),
     "metrics cut": ("metrics.jsonl", lambda run: MetricsLog(run / "metrics.jsonl").discard_after(1, 1)),
-    "metrics counted": ("metrics.jsonl", lambda run: runs.seen(Run("mars", 1, run))),
+    "metrics counted": ("metrics.jsonl", lambda run: runs.count_iterations(Run("mars", 1, run))),
     "evaluations": ("panel.jsonl", read_evaluations),
-    "evaluation": ("evaluation.json", lambda run: results.evaluated(run, 1, "deal")),
+    "evaluation": ("evaluation.json", lambda run: results.read_evaluated(run, 1, "deal")),
     "record": ("study.json", lambda run: read_record(run / "study.json")),
     "failures": ("failures.jsonl", read_failures),
     "feed": ("feed.jsonl", lambda run: FeedReader(run).refresh()),

@@ -6,12 +6,11 @@ import pytest
 from simulators.desk import Desk
 from simulators.desk.airline.world import Airline
 from simulators.desk.goals import Goal, Write, canonical
-from simulators.desk.outcome import effects, facts_right, rows_right, tau_score
 from simulators.desk.policy import PRIVACY, Consent
 from simulators.desk.record import Outcome
 from simulators.desk.shop.world import Shop
 from simulators.desk.speech import canonical_fact, read_speech
-from simulators.desk.tasks import judged
+from simulators.desk.tasks import effects, facts_right, judged, rows_right, tau_score
 
 
 def world(kind):

@@ -1,9 +1,6 @@
-"""Ratings of the user's own: broken rows are named, tastes that were put in are found, agreement beats the mean."""
+"""Ratings of the user's own: broken rows are named, and fitted tastes match those in the file."""
 
 import csv
-import json
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulators.conformance import play
 from simulators.recommender import Recommender
-from simulators.recommender.ratings import NO_GENRE, agreement, dirichlet, load, population, tastes
+from simulators.recommender.ratings import NO_GENRE, dirichlet, load, population, tastes
 
 HEADER = ["userId", "movieId", "rating", "title", "genres"]
 GENRES = ("drama", "sci fi", "war", "western")
@@ -38,37 +35,6 @@ def made_up(users=120, items=80, each=40, strength=1.5, middle=3.0, seed=0):
             stars = min(5.0, max(0.5, round(2 * stars) / 2))
             lines.append([f"u{user}", f"m{item}", stars, f"Film {item}", GENRES[item % len(GENRES)]])
     return lines
-
-
-def test_tastes_beat_the_mean_where_there_are_tastes(tmp_path):
-    report = agreement(load(written(tmp_path, made_up())))
-    assert report["users"] > 10 and report["ratings"] > 100
-    assert report["simulated"]["rmse"] < 0.7 * report["no_taste"]["rmse"] <= report["mean"]["rmse"]
-    assert report["simulated"]["accuracy"] > report["mean"]["accuracy"] + 0.2
-    assert report["factorisation"]["rmse"] < report["no_taste"]["rmse"]
-
-
-def test_and_find_none_where_there_are_none(tmp_path):
-    report = agreement(load(written(tmp_path, made_up(strength=0.0))))
-    assert report["simulated"]["rmse"] == pytest.approx(report["no_taste"]["rmse"], rel=0.03)
-    assert abs(report["weight"]) < 0.5
-
-
-def test_what_is_tested_was_not_shown(tmp_path):
-    """Turning the tested ratings over leaves every prediction as it was."""
-    from simulators.recommender import ratings as module
-
-    data = load(written(tmp_path, made_up()))
-    tested = module._tested(data)
-    turned = module.Ratings(
-        data.users, data.items, np.where(tested, 5.5 - data.stars, data.stars), data.genres, data.belongs, data.names
-    )
-    for predict in (module._biases,):
-        assert (predict(data, ~tested) == predict(turned, ~tested)).all()
-    rest = data.stars - module._biases(data, ~tested)
-    other = turned.stars - module._biases(turned, ~tested)
-    for refine in (module._affinities, module._factorised):
-        assert refine(data, ~tested, rest)[tested] == pytest.approx(refine(turned, ~tested, other)[tested])
 
 
 def test_dirichlet_parameters_are_found_again():
@@ -123,20 +89,6 @@ def test_a_rating_takes_few_bytes(tmp_path):
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(read.stars) == 40_000 and most < 150 * 40_000
-
-
-def agree(*arguments):
-    command = [sys.executable, "-m", "simulators.recommender", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-def test_the_command_prints_the_agreement_or_one_line(tmp_path):
-    done = agree(written(tmp_path, made_up()))
-    assert json.loads(done.stdout)["users"] > 5 and not done.stderr
-    for arguments, words in [((), "usage: "), (("nowhere.csv",), "nowhere.csv: the ratings cannot be read")]:
-        failed = agree(*arguments)
-        assert failed.returncode == 1 and words in failed.stderr and failed.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from games.conformance import kit
 from simulators.conformance import CHECKS, view_of
 from simulators.recommender import Recommender
-from simulators.recommender.record import Record
-from simulators.recommender.twins import twins_of
+from simulators.recommender.record import Record, twins_of
 
 SEEDS = range(40)
 VARIANTS = [{"slate": 1}, {"terse": True, "slate": 1}, {"slate": 1, "ids": "semantic"}]

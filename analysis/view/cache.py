@@ -1,0 +1,49 @@
+"""Cache of figures that need a whole run, such as alarms, the league and the summary.
+
+A child process computes them for a large run, so that its memory is released and the server stays responsive.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from analysis.view.index import Index
+from arena.process import end_with
+
+LARGE = 30 * 10**6
+"""Log size in bytes from which a child process does the work."""
+REUSE = 20
+"""An answer is reused for at least this many times its computation time, so that viewers do not slow down a run."""
+
+
+class FigureCache:
+    """Figures of one run, cached until its files change."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self._answers: dict[str, tuple[str, float, Any]] = {}
+        self._lock = Lock()
+
+    def get(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return `function(run_path, *arguments)`, cached by the function's name while no file of the run changes."""
+        with self._lock:
+            now, name = self.index.fingerprint(), function.__name__
+            fingerprint, expires, answer = self._answers.get(name, ("", 0.0, None))
+            if fingerprint != now and monotonic() >= expires:
+                start, answer = monotonic(), self._compute(function, *arguments)
+                self._answers[name] = (now, monotonic() + REUSE * (monotonic() - start), answer)
+            return answer
+
+    def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        size = sum(path.stat().st_size for path in self.index.reader.log.folder.glob("*.parquet"))
+        if size < LARGE:
+            return function(self.index.reader.path, *arguments)
+        context = multiprocessing.get_context("spawn")  # the child ends with this process, even if that is killed
+        with ProcessPoolExecutor(1, context, initializer=end_with, initargs=(os.getpid(),)) as child:
+            return child.submit(function, self.index.reader.path, *arguments).result()

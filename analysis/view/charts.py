@@ -1,0 +1,235 @@
+"""Charts of a run for the viewer: one per kind of figure, with a line per role, policy or opponent."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from analysis import plots
+from analysis.frames import Frames, numeric
+from analysis.view.formatting import sanitize
+from analysis.view.learned import best_response, values_by_deal
+from analysis.view.metric_names import THEORY, name_figure
+from arena.errors import StoreError
+from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
+from arena.store.evaluations import Evaluation
+
+STILL = 0.02
+MOST = 6
+"""Maximum number of lines in a chart; those with the most values are kept."""
+KINDS: Mapping[str, str] = {
+    "Valid acts of all turns": r"valid_rate",
+    "Success": r"report\.(?:(?!ended)\w+\.)?(success|solved|won|correct|deal|trade)",
+    "Payoff by seat": r"payoff\.(.+)",
+    "Reward by role": r"reward\.(.+)",
+    "Share of the best joint value": r"report\.(?:\w+\.)?(efficiency)",
+    "Joint value": r"report\.(?:\w+\.)?(joint_value)",
+    "Wins against": r"win_rate\.(.+)",
+    "How matches ended": r"report\.(?:\w+\.)?ended\.(.+)",
+    "Turns in a match": r"report\.(?:(?!ended)\w+\.)?(turns)",
+    "Randomness of the acts (entropy)": r"learn\.(.+)\.entropy",
+    "Distance from the reference (KL)": r"learn\.(.+)\.kl",
+    "Share of tokens clipped": r"learn\.(.+)\.clipped",
+    "Ratings": r"ratings\.(.+)",
+    "Matches that failed": r"failed_rate",
+    "Tokens a second": r"tokens_per_second",
+}
+"""Charts in the order of the page: title, and the pattern of their metrics. The group becomes the line's label."""
+
+
+class Series(NamedTuple):
+    """A line of a chart: its label, and its points by iteration."""
+
+    label: str
+    points: Sequence[tuple[int, Interval]]
+
+
+class Level(NamedTuple):
+    """A constant line of theory."""
+
+    label: str
+    value: float
+
+
+class Curve(NamedTuple):
+    """A chart: lines, theory, bounds. `still` is True if nothing moves noticeably."""
+
+    title: str
+    keys: tuple[str, ...]
+    series: list[Series]
+    levels: list[Level]
+    bounds: Bounds
+    note: str = ""
+    still: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the chart as JSON values, with points as [iteration, value, low, high]."""
+        return {
+            "title": self.title, "keys": self.keys, "words": [name_figure(key).words for key in self.keys],
+            "bounds": self.bounds, "note": self.note, "still": self.still,
+            "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in self.series],
+            "levels": [level._asdict() for level in self.levels],
+        }  # fmt: skip
+
+
+Known = Callable[[str], Mapping[int, Interval]]
+"""Function from a metric to its intervals by iteration, empty if they are unknown."""
+
+
+def make_charts(
+    frame: pd.DataFrame, known: Known, levels: Callable[[Mapping[str, Any]], Iterable[Level]], nothing_won: bool = False
+) -> Iterator[Curve]:
+    """Yield the charts of a table of metrics, in the order of `KINDS`, without charts that have no line.
+
+    `known` returns intervals, `levels` theory. `nothing_won` drops the chart of rewards for zero-sum self-play with one
+    role.
+    """
+    for title, pattern in KINDS.items():
+        keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
+        keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
+        if not keys or (nothing_won and title == "Reward by role" and len(keys) == 1):
+            continue
+        most = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MOST]
+        series = [Series(_label(keys[key], key), _points(frame, key, known)) for key in keys if key in most]
+        seen = [float(value) for key in most for value in frame[key].dropna()]
+        bounds = range_of(next(iter(keys)), seen)
+        words = name_figure(most[0]).words
+        heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
+        left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
+        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
+        yield Curve(heading, tuple(most), series, [*levels(keys)], bounds, left_out, still)
+
+
+def _label(caught: re.Match[str], key: str) -> str:
+    return (caught[1] if caught.groups() else "").removeprefix("shared vs ").replace("_", " ")
+
+
+def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, Interval]]:
+    """Return the metric's values by iteration, with intervals if the match log has its single values."""
+    known, rows = intervals(key), frame[["iteration", key]].dropna()
+    values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
+    points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
+    return [(k, Interval(v, *(i[1:] if i else (math.nan, math.nan)))) for k, v, i in points]
+
+
+def intervals(log: Frames, key: str) -> dict[int, Interval]:
+    """Return a metric's intervals by iteration; empty if the match log does not hold its single values."""
+    if key.startswith("payoff."):
+        paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
+        paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
+        rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
+        return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
+    if key.startswith("reward."):
+        return _reward_intervals(log, key.removeprefix("reward."))
+    return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
+
+
+def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
+    """Return intervals of a trained role's total reward per match. Branches of matches are left out."""
+    whole = log.complete[log.complete["parent"] == ""]
+    held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
+    turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
+    totals = turns.groupby(["iteration", "match", "seat"])["reward"].sum().astype("float64")
+    return {int(str(k)): mean_ci(own.tolist(), ANY) for k, own in totals.groupby("iteration")}
+
+
+def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+    """Yield the theory values that belong to these metrics."""
+    seats = [str(seat) for seat in log.seats["seat"].unique()]
+    for name, value in theory.items():
+        about, words = THEORY.get(name, ("", ""))
+        about = about.replace("FIRST", seats[0] if seats else "")
+        if about and any(key == about or key.startswith(f"{about}.") for key in keys):
+            yield Level(words, value)
+    if any(key.startswith("payoff.") for key in keys):
+        columns = [c for c in map(str, log.matches.columns) if re.fullmatch(r"report\.nash_payoff_\w+", c)]
+        given = [log.matches[column].dropna().astype("float64") for column in columns]
+        if given and all(len(own) for own in given):
+            yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
+
+
+def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
+    """Yield the chart of payoff against the panel, with the best response as a level, from the second evaluation on."""
+    points = []
+    for one in evaluations:
+        values = [value for value in values_by_deal(one, "payoff") if value is not None]
+        if values and one.iteration is not None:
+            points.append((one.iteration, mean_ci(values, ANY)))
+    best = best_response(evaluations)
+    levels = [] if best is None else [Level("best response", best)]
+    if len(evaluations) > 1:
+        note = f"the same {evaluations[-1].deals} deals each time"
+        yield Curve("Payoff against the panel", ("panel.payoff",), [Series("", points)], levels, ANY, note)
+
+
+def outcomes(log: Frames) -> dict[str, Any] | None:
+    """Return payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
+
+    `clouds` are pairs of payoffs with their share of matches, `front` is the Pareto front, `theory` holds means of
+    theory's solutions.
+    """
+    with suppress(StoreError):
+        paid, theory = two_sides(log)
+        first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
+        clouds = []
+        for number in dict.fromkeys([first, last]):
+            counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size().reset_index()
+            rows = counts.astype("float64").to_numpy().tolist()
+            whole = sum(row[2] for row in rows)
+            clouds.append({"iteration": number, "places": [[x, y, n / whole] for x, y, n in rows]})
+        front = pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
+        marks = [[f"{name.replace('_', ' ')}, mean", *place] for name, place in theory.items()]
+        sides = [sanitize(side) for side in paid.attrs["sides"]]
+        return {"sides": sides, "clouds": clouds, "front": front, "theory": marks}
+    return None
+
+
+def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Return the pairs that no other pair improves on one side without loss on the other, sorted by the first value.
+
+    >>> pareto_front([(1, 4), (2, 2), (3, 3), (1, 1), (3, 3), (2, 4)])
+    [(2.0, 4.0), (3.0, 3.0)]
+    """
+    front: list[tuple[float, float]] = []
+    for x, y in sorted({(float(x), float(y)) for x, y in outcomes}, reverse=True):
+        if not front or y > front[-1][1]:
+            front.append((x, y))
+    return front[::-1]
+
+
+def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
+    """Return iteration and payoffs (x, y) of each finished match, and the mean payoffs of theory's solutions by name.
+
+    The sides are those of the game's report, such as first and second mover, or else the seats. Raises StoreError
+    unless there are two sides that were paid.
+
+    >>> two_sides(log)[0].attrs["sides"]
+    ['opener', 'responder']
+    """
+    matches = log.matches
+    names = [str(name) for name in matches]
+    told = {match[1]: name for name in names if (match := re.fullmatch(r"report\.payoff_(\w+)", name))}
+    if len(told) == 2:
+        sides, theory = list(told), {}
+        paid = matches[["iteration", *told.values()]].dropna().set_axis(["iteration", "x", "y"], axis=1)
+        for name in dict.fromkeys(m[1] for c in names if (m := re.fullmatch(r"report\.(\w+?)_payoff_\w+", c))):
+            columns = [f"report.{name}_payoff_{side}" for side in sides]
+            if {*columns} <= {*names} and len(both := matches[columns].dropna()):
+                theory[name] = (float(both[columns[0]].mean()), float(both[columns[1]].mean()))
+    else:
+        seats = log.seats.dropna(subset=["payoff"])
+        wide, theory = seats.pivot(index=["run", "match", "iteration"], columns="seat", values="payoff"), {}
+        sides = [str(seat) for seat in wide.columns]
+        if len(sides) == 2:
+            paid = wide.dropna().set_axis(["x", "y"], axis=1).reset_index()
+    if len(sides) != 2:
+        raise StoreError(f"a picture of outcomes is of two sides, not of {len(sides)}")
+    if paid.empty:
+        raise StoreError("no match has ended in which both sides were paid")
+    paid.attrs["sides"] = sides
+    return paid, theory

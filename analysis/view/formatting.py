@@ -1,0 +1,68 @@
+"""Formatting of texts and numbers for the viewer: sanitized, of bounded length."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from arena.plain import printable
+from arena.statistics import SHARE, Bounds, Interval
+
+LONGEST = 2000
+"""Maximum number of characters of a text."""
+MOST = 100
+"""Maximum number of rows of a list; browsers struggle with pages of more."""
+
+
+def sanitize(value: Any, longest: int = LONGEST) -> str:
+    """Return the text without control and bidirectional characters, with its line breaks, cut to `longest` characters.
+
+    HTML is not escaped.
+
+    >>> sanitize("fine\\x1b[2J\\nby me"), sanitize("abcdef", 3)
+    ('fine[2J\\nby me', 'abc …')
+    """
+    whole = str(value)
+    lines = "\n".join(printable(line) for line in whole[:longest].splitlines())
+    return f"{lines} …" if len(whole) > longest else lines
+
+
+def figure(value: Any) -> str:
+    """A value of a match's own report: yes or no, three digits, or its text.
+
+    >>> figure(True), figure(2 / 3), figure("deal")
+    ('yes', '0.667', 'deal')
+    """
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return f"{value:.3g}" if isinstance(value, float) else sanitize(value)
+
+
+def format_value(value: float, bounds: Bounds) -> str:
+    """Format a value: shares in per cent, others with two decimals or about three significant digits.
+
+    >>> format_value(2.5166, ANY), format_value(-140.2, ANY), format_value(2.1e-7, ANY)
+    ('2.52', '−140', '2.1e−07')
+    """
+    if math.isnan(value):
+        return "–"
+    size = abs(value)
+    if bounds == SHARE:
+        text = f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+    elif size >= 100:
+        text = f"{value:,.0f}"
+    elif size and size < 0.005:
+        text = f"{value:.2g}"
+    else:
+        text = f"{value:.2f}"
+    return ("0" + text[2:] if re.fullmatch(r"-0\.?0*\D*", text) else text).replace("-", "\N{MINUS SIGN}")
+
+
+def format_interval(interval: Interval, bounds: Bounds) -> str:
+    """Format the ends of an interval; "" if they are unknown."""
+    if math.isnan(interval.low):
+        return ""
+    return "{} to {}".format(*(format_value(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))

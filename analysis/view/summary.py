@@ -1,0 +1,70 @@
+"""Summary of a run for the viewer: a sentence, figures in the first and last iteration, metrics, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.frames import Frames, load
+from analysis.view import learned
+from analysis.view.charts import outcomes
+from analysis.view.formatting import MOST, format_interval, format_value, sanitize
+from analysis.view.learned import Figure
+from analysis.view.metric_names import name_figure
+from arena.statistics import ANY, SHARE, range_of
+
+MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
+"""Words for the verdicts on a difference."""
+Theory = Mapping[str, Mapping[str, float]]
+"""Theory values of each game."""
+
+
+def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
+    """Return the summary of a run as JSON values with sanitized texts, the most relevant figures first.
+
+    Raises StoreError as `load` does.
+    """
+    log = run if isinstance(run, Frames) else load(run)
+    (reader,) = log.readers.values()
+    evaluations = learned.comparable_evaluations(reader)
+    found = learned.figures(log, evaluations)
+    games = [str(game) for game in log.matches["game"].unique()]
+    value = (theory or {}).get(games[0], {}).get("value") if len(games) == 1 else None
+    learning = learned.learning_metrics(log, found)
+    return {
+        "sentence": learned.sentence(log, found, learned.best_response(evaluations), value),
+        "rows": [_row(figure) for figure in found[: learned.ROWS + MOST]],
+        "tiles": learned.TILES, "shown": learned.ROWS, "rows_in_all": len(found),
+        "learning": [_metric(key, values) for key, values in learning[:MOST]],
+        "learning_in_all": len(learning),
+        "iterations": int(log.matches["iteration"].nunique()), "matches": len(log.matches),
+        "failed": int((log.matches["status"] == "failed").sum()), "turns": len(log.turns),
+        "games": [sanitize(game) for game in games[:MOST]],
+        "outcomes": None if log.matches.empty else outcomes(log),
+    }  # fmt: skip
+
+
+def _row(figure: Figure) -> dict[str, Any]:
+    """Return a figure as its row and tile."""
+    return {
+        "key": sanitize(figure.key),
+        "name": sanitize(figure.name.words),
+        "first": format_value(figure.first.estimate, figure.bounds),
+        "first_spread": format_interval(figure.first, figure.bounds),
+        "last": format_value(figure.last.estimate, figure.bounds),
+        "last_spread": format_interval(figure.last, figure.bounds),
+        "moved": learned.format_difference(figure),
+        "moved_spread": format_interval(figure.difference, figure.bounds),
+        "arrow": "≈" if not figure.sure else "▲" if figure.difference.estimate > 0 else "▼",
+        "verdict": figure.verdict,
+        "word": MARKS[figure.verdict],
+        "trail": figure.trail,
+    }
+
+
+def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return a metric of iterations as a row without intervals."""
+    bounds = SHARE if range_of(key, values) == SHARE else ANY
+    ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
+    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}

@@ -1,0 +1,123 @@
+"""The experiment saved in a run folder, and the settings that may change when a run is resumed.
+
+Settings may change if they affect neither play nor evaluation, such as the number of iterations, checkpoints, trackers,
+the machine's resources and the learning rate. Any other change would be a different run.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.config import own_files
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import Layer, text_layer
+from arena.errors import ConfigError
+from arena.store.files import CONFIG
+from arena.store.manifest import digest
+from arena.store.reader import ENVIRONMENT, RunReader
+
+MAY_CHANGE = (
+    "iterations",
+    "checkpoint",
+    "tracker",
+    "evaluate",
+    "study",
+    "endpoint",
+    "threads",
+    "scale",
+    "engine.max_batch",
+    "engine.cache_mb",
+    "play.in_flight",
+    "play.attempts",
+    "play.limits.seconds",
+    "play.limits.turn_seconds",
+    "learn.lr",
+    "learn.nonfinite",
+    "learn.token_budget",
+    "learn.gradient_checkpointing",
+    "learn.offload_reference",
+    "learn.offload_optimizer",
+    "learn.gate_tolerance",
+)
+"""Settings and sections that may change when a run is resumed."""
+
+
+class Change(NamedTuple):
+    """A changed setting with its values before and now."""
+
+    field: str
+    before: Any
+    now: Any
+
+    @property
+    def allowed(self) -> bool:
+        """True if a run may be resumed with the change."""
+        return any(self.field == name or self.field.startswith(f"{name}.") for name in MAY_CHANGE)
+
+    def __str__(self) -> str:
+        return f"{self.field} ({_abbreviated(self.before)} → {_abbreviated(self.now)})"
+
+
+def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
+    """Return the experiment of a run folder, with overrides.
+
+    Raises ConfigError if config.yaml was edited, or the overrides change, a setting that may not change. Without
+    `trust`, also if the folder has code that no run on this machine was started with.
+    """
+    config = run / CONFIG
+    layer = text_layer(str(config), RunReader(run).config())
+    own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
+    saved = compose([layer])
+    if refused := [change for change in changes(recorded(run) or saved, saved) if not change.allowed]:
+        raise ConfigError(
+            f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
+        )
+    overridden = compose([layer, *layers]) if layers else saved
+    if refused := [change for change in changes(saved, overridden) if not change.allowed]:
+        may = ", ".join(MAY_CHANGE)
+        raise ConfigError(f"{_listed(refused)} cannot change when a run is resumed: start a new run (these may: {may})")
+    return overridden
+
+
+def recorded(run: Path) -> Experiment | None:
+    """Return the experiment of the run's latest command, or None if the environment has none."""
+    settings = RunReader(run).environment().get("experiment")
+    return None if settings is None else compose([Layer(str(run / ENVIRONMENT), "", settings)])
+
+
+def identity(run: Path) -> str:
+    """Return a hash of the settings that may not change. Files with another identity belong to another run."""
+    settings = dict(_leaves(as_plain(before))) if (before := recorded(run)) else {}
+    return digest({name: value for name, value in settings.items() if not Change(name, None, None).allowed})
+
+
+def changes(before: Experiment, now: Experiment) -> list[Change]:
+    """Return every setting that differs, by name."""
+    old, new = dict(_leaves(as_plain(before))), dict(_leaves(as_plain(now)))
+    fields = sorted(old.keys() | new.keys())
+    return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]
+
+
+def as_plain(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as plain JSON values, which `compose` reads back."""
+    return experiment.model_dump(mode="json", by_alias=True)
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _listed(changes: Iterable[Change]) -> str:
+    first, *rest = changes
+    several = [str(change) for change in (first, *rest[:2])]
+    return ", ".join(several) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
+
+
+def _abbreviated(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

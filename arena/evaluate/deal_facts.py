@@ -1,0 +1,97 @@
+"""The facts that each seat of a logged match saw when it first moved.
+
+A log holds no facts. They are recovered by replaying the deal from its seed with the logged acts until every seat has
+moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import games
+from agents.errors import RoleError
+from agents.facts import fact_lines, literal
+from arena.errors import ConfigError, StoreError
+from games.contracts import UNREAD, Deal, Game, View
+
+_WITHOUT = "what was dealt cannot be shown"
+_EMPTY = ('""', "[]", "{}")
+
+
+@dataclass(frozen=True)
+class DealFacts:
+    """Facts of a match at its beginning."""
+
+    public: Mapping[str, Any] = field(default_factory=dict)
+    """Facts that every seat sees, at the first move."""
+    private: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Facts that only this seat sees, at its first move, by seat; seats that never moved are missing."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for the public facts and one for each seat, in the form of `arena show game`."""
+        facts_by_label = {"dealt to all": ("public", self.public)}
+        facts_by_label |= {f"dealt to {seat}": ("private", facts) for seat, facts in self.private.items()}
+        for label, (scope, facts) in facts_by_label.items():
+            known = {name: value for name, value in facts.items() if value is not None and literal(value) not in _EMPTY}
+            if known:
+                yield f"{label}: {', '.join(fact_lines(scope, known))}"
+
+
+def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
+    """Recover the facts of a run's match from its log row.
+
+    Raises StoreError if the deal cannot be replayed: its game's code is not trusted, or its rules have changed.
+    """
+    try:
+        name = row["game"] if row["game"] in games.GAMES else _own(run, row["game"], trust)
+    except (ConfigError, StoreError, RoleError) as error:
+        raise StoreError(f"{_WITHOUT}: {error}") from None
+    return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
+
+
+def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> DealFacts:
+    """Replay (seat, act) pairs on a deal and return the facts that each seat saw at its first move.
+
+    `rules` is the rules version of the logged acts, 0 if unknown. Raises StoreError if the replay fails.
+    """
+    try:
+        game = games.deal(deal)
+        if rules not in (0, game.rules_version):
+            raise ValueError(f"the rules of {deal.game} were changed since")
+        return _replay(game, acts)
+    except Exception as error:  # noqa: BLE001 a user's game or an edited log may fail in any way
+        raise StoreError(f"{_WITHOUT}: {error}") from None
+
+
+def _own(run: Path, game: str, trust: bool) -> str:
+    """Make the game in the run's folder importable and return its name."""
+    from arena.config.own_files import same_game, with_own_roles
+    from arena.config.saved_config import experiment_of
+
+    return same_game(game, with_own_roles(run, experiment_of(run, trust=trust), trust))
+
+
+def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [(turn["seat"], turn["action"]) for turn in turns if turn.get("source") not in UNREAD]
+
+
+def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
+    """Return the facts of a freshly reset game, replaying acts until every seat has moved."""
+    public: Mapping[str, Any] | None = None
+    private: dict[str, dict[str, Any]] = {}
+    for seat, act in acts:
+        while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
+            game.step(None)
+        if not game.agents or game.agent_selection != seat:
+            break  # the log is of another match: return the facts so far
+        if seat not in private:
+            view = View.of(game, seat)
+            public = dict(view.public) if public is None else public
+            private[seat] = dict(view.private)
+            if len(private) == len(game.possible_agents):
+                break
+        game.step(act)
+    return DealFacts(public or {}, private)

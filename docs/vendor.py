@@ -1,0 +1,75 @@
+"""Update the viewer's JavaScript libraries in `analysis/view/static/vendor`: `python docs/vendor.py` (needs npm).
+
+Each is pinned by version and by the hash of its package. They are modules as they were published, but for two things:
+names of packages in their imports become names of files, as a page without a build step needs, and references to
+source maps go.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+VENDOR = Path(__file__).parent.parent / "analysis" / "view" / "static" / "vendor"
+PACKAGES = {
+    "preact@11.2.0": (
+        "sha512-/HfHI/7N84e6GrWBJ3J280z3mLaRJiDcSvj/A+y/4AbLnND/1UlGHe1sR6oYuTGwId0nP7dqDU9OnLxMPZ7xBg==",
+        {"dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "hooks.js"},
+    ),
+    "htm@3.1.1": (
+        "sha512-983Vyg8NwUE7JkZ6NmOqpCZ+sh1bKv2iYTlUkzlWmA5JD2acKoxd4KVxbMmxX/85mtfdnDmTFoNKcg5DGAvxNQ==",
+        {"dist/htm.mjs": "htm.js"},
+    ),
+    "uplot@1.6.32": (
+        "sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==",
+        {"dist/uPlot.esm.js": "uplot.js", "dist/uPlot.min.css": "uplot.css"},
+    ),
+}
+"""By package, the SHA-512 of its archive, and which of its files become which of ours."""
+
+
+def main() -> None:
+    """Fetch, check, and write."""
+    licences = []
+    for package, (integrity, wanted) in PACKAGES.items():
+        data = _archive(package)
+        found = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
+        if found != integrity:
+            raise SystemExit(f"{package} is not what was pinned: {found}")
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for source, name in wanted.items():
+                (VENDOR / name).write_text(modular(_member(archive, source)), "utf-8")
+            licences.append(f"{package}\n\n{_member(archive, 'LICENSE').strip()}\n")
+    (VENDOR / "LICENSES.txt").write_text(f"\n{'-' * 80}\n\n".join(licences), "utf-8")
+
+
+def modular(text: str) -> str:
+    """The module with its imports by file.
+
+    >>> modular('import{options as n}from"preact";')
+    'import{options as n}from"./preact.js";'
+    """
+    return re.sub(r"\n?//# sourceMappingURL=\S+", "", text.replace('from"preact"', 'from"./preact.js"')).strip() + "\n"
+
+
+def _archive(package: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        (path,) = Path(folder).iterdir()
+        return path.read_bytes()
+
+
+def _member(archive: tarfile.TarFile, name: str) -> str:
+    file = archive.extractfile(f"package/{name}")
+    assert file is not None
+    return file.read().decode("utf-8")
+
+
+if __name__ == "__main__":
+    main()
