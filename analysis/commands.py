@@ -145,15 +145,15 @@ def report(
     """
     from analysis.frames import load
     from analysis.report import report as make_report
-    from arena.cli.dealt import dealt, theory
+    from arena.cli.page_data import deal_facts, theory_values
     from arena.plain import printable
 
     require_output("--out", out, REPORT)
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     require_output("--out", path, REPORT)
-    stated = {game: theory(game) for game in map(str, log.matches["game"].unique())}
-    page = REPORT.mark + b"\n" + make_report(log, stated, dealt).encode()
+    stated = {game: theory_values(game) for game in map(str, log.matches["game"].unique())}
+    page = REPORT.mark + b"\n" + make_report(log, stated, deal_facts).encode()
     write_output("--out", path, REPORT, page)
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 
@@ -174,9 +174,7 @@ def view(
 
     from analysis.view.server import serve
     from analysis.view.services import Services
-    from arena.cli.dealt import dealt, theory
-    from arena.cli.judged import estimators, judged
-    from arena.cli.pieces import pieces
+    from arena.cli import page_data
 
     def opened(link: str) -> None:
         print(f"{link}\n(Ctrl-C ends)", flush=True)
@@ -184,7 +182,10 @@ def view(
             webbrowser.open(link)
 
     program = [sys.executable, "-P", "-m", "arena"]
-    services = Services(dealt, theory, judged, estimators, pieces, program)
+    services = Services(
+        page_data.deal_facts, page_data.theory_values, page_data.compare_estimators, page_data.list_estimators,
+        page_data.token_texts, program,
+    )  # fmt: skip
     try:
         seat = [str(part) for part in json.loads(play)] if play else []  # only set by `arena play --web`
     except (ValueError, TypeError):

@@ -40,7 +40,7 @@ from arena.store import warm_start
 from arena.store.run import RunFolder
 from arena.store.state import STATE
 from arena.store.warm_start import Imitated
-from arena.trackers.attached import Trackers
+from arena.trackers.threads import Trackers
 
 CHECKPOINT_SECONDS = 300.0
 """Minimum seconds between two checkpoints of an imitation."""
@@ -106,9 +106,10 @@ class Lab:
             await self.imitate()
         await self.examine(self.done)
         experiment = self.experiment
-        with Trackers(experiment.tracker, self.run_folder, experiment.seed, self.done, self.watcher.note) as trackers:
+        with Trackers(experiment.tracker, self.run_folder.path, experiment.seed, self.watcher.note) as trackers:
             while self.done < experiment.iterations:
-                trackers.add(await self.iterate(self.done + 1))
+                await self.iterate(self.done + 1)
+                trackers.update()
 
     async def iterate(self, k: int) -> dict[str, Any]:
         """Run one iteration from play to commit; return its row of metrics."""

@@ -45,7 +45,7 @@ from arena.store import checkpoints
 from arena.store.contents import check_newest
 from arena.store.files import CONFIG
 from arena.store.reader import LogReader, RunReader
-from arena.trackers.base import check_installed
+from arena.trackers.settings import check_installed
 from games.abilities import Pictures
 from games.contracts import Image, MatchId
 

@@ -1,4 +1,4 @@
-"""A run followed from Python: what it does, its figures as they come, and a way to stop it."""
+"""Progress of a run in Python: its phase and metrics, and a way to cancel it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A run that goes on: its iterations so far, and a way to stop it from anywhere.
+    """State of a running experiment, which can be cancelled from any thread.
 
-    Give it to `arena.run(..., progress=Progress(callback))`, or the callback alone: after each committed iteration it
-    is called with this object, in the thread that runs. What the callback raises ends the run and reaches the caller.
-    One object is for one run.
+    Pass it to `arena.run(..., progress=Progress(callback))`, or pass the callback alone. The callback gets this object
+    after each committed iteration, in the thread of the run; an exception in it ends the run and reaches the caller.
+    Use one object per run.
     """
 
     def __init__(self, callback: Callable[[Progress], object] | None = None) -> None:
-        """Without a callback it is there to be looked at, and to `cancel`."""
+        """Create the state of one run. `callback` is called after each committed iteration."""
         self.rows: list[dict[str, Any]] = []
-        """Figures of the iterations, as metrics.jsonl has them."""
+        """Metrics of each iteration, as in metrics.jsonl."""
         self.iterations = 0
-        """How many iterations the run will have."""
+        """Total number of iterations of the run."""
         self.phase = ""
-        """What it does just now."""
+        """Current phase, such as `iteration 3: learn`."""
         self.notes: list[str] = []
-        """Notices for the user, a line each."""
+        """Notices for the user, one line each."""
         self._callback, self._lock = callback, Lock()
         self._cancelled = False
         self._task: Task[Any] | None = None
@@ -45,18 +45,18 @@ class Progress:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Figures of the latest iteration; empty before the first."""
+        """Metrics of the latest iteration; empty before the first."""
         return self.rows[-1] if self.rows else {}
 
     @property
     def cancelled(self) -> bool:
-        """Return True if it was asked to stop."""
+        """True after `cancel`."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Stop the run: at once from another thread, after this iteration from the callback.
+        """Stop the run: at once if called from another thread, after this iteration if called from the callback.
 
-        Iterations that were committed are kept, and `arena.resume` goes on from them.
+        Committed iterations are kept; `arena.resume` continues from them.
         """
         with self._lock:
             self._cancelled = True
@@ -65,45 +65,45 @@ class Progress:
             loop.call_soon_threadsafe(task.cancel)
 
 
-class Followed:
-    """The watcher of a run that has a `Progress` (`arena.play.watchers.Watcher`)."""
+class ProgressWatcher:
+    """Watcher (`arena.play.watchers.Watcher`) that updates a `Progress`."""
 
-    def __init__(self, of: Progress) -> None:
-        self.of = of
+    def __init__(self, state: Progress) -> None:
+        self.state = state
 
     def begins(self, iterations: int) -> None:
-        """The run begins, in this task."""
-        self.of.iterations = iterations
-        with self.of._lock:
-            self.of._task, self.of._loop = current_task(), get_running_loop()
+        """Start the run in the current task. Raises CancelledError if it was cancelled before."""
+        self.state.iterations = iterations
+        with self.state._lock:
+            self.state._task, self.state._loop = current_task(), get_running_loop()
         self._check()
 
     def ends(self) -> None:
-        """The run has ended, however it did: there is nothing to cancel any more."""
-        with self.of._lock:
-            self.of._task = self.of._loop = None
+        """End the run; `cancel` has no effect from here on."""
+        with self.state._lock:
+            self.state._task = self.state._loop = None
 
     def phase(self, iteration: int, name: str) -> None:
-        """The phase that begins; a run that was cancelled ends here."""
-        self.of.phase = f"iteration {iteration}: {name}" if iteration else name
+        """Record the phase. Raises CancelledError if the run was cancelled."""
+        self.state.phase = f"iteration {iteration}: {name}" if iteration else name
         self._check()
 
     def note(self, text: str) -> None:
-        """Keep a notice."""
-        self.of.notes.append(text)
+        """Store a notice."""
+        self.state.notes.append(text)
 
     def match(self, record: MatchRecord) -> None:
-        """Do nothing: figures come by iteration."""
+        """Ignore single matches: metrics come by iteration."""
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """An iteration is committed: the callback is called."""
-        self.of.rows.append(row)
-        if self.of._callback is not None:
-            self.of._callback(self.of)
+        """Record a committed iteration and call the callback. Raises CancelledError if the run was cancelled."""
+        self.state.rows.append(row)
+        if self.state._callback is not None:
+            self.state._callback(self.state)
         self._check()
 
     def _check(self) -> None:
-        if self.of.cancelled:
+        if self.state.cancelled:
             raise CancelledError
 
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """A run folder after `arena.run` or `arena.resume`; `analysis.load(result.folder)` reads its matches."""
+    """Result of `arena.run` or `arena.resume`: a run folder. `analysis.load(result.folder)` reads its matches."""
 
     def __init__(self, folder: str | PathLike[str], notes: Sequence[str] = ()) -> None:
-        """StoreError where there is no run in the folder."""
+        """Open the run folder. Raises StoreError if it holds no run."""
         self.folder = require_run(Path(folder))
         """The run's folder."""
         self.notes = list(notes)
-        """Notices that the run gave, a line each."""
+        """Notices of the run, one line each."""
 
     def __repr__(self) -> str:
         """`Result(runs/x: 3 of 20 iterations)`."""
@@ -33,39 +33,39 @@ class Result:
 
     @property
     def done(self) -> int:
-        """Number of iterations that are committed."""
+        """Number of committed iterations."""
         return max(checkpoints.iterations(self.folder), default=0)
 
     @property
     def iterations(self) -> int:
-        """Number of iterations that the run is to have."""
+        """Total number of iterations of the experiment."""
         return experiment_of(self.folder).iterations
 
     @property
     def complete(self) -> bool:
-        """Return True if all its iterations are committed; else `arena.resume(result.folder)` goes on."""
+        """True if all iterations are committed; otherwise `arena.resume(result.folder)` continues."""
         return self.done >= self.iterations
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Figures of each iteration, as metrics.jsonl has them."""
+        """Metrics of each iteration, as in metrics.jsonl."""
         return RunReader(self.folder).metrics()
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """Figures of each iteration as a table: a row each, nested names joined by dots (`reward.buyer`)."""
+        """Metrics as a table with a row per iteration; dots join nested names (`reward.buyer`)."""
         import pandas as pd
 
         return pd.json_normalize(self.rows)
 
     @property
     def checkpoint(self) -> Path | None:
-        """The folder of the newest checkpoint; None before the first."""
+        """Folder of the newest checkpoint; None before the first."""
         done = checkpoints.iterations(self.folder)
         return checkpoints.folder_of(self.folder, max(done)) if done else None
 
     @property
     def policies(self) -> dict[str, Path]:
-        """Folder of the newest weights by policy, which `from_pretrained` of transformers reads."""
+        """Folder of the newest weights by policy, for `from_pretrained` of transformers."""
         inside = self.checkpoint / "policies" if self.checkpoint else None
         return {path.name: path for path in sorted(inside.iterdir())} if inside and inside.is_dir() else {}

@@ -1,4 +1,4 @@
-"""From what a caller gives to an experiment: a recipe's name, a YAML file, a dict or an Experiment, and overrides."""
+"""Experiments from Python values: a recipe's name, a YAML file, a dict or an Experiment, with overrides."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, file_layer, named_layer, set_layer
 from arena.errors import ConfigError
 
-Given = str | PathLike[str] | Mapping[str, Any] | Experiment
-"""What may be an experiment."""
+ExperimentLike = str | PathLike[str] | Mapping[str, Any] | Experiment
+"""A recipe's name, the path of a YAML file, a dict of settings, or an experiment."""
 Overrides = Mapping[str, Any] | Iterable[str]
-"""Settings laid over it: `{"learn.lr": 1e-4}`, nested dicts, or texts as `--set` takes them."""
+"""Settings to override: `{"learn.lr": 1e-4}`, nested dicts, or texts as for `--set`."""
 
 
-def experiment_of(given: Given, overrides: Overrides = (), seed: int | None = None) -> Experiment:
-    """The checked experiment; ConfigError, one line that names the key, for what is none."""
-    layers = [_layer(given), *layers_of(overrides)]
+def experiment_of(value: ExperimentLike, overrides: Overrides = (), seed: int | None = None) -> Experiment:
+    """Return the checked experiment. Raises ConfigError, in one line that names the key, if it is invalid."""
+    layers = [_layer(value), *layers_of(overrides)]
     return compose(layers if seed is None else [*layers, setting("seed", seed)])
 
 
 def setting(name: str, value: Any) -> Layer:
-    """One of the settings as a source of its own, named as its argument; a number of NumPy is one."""
+    """Return a layer with one setting. NumPy numbers are converted."""
     return Layer(name, "", {name: _plain(value, name)})
 
 
 def layers_of(overrides: Overrides) -> list[Layer]:
-    """Overrides as sources of settings, later over earlier."""
+    """Return the overrides as layers; later layers override earlier ones. Raises ConfigError for other types."""
     if isinstance(overrides, str):
         raise ConfigError(f'overrides is a text: write overrides=["{overrides[:80]}"], or a dict')
     if not isinstance(overrides, Iterable):
@@ -50,17 +50,17 @@ def layers_of(overrides: Overrides) -> list[Layer]:
     return layers
 
 
-def _layer(given: Given) -> Layer:
-    if isinstance(given, Experiment):
-        return Layer("the experiment", "", as_plain(given))
-    if isinstance(given, Mapping):
-        return Layer("the dict", "", _plain(given, "the dict"))
-    if isinstance(given, str):
-        return named_layer(expanduser(given))
-    if isinstance(given, PathLike):
-        return file_layer(Path(expanduser(given)))
+def _layer(value: ExperimentLike) -> Layer:
+    if isinstance(value, Experiment):
+        return Layer("the experiment", "", as_plain(value))
+    if isinstance(value, Mapping):
+        return Layer("the dict", "", _plain(value, "the dict"))
+    if isinstance(value, str):
+        return named_layer(expanduser(value))
+    if isinstance(value, PathLike):
+        return file_layer(Path(expanduser(value)))
     kinds = "a recipe's name, the path of a YAML file, a dict or an Experiment"
-    raise ConfigError(f"an experiment is {kinds}, not {type(given).__name__}")
+    raise ConfigError(f"an experiment is {kinds}, not {type(value).__name__}")
 
 
 def _text(value: Any) -> str:
@@ -69,17 +69,17 @@ def _text(value: Any) -> str:
     return value
 
 
-def _plain(value: Any, where: str) -> Any:
-    """The same as YAML could hold it, paths as texts; ConfigError for other objects, and for what contains itself."""
+def _plain(value: Any, source: str) -> Any:
+    """Return the value as YAML types, with paths as texts. Raises ConfigError for other objects and cycles."""
     try:
         return json.loads(json.dumps(value, allow_nan=False, default=_as_text))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{where}: no settings: {error}") from None
+        raise ConfigError(f"{source}: no settings: {error}") from None
 
 
 def _as_text(value: Any) -> Any:
     if isinstance(value, PathLike):
         return str(value)
-    if hasattr(value, "item"):  # a number of NumPy; an array, or a tensor, raises what it likes
+    if hasattr(value, "item"):  # a NumPy number; arrays and tensors raise here
         return value.item()
     raise TypeError(f"{type(value).__name__} is no text, number, list or dict")

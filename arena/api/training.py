@@ -1,4 +1,4 @@
-"""Run and resume experiments from Python: blocking, in a script, a notebook, a thread or inside of an event loop."""
+"""Run and resume experiments from Python, in a script, a notebook, a thread or an event loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
-from arena.api.progress import Followed, Progress
+from arena.api.progress import Progress, ProgressWatcher
 from arena.api.result import Result
-from arena.api.settings import Given, Overrides, experiment_of, layers_of, setting
+from arena.api.settings import ExperimentLike, Overrides, experiment_of, layers_of, setting
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of as kept_experiment
@@ -22,36 +22,38 @@ from arena.evaluate.held_out import held_out
 from arena.launch import fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
 
-Following = Progress | Callable[[Progress], object] | None
-_BEGUN: dict[str, int] = {}
-"""The process in which the first run began: its threads do not outlive a fork, and work for them waits for ever."""
-_ONE = Lock()
-"""Held while a run goes on: one process has one computing thread, and one log of what it does."""
+ProgressLike = Progress | Callable[[Progress], object] | None
+_FIRST: dict[str, int] = {}
+"""Process id of the first run. Its threads do not survive a fork, so a run in a forked child would hang."""
+_RUNNING = Lock()
+"""Held during a run: a process has one computing thread and one run log."""
 
 
 def run(
-    experiment: Given,
+    experiment: ExperimentLike,
     *,
     overrides: Overrides = (),
     seed: int | None = None,
     out: str | PathLike[str] | None = None,
-    progress: Following = None,
+    progress: ProgressLike = None,
 ) -> Result:
-    """Run an experiment to its end, and return what it has left behind.
+    """Run an experiment to its end and return its result.
 
-    The experiment is a recipe's name, the path of a YAML file, a dict of its keys or an `Experiment`; `overrides` lie
-    over it, as `{"learn.lr": 1e-4}` or `["learn.lr=1e-4"]`. `out` is the run's folder, by default `runs/NAME-TIME`.
-    `progress` is a `Progress`, or a function that is called with one after each iteration; `print` will do.
+    `experiment` is a recipe's name, the path of a YAML file, a dict or an `Experiment`; `overrides` are settings such
+    as `{"learn.lr": 1e-4}` or `["learn.lr=1e-4"]`. `out` is the run's folder, by default `runs/NAME-TIME`. `progress`
+    is a `Progress`, or a function that is called with one after each iteration, such as `print`.
 
-    A run that `Progress.cancel` stopped is returned as it is, unless it had not begun. ConfigError, StoreError and
-    other errors of `arena.errors` say in one line what is wrong; Interrupted comes of Ctrl-C.
+    A run that `Progress.cancel` stopped returns its partial result, unless it had not started. Raises ConfigError,
+    StoreError and other errors of `arena.errors` with a one-line message, and Interrupted on Ctrl-C.
 
     >>> arena.run("kuhn_poker-nano", seed=1, out="runs/kuhn", progress=print)
     Result(runs/kuhn: 60 of 60 iterations)
     """
     chosen = experiment_of(experiment, overrides, seed)
     folder = Path(expanduser(out)) if out is not None else fresh_folder(chosen.name)
-    return _finished(folder, chosen.iterations, _following(progress), lambda watcher: start(chosen, folder, watcher))
+    return _run_to_end(
+        folder, chosen.iterations, _as_progress(progress), lambda watcher: start(chosen, folder, watcher)
+    )
 
 
 def resume(
@@ -60,27 +62,27 @@ def resume(
     overrides: Overrides = (),
     iterations: int | None = None,
     trust: bool = False,
-    progress: Following = None,
+    progress: ProgressLike = None,
 ) -> Result:
-    """Go on with a run from its newest valid checkpoint, as if it had never stopped, and return what it has then.
+    """Resume a run from its newest valid checkpoint, bit-identical to an uninterrupted run, and return its result.
 
-    `iterations` is how many it is to have in all. Of `overrides`, only what may change when a run goes on is taken
-    (docs/run-folder.md). `trust` lets code and servers of a folder that came from elsewhere be used.
+    `iterations` is the new total. `overrides` may only change settings that a resumed run may change
+    (docs/run-folder.md). `trust` allows code and servers from a folder of another origin.
     """
     path = require_run(Path(expanduser(folder)))
     layers = layers_of(overrides)
     layers += [setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)
-    return _finished(
-        path, asked.iterations, _following(progress), lambda watcher: resume_run(path, watcher, layers, trust)
+    return _run_to_end(
+        path, asked.iterations, _as_progress(progress), lambda watcher: resume_run(path, watcher, layers, trust)
     )
 
 
-def _finished(
-    folder: Path, iterations: int, progress: Progress, begin: Callable[[Followed], Coroutine[Any, Any, Path]]
+def _run_to_end(
+    folder: Path, iterations: int, progress: Progress, begin: Callable[[ProgressWatcher], Coroutine[Any, Any, Path]]
 ) -> Result:
-    """The run's result, whether it came to its end or was cancelled."""
-    watcher = Followed(progress)
+    """Start the run, wait for its end or cancellation, and return its result. Raises Interrupted."""
+    watcher = ProgressWatcher(progress)
 
     async def work() -> None:
         try:
@@ -99,13 +101,13 @@ def _finished(
 
 
 async def _evaluate(experiment: Experiment, folder: Path) -> None:
-    """Compare before and after, where the experiment asks for it, as the command line does at the end."""
+    """Evaluate the first and last weights if the experiment has `evaluate.games`, as the command line does."""
     if experiment.evaluate is not None and experiment.evaluate.games:
         await held_out(folder, experiment.evaluate, experiment.seed)
 
 
 def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> None:
-    """Wait for the work; where a loop runs already, as in a notebook, in a thread beside it."""
+    """Run the work; in a thread if an event loop is running, as in a notebook."""
     try:
         get_running_loop()
     except RuntimeError:
@@ -120,21 +122,21 @@ def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> 
 
 
 def _alone(work: Callable[[], Coroutine[Any, Any, None]], by_signal: bool) -> None:
-    """Wait for the work in this thread, as long as which no other run begins; ConfigError where one goes on."""
-    if _BEGUN.setdefault("process", getpid()) != getpid():
+    """Run the work in this thread. Raises ConfigError if the process has another run, or was forked after one."""
+    if _FIRST.setdefault("process", getpid()) != getpid():
         raise ConfigError(
-            "this process was forked from one that has run an experiment, whose threads it lacks: start it afresh, "
+            "this process was forked from one that has run an experiment, whose threads it lacks: spawn it, "
             "as multiprocessing's get_context('spawn') does"
         )
-    if not _ONE.acquire(blocking=False):
-        raise ConfigError("a run goes on in this process: wait for its end, or start another process")
+    if not _RUNNING.acquire(blocking=False):
+        raise ConfigError("this process has a run: wait for its end, or start another process")
     try:
         wait(work(), by_signal)
     finally:
-        _ONE.release()
+        _RUNNING.release()
 
 
-def _following(progress: Following) -> Progress:
+def _as_progress(progress: ProgressLike) -> Progress:
     if progress is None or isinstance(progress, Progress):
         return progress or Progress()
     if not callable(progress):

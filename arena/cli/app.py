@@ -1,7 +1,4 @@
-"""The commands. Each reads its options, calls one function, and prints the result.
-
-What a command needs it imports itself: to be told of commands, nobody waits for torch.
-"""
+"""The command line application. Commands import what they need when they run, so that help does not load torch."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ from arena.cli import (
     serve,
     study,
     sweep,
-    weights,
 )
-from arena.cli.console import PlainConsole, note, print_rows
+from arena.cli.command_plugins import Commands
+from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
-from arena.cli.offered import Commands
+from arena.cli.tables import print_rows
 from arena.errors import ConfigError
 
 app = typer.Typer(
@@ -54,7 +51,6 @@ app.command("fork")(fork.fork)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
-app.command("average")(weights.average)
 app.command("resume")(run.resume)
 app.command("doctor")(doctor.doctor)
 app.add_typer(run.run_app, name="run")
@@ -81,20 +77,19 @@ def _top(
 @app.command()
 def show(
     run: Annotated[
-        Path, typer.Argument(help="A run folder, such as runs/latest; or the word game, or panel.", show_default=False)
+        Path, typer.Argument(help="A run folder, such as runs/latest, or the word game or panel.", show_default=False)
     ],
     match: Annotated[
-        str, typer.Argument(help="A match's id, such as 0003-0007; after game or panel, its name.", show_default=False)
+        str, typer.Argument(help="A match id, such as 0003-0007, or the name of the game or panel.", show_default=False)
     ] = "",
     failures: Annotated[
-        bool, typer.Option("--failures", help="The matches that failed, or why the given one did.")
+        bool, typer.Option("--failures", help="Show the failed matches, or one of them in full.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a run, or one of its matches as a dialogue with what every turn earned and was credited; or a game.
+    """Show a run, a match with the reward and advantage of every turn, a game, or a panel.
 
-    Of a game: rules, seats, facts, acts, options, theory, and who plays it; of a panel: what it plays, and who sits on
-    it. Example: arena show game haggle
+    Example: arena show game haggle
     """
     from arena.cli import panel
     from arena.cli.show import match_json, show_match, show_run
@@ -133,26 +128,8 @@ def list_(
     roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be named in an experiment."""
+    """List the games, roles, policies and other names that an experiment can use."""
     if kind not in catalogue.KINDS:
         known = ", ".join(catalogue.KINDS)
         raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {known})")
-    print_rows(catalogue.entries(kind, [roles] if roles else []), as_json)
-
-
-@app.command()
-def models(as_json: Json = False) -> None:
-    """List the models that come with Arena: what is there, and where from."""
-    from agents.weights import available
-
-    rows = [
-        {
-            "name": m.name,
-            "parameters": f"{m.parameters / 1e6:.1f}M",
-            "state": m.state,
-            "from": m.source,
-            "path": str(m.path),
-        }
-        for m in available()
-    ]
-    print_rows(rows, as_json)
+    print_rows(PlainConsole(), catalogue.entries(kind, [roles] if roles else []), as_json)

@@ -1,4 +1,4 @@
-"""The runs of a study or a sweep on the screen: what goes on from the first second, and about how long it will take."""
+"""Execution of the runs of a study or sweep, with progress and remaining time."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ if TYPE_CHECKING:
     from arena.evaluate.study.plan import Run
     from arena.evaluate.study.runs import Begin, Runner
 
-Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")]
+Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="Runs in parallel; default one per core.")]
 OnRay = Annotated[
     str | None,
-    typer.Option("--on-ray", metavar="ADDRESS", help="Run them on the Ray cluster at auto or host:port, not here."),
+    typer.Option(
+        "--on-ray", metavar="ADDRESS", help="Run on the Ray cluster at auto or host:port instead of this machine."
+    ),
 ]
 NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
 
 
-def begin_line(what: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
-    """Return what is to come, said before anything that takes time."""
+def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
+    """Return a line with the number of runs, how many run in parallel, and the total time by the recipe's minutes."""
     if on_ray and not jobs:
-        return f"{what}: {runs} runs, as many at a time as the cluster has processors"
-    many = min(jobs or cores(), runs)
-    took = f", about {lasting(60 * minutes * runs / many)} by the recipe" if minutes else ""
-    return f"{what}: {runs} runs, {many} at a time{took}"
+        return f"{label}: {runs} runs, as many at a time as the cluster has processors"
+    parallel = min(jobs or cores(), runs)
+    took = f", about {lasting(60 * minutes * runs / parallel)} by the recipe" if minutes else ""
+    return f"{label}: {runs} runs, {parallel} at a time{took}"
 
 
-def carry_out(
+def run_batch(
     experiment: Experiment,
     folder: Path,
     arms: Sequence[str],
@@ -55,10 +57,10 @@ def carry_out(
     name: str = "study.json",
     on_ray: str | None = None,
 ) -> Runner:
-    """Plan the runs in their folder and run what is due, with progress; with `redraw` nothing is run.
+    """Plan the runs in their folder and run the unfinished ones, with progress; with `redraw` run nothing.
 
-    `name` is the file of the record, `on_ray` the address of a cluster that runs them. Raises ConfigError or
-    StoreError before anything is run.
+    `name` is the file name of the record, `on_ray` the address of a Ray cluster. Raises ConfigError or StoreError, in
+    one line, before anything runs.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
@@ -70,7 +72,7 @@ def carry_out(
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_alone()
-    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), name)
+    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
     if redraw:
         return Runner(planned, jobs or cores())
     with locked(folder), _place(on_ray, folder) as (begin, processors):
@@ -81,7 +83,7 @@ def carry_out(
 
 @contextmanager
 def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
-    """The function that begins a run, here or on a cluster, and how many at a time have room."""
+    """Yield the function that starts a run, here or on a cluster, and the number of parallel runs."""
     if on_ray is None:
         from arena.evaluate.study.runs import start_child
 
@@ -93,10 +95,10 @@ def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
         yield place
 
 
-def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
-    """Return what refuses all that a run of these arms would, before there is a folder.
+def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
+    """Return a function that checks an experiment's arms before the folder exists, and fits it to the machine.
 
-    A thread for each run, one precision for all of them.
+    Each run gets one thread, and all runs the same precision.
     """
 
     def fitted(experiment: Experiment) -> Experiment:
@@ -117,9 +119,9 @@ def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experim
 
 
 def _run_all(runner: Runner, quiet: bool) -> None:
-    """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done.
+    """Run the unfinished runs, with progress. Raises ConfigError after an arm's first iteration if a figure is missing.
 
-    After the first arm's first run a line names each gauge that there is none of: what is counted may come late.
+    After the first run of the study's arm, a notice names each gauge without values.
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
@@ -151,7 +153,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
 
 
 def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
-    """A line for each gauge that this run has not."""
+    """Return a line per gauge that has no value in this run."""
     from arena.evaluate.study.summary import average_figures
     from arena.evaluate.study.verdicts import list_missing_gauges
     from arena.store.contents import METRICS
@@ -162,7 +164,7 @@ def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
 
 
 def about() -> dict[str, Any]:
-    """Return the command, the time, Arena's commit, and the machine that it ran on."""
+    """Return the command, the time, Arena's commit, and the machine, for the record."""
     from arena.doctor import environment
 
     machine = {name: value for name, value in environment().items() if name != "command"}
@@ -172,12 +174,12 @@ def about() -> dict[str, Any]:
 
 
 def commit(versions: Mapping[str, str]) -> str:
-    """Return the commit of Arena's checkout, with a plus where files differ from it; else the version installed."""
+    """Return the commit of Arena's checkout, with a plus if files were changed; else the installed version."""
     root = Path(__file__).resolve().parents[2]
 
-    def git(*words: str) -> str:
-        told = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
-        return told.stdout.strip()
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
         if Path(git("rev-parse", "--show-toplevel")) == root:
@@ -188,8 +190,8 @@ def commit(versions: Mapping[str, str]) -> str:
     return versions["arena-selfplay"]
 
 
-class Shown:
-    """Screen while runs go on: a bar in a terminal, now and then a line elsewhere."""
+class BatchScreen:
+    """Progress display of a batch: a bar in a terminal, a line every 30 seconds elsewhere."""
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
@@ -198,22 +200,22 @@ class Shown:
 
     def __str__(self) -> str:
         """`iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
-        now = ", ".join(self._of(run) for run in self.runner.running[:4])
+        running = ", ".join(self._run_line(run) for run in self.runner.running[:4])
         more = len(self.runner.running) - 4
-        now += f" and {more} more" if more > 0 else ""
-        parts = [f"iterations: {self.done} of {self.runner.left}", now, self.remaining]
+        running += f" and {more} more" if more > 0 else ""
+        parts = [f"iterations: {self.done} of {self.runner.left}", running, self.remaining]
         return "; ".join(part for part in parts if part)
 
     @property
     def remaining(self) -> str:
-        """Estimated remaining time, by the iterations of this command so far; "" before the first one."""
+        """Remaining time, estimated from the iterations that this command ran; "" before the first one."""
         if not self.done:
             return ""
         seconds = (monotonic() - self._started) / self.done * (self.runner.left - self.done)
         return f"about {lasting(seconds)} left"
 
     def tick(self) -> None:
-        """Say how far it is, where that is due."""
+        """Update the bar, or print a line if one is due."""
         if self._quiet:
             return
         if self._bar is not None and self._task is not None:
@@ -222,7 +224,7 @@ class Shown:
             self._said = monotonic()
             note(str(self))
 
-    def _of(self, run: Run) -> str:
+    def _run_line(self, run: Run) -> str:
         from arena.evaluate.study.runs import count_iterations
 
         done, total = count_iterations(run), self.runner.plan.iterations(run.arm)
@@ -230,17 +232,17 @@ class Shown:
 
 
 @contextmanager
-def _followed(runner: Runner, quiet: bool) -> Iterator[Shown]:
+def _followed(runner: Runner, quiet: bool) -> Iterator[BatchScreen]:
     from rich.progress import BarColumn, Progress, TextColumn
 
     terminal = PlainConsole(stderr=True)
     if quiet or not terminal.is_terminal:
-        yield Shown(runner, None, quiet)
+        yield BatchScreen(runner, None, quiet)
         return
     with Progress(BarColumn(20), TextColumn("{task.description}"), console=terminal, transient=True) as bar:
-        yield Shown(runner, bar, quiet)
+        yield BatchScreen(runner, bar, quiet)
 
 
 def folder_of(kind: str, name: str, out: Path | None) -> Path:
-    """Return the folder that was asked for, or the usual one."""
+    """Return `out`, or the default folder `runs/KIND-NAME`."""
     return out or Path("runs") / f"{kind}-{name}"

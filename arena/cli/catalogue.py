@@ -1,4 +1,4 @@
-"""Listings of all that an experiment can name, with a line each; and previews of roles before they play."""
+"""Rows of `arena list`, and previews of roles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PARTS = (
     *("estimators", "stages", "transforms", "selectors", "critics", "schedules"),
     *("losses", "clips", "corrections", "aggregates", "regularisers", "replays"),
 )
-"""Names of the kinds in `arena.config.kinds`: help lists them before anything is loaded."""
-KINDS = ("games", "roles", "policies", "opponents", "panels", *PARTS, "presets", "recipes")
+"""Names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
+KINDS = ("games", "roles", "policies", "models", "opponents", "panels", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _SAMPLE_ACTS = 60
 MODELINE = "# yaml-language-server:"
-"""Start of the comment line from which an editor learns a file's schema."""
+"""Start of the comment that names a file's JSON Schema for editors."""
 _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
     "past": ("lag: N", "The version of N updates ago, frozen."),
@@ -48,7 +48,7 @@ _OTHERS = {
 
 
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
-    """The rows of `arena list KIND`."""
+    """Return the rows of `arena list KIND`. `role_folders` holds the user's own role files."""
     if kind == "games":
         places = games.CLASSES | {name: entry.value for name, entry in loading.installed().items()}
         lines = {name: _game_line(name, place) for name, place in places.items()}
@@ -63,6 +63,8 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         ]
     if kind == "policies":
         return _policies()
+    if kind == "models":
+        return _models()
     if kind == "opponents":
         return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
     if kind == "recipes":
@@ -82,7 +84,7 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
 
 
 def to_play() -> list[dict[str, str]]:
-    """List what `arena run selfplay` can start with: every recipe and how to run it, then any other game."""
+    """Return a row per recipe with the command that runs it, and one for any other game."""
     from arena.config.sources import recipe_names
 
     command = "arena run selfplay"
@@ -95,7 +97,7 @@ def to_play() -> list[dict[str, str]]:
 
 
 def _preset(name: str, preset: Preset) -> dict[str, str]:
-    """Return the settings that a preset stands for, as they would be written."""
+    """Return the settings of a preset as written in YAML."""
     rule = preset.learn["loss"]["policy_gradient"]
     weight = preset.learn["regularisers"]["kl"]["weight"]
     return {
@@ -106,21 +108,31 @@ def _preset(name: str, preset: Preset) -> dict[str, str]:
 
 
 def _flow(value: Any) -> str:
-    """A part as one types it: `ppo: {low: 0.2, high: 0.2}`."""
+    """Return a value in YAML flow style: `ppo: {low: 0.2, high: 0.2}`."""
     text = json.dumps(value).replace('"', "")
     return text[1:-1].removesuffix(": {}") if isinstance(value, dict) else text
 
 
 def _game_line(name: str, place: str) -> str:
-    """Return a game's own line, or what is wrong with it; only others' are loaded, to see whether they can be."""
+    """Return the first line of a game's docstring, or why it cannot be loaded. Arena's own games are not imported."""
     if place.startswith(_OURS) and (line := docstring(place)):
         return line
     complaint = games.complaint(name)
     return complaint or _first_line(games.maker(name)) or f"From a package: {place}."
 
 
+def _models() -> list[dict[str, str]]:
+    from agents.weights import available
+
+    return [
+        {"name": m.name, "parameters": f"{m.parameters / 1e6:.1f}M", "state": m.state, "from": m.source}
+        | {"path": str(m.path)}
+        for m in available()
+    ]
+
+
 def _policies() -> list[dict[str, str]]:
-    """Models, scripted policies with the games that they play, and who else may sit somewhere."""
+    """Return the rows of models, scripted policies, endpoints and people, with the games they can play."""
     from agents.players.scripted import SCRIPTED
     from agents.weights import available
 
@@ -132,19 +144,19 @@ def _policies() -> list[dict[str, str]]:
 
 
 def _first_line(thing: Any) -> str:
-    """The first sentence of a docstring; of the class, where a partial makes one with settings."""
+    """Return the first line of an object's docstring; of a partial, its function's."""
     target = getattr(thing, "func", thing)
     return (inspect.getdoc(target) or "").split("\n", 1)[0]
 
 
 def _recipe(name: str) -> dict[str, str]:
-    """A recipe with what its study says: of which family, how long a run takes, which paper."""
+    """Return a recipe's row with the family, minutes and paper of its study."""
     from arena.config.sources import recipe_layer
 
     study = recipe_layer(name).data.get("study", {})
     minutes = f"{study['minutes']:g}" if study.get("minutes") else ""
-    of = {"family": study.get("family", ""), "minutes": minutes, "replicates": study.get("replicates", "")}
-    return {"recipe": name, **of, "what": _recipe_line(name)}
+    details = {"family": study.get("family", ""), "minutes": minutes, "replicates": study.get("replicates", "")}
+    return {"recipe": name, **details, "what": _recipe_line(name)}
 
 
 def _recipe_line(name: str) -> str:
@@ -152,14 +164,14 @@ def _recipe_line(name: str) -> str:
 
     layer = recipe_layer(name)
     comments = itertools.takewhile(lambda line: line.startswith("#"), layer.text.splitlines())
-    said = " ".join(line.lstrip("# ") for line in comments if not line.startswith(MODELINE))
-    comment = re.split(r"(?<=[.:;]) ", said)[0].rstrip(".:;")
+    text = " ".join(line.lstrip("# ") for line in comments if not line.startswith(MODELINE))
+    comment = re.split(r"(?<=[.:;]) ", text)[0].rstrip(".:;")
     models = ", ".join(sorted({policy["model"] for policy in layer.data["policies"].values()}))
     return f"{comment} ({models}, {layer.data['iterations']} iterations)"
 
 
 def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
-    """A role rendered with the facts of a sample match of its game."""
+    """Return a role's prompts in a sample match of its game. Raises RoleError if a template fails."""
     from agents.role import load_role
     from agents.role_check import check_role
 
@@ -177,10 +189,10 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 
 
 def sample_views(game: str, seat: str, role: str) -> list[View]:
-    """Return a seat's views in its first turns of a match of first legal acts; without a seat, those of every seat.
+    """Return the first two views of the seat in a match of first legal acts; without `seat`, of every seat.
 
-    A role that is called by a seat's name, such as `nano_opener`, is for that seat. ConfigError where the game cannot
-    be made, as without the packages of its extra.
+    A role whose name ends in a seat's name, such as `nano_opener`, is for that seat. Raises ConfigError if the game
+    cannot be made.
     """
     from arena.evaluate.evaluation import make_game
     from arena.play.settings import GameSpec

@@ -1,4 +1,4 @@
-"""`arena check`: a role file, a game or an experiment, before it plays."""
+"""`arena check`: check a role file, a game or an experiment before it plays."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,7 @@ from arena.cli import catalogue
 from arena.cli.console import PlainConsole
 from arena.cli.evaluate import Json
 from arena.cli.progress import progress
+from arena.cli.tables import say
 
 check_app = typer.Typer(help="Check a role file, a game or an experiment before it plays.", no_args_is_help=True)
 
@@ -19,26 +20,22 @@ check_app = typer.Typer(help="Check a role file, a game or an experiment before 
 @check_app.command("role")
 def check_role_file(
     file: Annotated[str, typer.Argument(help="A role file, or a role's name.", show_default=False)],
-    game: Annotated[str, typer.Option(help="Whose facts to show it with; default the role's own game.")] = "",
-    seat: Annotated[str, typer.Option(help="At which seat.")] = "",
+    game: Annotated[str, typer.Option(help="Game whose facts fill the templates; default the role's own game.")] = "",
+    seat: Annotated[str, typer.Option(help="Seat to show.")] = "",
     roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a role file and show what its model will see, line by line, in a match's first turns.
+    """Check a role file and show the prompts of a match's first turns.
 
-    Without --seat, a role that is not called by a seat's name is shown at every seat.
+    Without --seat, a role is shown at every seat, unless its name ends in a seat's name.
     """
     from agents.reply import visible
 
     preview = catalogue.preview(file, game, seat, [roles] if roles else [])
     if as_json:
-        fields = {
-            "role": preview.role.role,
-            "system": preview.system,
-            "turns": preview.turns,
-            "findings": preview.findings,
-        }
-        print(json.dumps(fields))
+        print(
+            json.dumps({"role": preview.role.role} | {k: getattr(preview, k) for k in ("system", "turns", "findings")})
+        )
         return
     console = PlainConsole()
     parts = [("system", preview.system)]
@@ -46,25 +43,25 @@ def check_role_file(
     for n, (seat, turn) in enumerate(zip(preview.seats, preview.turns, strict=True)):
         parts.append((f"{seat}, turn {preview.seats[: n + 1].count(seat)}", turn))
     for title, text in parts:
-        console.print(Text(f"— {title} —", style="bold"))
+        say(console, f"— {title} —", "bold")
         for line in visible(text, keep="\n").split("\n"):
             console.print(Text("│ ", style="dim").append(line, style="default"), soft_wrap=True)
     for finding in preview.findings:
-        console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
-    console.print(Text(f"{preview.role.role}: fit to play", style="green"))
+        say(console, f"! {finding}", "yellow")
+    say(console, f"{preview.role.role}: fit to play", "green")
 
 
 @check_app.command("experiment")
 def check_experiment(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
+        str, typer.Argument(help="A recipe (arena list recipes) or an experiment file.", show_default=False)
     ],
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over it; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override a setting; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check all of an experiment that can be refused before it runs; nothing is written, no weights are loaded.
+    """Run all checks of an experiment that need no weights; write nothing.
 
     Example: arena check experiment mine.yaml --set play.matches=64
     """
@@ -85,25 +82,25 @@ def check_experiment(
     for table in experiment.all_tables():
         for seat, held in table.seats.items():
             learns = " (learns)" if experiment.trained(held.policy) else ""
-            console.print(Text(f"{table.game.name} {seat}: {held.policy}{learns} as {held.role}"), soft_wrap=True)
+            say(console, f"{table.game.name} {seat}: {held.policy}{learns} as {held.role}")
     for note in prepared.notes:
-        console.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
-    console.print(Text(f"{experiment.name}: fit to run", style="green"))
+        say(console, f"! {note}", "yellow")
+    say(console, f"{experiment.name}: fit to run", "green")
 
 
 @check_app.command("game")
 def check_game(
-    name: Annotated[str, typer.Argument(help="A game's name, as in an experiment's game.name.", show_default=False)],
-    acts: Annotated[int, typer.Option(min=1, max=10**9, help="How many random acts to try, legal and not.")] = 2000,
-    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="How many matches each of the other checks plays.")] = 20,
+    name: Annotated[str, typer.Argument(help="Name of a game, as in an experiment's game.name.", show_default=False)],
+    acts: Annotated[int, typer.Option(min=1, max=10**9, help="Number of random legal and illegal acts.")] = 2000,
+    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Matches of each other check.")] = 20,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play a game in every way and check what every game promises; exit code 1 if it keeps not all of it.
+    """Check by random play that a game keeps the contract of all games; exit with code 1 if it does not.
 
-    Of a simulator also that doing nothing scores nothing, that who knows the record scores 1, and that nothing leaks.
+    For a simulator also check that inaction scores 0, that full knowledge scores 1, and that no secret leaks.
 
-    Also for games that are not ours, here and wherever a game is named:
+    Games of other libraries have names such as
     openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, path/to/file.py:ClassName
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
@@ -125,7 +122,7 @@ def check_game(
 
     simulated = isinstance(game, Simulator)
     kit, count = (of_simulators if simulated else of_games), len(of_games.CHECKS)
-    with progress(count + simulated * len(of_simulators.CHECKS), as_json, what="checks") as step:
+    with progress(count + simulated * len(of_simulators.CHECKS), as_json, label="checks") as step:
         findings = kit.check(make, seeds=seeds, acts=acts, done=step)
     failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
@@ -139,12 +136,12 @@ def check_game(
         console.print(table)
         for finding in findings:
             if not finding.ok:
-                console.print(Text(f"{finding.name}: {kit.PROMISES[finding.name]}", style="yellow"), soft_wrap=True)
+                say(console, f"{finding.name}: {kit.PROMISES[finding.name]}", "yellow")
         promise = "simulators promise" if simulated else "games promise"
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
         style = "red" if failed else "yellow" if unchecked else "green"
-        console.print(Text(f"{name}: {verdict}", style=style), soft_wrap=True)
+        say(console, f"{name}: {verdict}", style)
     if failed:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`arena credit`: estimators side by side on a run's match log."""
+"""`arena credit`: compare estimators on a run's match log."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 def credit(
     run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
     estimators: Annotated[
-        str, typer.Option(help="Which, such as mars,grpo or '[mars, {rae: {decay: 0.9}}]' (arena list estimators).")
+        str,
+        typer.Option(help="Estimators: mars,grpo or '[mars, {rae: {decay: 0.9}}]' (arena list estimators)."),
     ] = "mars,rae,grpo,gae_turn",
-    match: Annotated[str, typer.Option(help="The match to show turn by turn; default the most disputed.")] = "",
+    match: Annotated[str, typer.Option(help="Match to show turn by turn; default the most disputed.")] = "",
     iteration: Annotated[
-        list[int] | None, typer.Option(help="Only the turns of this iteration; repeatable.", min=1)
+        list[int] | None, typer.Option(help="Use only the turns of this iteration; repeatable.", min=1)
     ] = None,
     trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts, every turn included.")] = False,
 ) -> None:
-    """Compare what each estimator says of every turn of a run, without playing anything again.
+    """Compare the advantages that estimators give to a run's logged turns.
 
     Example: arena credit runs/latest --estimators mars,rae,grpo --match 0010-0003
     """
@@ -41,9 +42,9 @@ def credit(
     from arena.store.reader import RunReader
 
     check_newest(RunReader(run).path, note)
-    given = experiment_of(run, trust=trust)
-    judged = compare(run, given.credit, parsed(estimators), iteration, seed=given.seed, length=given.iterations)
-    comparison = wait(judged)
+    experiment = experiment_of(run, trust=trust)
+    chosen, length = parse_estimators(estimators), experiment.iterations
+    comparison = wait(compare(run, experiment.credit, chosen, iteration, seed=experiment.seed, length=length))
     shown = match or comparison.most_disputed()
     if not (comparison.turns["match"] == shown).any():
         raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")
@@ -53,8 +54,8 @@ def credit(
         show_comparison(PlainConsole(), run, comparison, shown)
 
 
-def parsed(text: str) -> list[Chosen]:
-    """The estimators that a list separated by commas, or a YAML list, names; ConfigError for what is none."""
+def parse_estimators(text: str) -> list[Chosen]:
+    """Return the estimators named by a comma-separated or YAML list. Raises ConfigError for an unknown one."""
     from pydantic import TypeAdapter, ValidationError
 
     from arena.config.kinds import with_hints
@@ -67,12 +68,12 @@ def parsed(text: str) -> list[Chosen]:
         return TypeAdapter(list[Annotated[Chosen, ESTIMATOR]]).validate_python(text_layer("--estimators", listed).data)
     except ValidationError as error:
         first = with_hints(error).errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"][1:])
-        raise ConfigError(f"--estimators: {where + ': ' if where else ''}{first['msg']}") from None
+        field = ".".join(str(step) for step in first["loc"][1:])
+        raise ConfigError(f"--estimators: {field + ': ' if field else ''}{first['msg']}") from None
 
 
 def _plain(comparison: Comparison) -> dict[str, object]:
-    """All tables as JSON values; NaN becomes null."""
+    """Return all tables as JSON data; NaN becomes null."""
     tables = {
         "overview": comparison.overview().rename_axis("estimator").reset_index(),
         "correlations": comparison.correlations().rename_axis("estimator").reset_index(),

@@ -1,4 +1,4 @@
-"""`arena doctor`: is this machine fit to run Arena, and which models and settings fit it?"""
+"""`arena doctor`: check the machine or a cluster, and estimate the memory that a model needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from arena.cli.console import PlainConsole
 from arena.cli.evaluate import Json
-from arena.cli.tables import bare_table, print_table
+from arena.cli.tables import Cell, say, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,37 +23,38 @@ GB = 1e9
 
 def doctor(
     model: Annotated[
-        str, typer.Option(help="What fits: a built-in model, a folder, its config.json, or owner/name on the hub.")
+        str, typer.Option(help="Model to fit: a built-in name, a folder, a config.json, or owner/name on the hub.")
     ] = "",
     adapters: Annotated[
-        int | None, typer.Option(min=0, max=1024, help="With --model: so many adapters learn; 0 is all weights.")
+        int | None,
+        typer.Option(min=0, max=1024, help="With --model: number of adapters that learn; 0 trains all weights."),
     ] = None,
-    recipe: Annotated[str, typer.Option(help="With --model: whose settings; default negotiation.")] = "",
+    recipe: Annotated[str, typer.Option(help="With --model: recipe of the settings; default negotiation.")] = "",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.B=C", help="With --model: a setting laid over it; repeatable."),
+        typer.Option("--set", metavar="A.B=C", help="With --model: override a setting; repeatable."),
     ] = None,
     context: Annotated[
-        int | None, typer.Option(min=1, max=1 << 24, help="With --model: tokens of a whole dialogue; default 1024.")
+        int | None, typer.Option(min=1, max=1 << 24, help="With --model: tokens of a dialogue; default 1024.")
     ] = None,
     scale: Annotated[
-        str, typer.Option(metavar="A=N,…", help="Is a cluster fit for such a run? Such as trainers=2,address=auto.")
+        str, typer.Option(metavar="A=N,…", help="Check a cluster for such a run: trainers=2,address=auto.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Look whether this machine is fit to run Arena, with --model what fits it, with --scale whether a cluster is.
+    """Check that this machine can run Arena, with --model which settings fit it, or with --scale a cluster.
 
-    Exit code 1 if something is not.
+    Exits with code 1 if a check fails.
 
     Example: arena doctor --model smollm2-135m-instruct --adapters 2 --set learn.token_budget=1024
     """
     if scale:
         if model or recipe or set_ or adapters is not None or context is not None:
-            raise ConfigError("--scale looks at a cluster alone: leave the other options away")
+            raise ConfigError("--scale checks a cluster only: leave the other options out")
         good = _show_cluster(scale, as_json)
     elif not model:
         if recipe or set_ or adapters is not None or context is not None:
-            raise ConfigError("which model is to fit? Add --model, such as --model smollm2-135m-instruct")
+            raise ConfigError("add --model: the other options need one, such as --model smollm2-135m-instruct")
         good = _show_machine(as_json)
     else:
         good = _show_fitting(model, adapters, recipe or "negotiation", set_ or [], context, as_json)
@@ -75,7 +76,7 @@ def _show_cluster(asked: str, as_json: bool) -> bool:
 
     scale = compose([recipe_layer("negotiation-nano"), *scale_layers(asked)]).scale
     if scale is None:
-        raise ConfigError("--scale none is one process, for which arena doctor needs no --scale")
+        raise ConfigError("--scale none is one process: run arena doctor without --scale")
     return _show(wait(examine_cluster(scale)), as_json)
 
 
@@ -90,7 +91,7 @@ def _show(findings: list[Finding], as_json: bool) -> bool:
             mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
             console.print(mark.append(f"{finding.what:<{width}}  {finding.found}", style="default"), soft_wrap=True)
             if not finding.ok:
-                console.print(Text(f"{'':<{width + 6}}{finding.fix}", style="yellow"), soft_wrap=True)
+                say(console, finding.fix, "yellow", indent=width + 6)
     return all(finding.ok for finding in findings)
 
 
@@ -143,53 +144,43 @@ def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict
 
 def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> None:
     shape, experiment = fitting.shape, fitting.experiment
-    console.print(Text(f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}"))
+    say(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
     for device in fitting.devices:
         sizes = f"{device.total / GB:.1f} GB, {device.free / GB:.1f} free now" if device.total else "size unknown"
-        console.print(Text(f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else "")), soft_wrap=True)
-    told = f"{experiment.play.in_flight} matches in flight, dialogues of {fitting.context:,} tokens, "
-    told += f"{experiment.learn.token_budget:,} tokens a pass (recipe {recipe})"
-    console.print(Text(told), soft_wrap=True)
+        say(console, f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else ""))
+    load = f"{experiment.play.in_flight} matches in flight, dialogues of {fitting.context:,} tokens"
+    say(console, f"{load}, {experiment.learn.token_budget:,} tokens a pass (recipe {recipe})")
     if experiment.engine.kind != "in_process":
-        console.print(Text(f"engine {experiment.engine.kind}: its server's own memory is not counted"), soft_wrap=True)
+        say(console, f"engine {experiment.engine.kind}: its server's own memory is not counted")
     console.print()
-    print_table(console, _ways_table(needs))
+    _print_ways(console, needs)
     own = next(need for need in needs if need.asked)
     console.print()
-    parts = bare_table("where it goes, GB", "loading", "play alone", "learning", "play in a run")
     columns = (own.loading, own.play, own.learning, own.between)
-    for name in dict.fromkeys(name for part in columns for name in part):
-        row = [part.get(name, 0) for part in columns]
-        if any(row):
-            parts.add_row(Text(name), *(f"{size / GB:.2f}" if size else "" for size in row))
-    print_table(console, parts)
-    console.print(Text(_verdict(own, fitting), style="green" if own.fits else "red"), soft_wrap=True)
+    sizes_by_part = {
+        name: [part.get(name, 0) for part in columns] for name in dict.fromkeys(name for p in columns for name in p)
+    }
+    rows = [
+        (name, *(f"{size / GB:.2f}" if size else "" for size in row)) for name, row in sizes_by_part.items() if any(row)
+    ]
+    show_table(console, ("where it goes, GB", "loading", "play alone", "learning", "play in a run"), rows)
+    say(console, _verdict(own, fitting), "green" if own.fits else "red")
 
 
-def _ways_table(needs: list[Need]) -> Any:
-    columns = (
-        "GB at most",
-        "precision",
-        "loading",
-        "play alone",
-        "learning",
-        "a run",
-        "fits",
-        "most in_flight",
-        "token_budget",
-    )
-    table = bare_table(*columns)
+def _print_ways(console: Console, needs: list[Need]) -> None:
+    columns = ("GB at most", "precision", "loading", "play alone", "learning", "a run", "fits", "most in_flight")
+    rows: list[tuple[Cell, ...]] = []
     for need in needs:
         sizes = (*(sum(parts.values()) for parts in (need.loading, need.play, need.learning)), need.run)
         fits = Text("yes", "green") if need.fits else Text("play only" if need.fits_play else "no", "red")
         name = Text(need.way.name + (" (as asked)" if need.asked else ""), style="bold" if need.asked else "")
-        largest = [_most(number) for number in (need.in_flight, need.token_budget)]
-        table.add_row(name, str(need.way.precision), *(f"{size / GB:.2f}" for size in sizes), fits, *largest)
-    return table
+        largest = [_largest_text(number) for number in (need.in_flight, need.token_budget)]
+        rows.append((name, str(need.way.precision), *(f"{size / GB:.2f}" for size in sizes), fits, *largest))
+    show_table(console, (*columns, "token_budget"), rows)
 
 
-def _most(number: int) -> str:
-    """The largest setting that fits, in words where there is none, or none was looked for beyond."""
+def _largest_text(number: int) -> str:
+    """Return the largest setting that fits: `none`, a number, or `LARGEST or more` at the end of the search."""
     from arena.fits.plan import LARGEST
 
     return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"

@@ -1,4 +1,4 @@
-"""`arena eval`, `arena tournament`, `arena exploit`: how strong contenders are."""
+"""`arena eval`, `arena tournament` and `arena exploit`: measure the strength of contenders."""
 
 from __future__ import annotations
 
@@ -30,53 +30,53 @@ WHO = (
 Option = Annotated[
     list[str] | None, typer.Option(metavar="A=B", help="An option of the game, such as illegal=end; repeatable.")
 ]
-Role = Annotated[str, typer.Option(help="For all models at all seats, instead of their own (arena list roles).")]
+Role = Annotated[str, typer.Option(help="Role of all models, instead of their own (arena list roles).")]
 Split = Annotated[
-    str, typer.Option(help="Whom a simulator deals: train, test or all; default test, never met in training on train.")
+    str,
+    typer.Option(help="Split of a simulator's records: train, test or all; default test."),
 ]
-Seed = Annotated[
-    int, typer.Option(min=0, max=2**63 - 1, help="Of deals and of all chance: the same seed deals the same.")
-]
-Matches = Annotated[int, typer.Option(min=2, max=10**6, help="Against each other contender; at least so many.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance.")]
+Matches = Annotated[int, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent.")]
 Endpoint = Annotated[
     list[str] | None,
     typer.Option(
         metavar="A=B",
-        help="A setting of the server of endpoint:MODEL, such as url=http://localhost:8000/v1 or max_tokens=20000, or "
-        "of endpoint@NAME:MODEL, such as NAME.key_variable=MY_KEY; repeatable.",
+        help="Server setting of endpoint:MODEL, such as url=http://localhost:8000/v1 or max_tokens=20000, or of "
+        "endpoint@NAME:MODEL, such as NAME.key_variable=MY_KEY; repeatable.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Let a run's folder bring code of its own, where no run was begun with it here.")
+    bool, typer.Option("--trust", help="Allow code from the run's folder that no run on this machine used.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
+Out = Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")]
 
 
 def eval_(
     contender: Annotated[str, typer.Argument(help=WHO, show_default=False)],
-    game: Annotated[str, typer.Option(help="Which game, or several: kuhn_poker,negotiation.", show_default=False)] = "",
+    game: Annotated[str, typer.Option(help="One or more games: kuhn_poker,negotiation.", show_default=False)] = "",
     against: Annotated[
         str,
         typer.Option(
-            help="Opponents or partners: random,mcts:100; default random, or itself where all are paid the same.",
+            help="Opponents or partners: random,mcts:100; default random, or itself in cooperative games.",
             show_default=False,
         ),
     ] = "",
     panel: Annotated[
         str,
         typer.Option(
-            help="Instead of game and opponents: a panel's name (arena list panels) or YAML file.", show_default=False
+            help="Panel instead of game and opponents: a name (arena list panels) or YAML file.", show_default=False
         ),
     ] = "",
     deals: Annotated[
-        int | None, typer.Option(min=2, max=10**5, help="Of the panel, in place of its own number.", show_default=False)
+        int | None,
+        typer.Option(min=2, max=10**5, help="Number of deals; default the panel's.", show_default=False),
     ] = None,
     matches: Annotated[
-        int | None, typer.Option(min=2, max=10**6, help="Against each other contender; at least so many; default 200.")
+        int | None, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent; default 200.")
     ] = None,
     before: Annotated[
-        bool, typer.Option("--before", help="Play the run's first weights on the same deals, too.")
+        bool, typer.Option("--before", help="Also play the run's first weights on the same deals.")
     ] = False,
     role: Role = "",
     option: Option = None,
@@ -84,19 +84,18 @@ def eval_(
     endpoint: Endpoint = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=2**63 - 1, help="Of deals and of all chance: the same seed deals the same; default 0."),
+        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance; default 0."),
     ] = None,
     trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Play a contender against others, on the same deals from every seat, and say how it did, with intervals.
+    """Evaluate a contender against others on the same deals from every seat, with 95 % intervals.
 
-    A run plays by the options, in the roles and at the seats that it was trained with. Win rates count matches
-    (Wilson), all else is per deal; intervals stay in a figure's range. A match that an illegal act ended is lost by
-    its author, a draw to the others.
+    A run plays with the options, roles and seats of its training. Win rates count matches (Wilson intervals), other
+    figures are means over deals. An illegal act that ends a match is a loss for its author and a draw for the others.
 
-    A panel is opponents that stand still: payoff by member and seat, beside what best play would earn.
+    A panel is a fixed set of opponents: it shows payoff by member and seat, and the best response's payoff.
 
     Example: arena eval runs/latest --panel negotiation --before
     """
@@ -104,19 +103,19 @@ def eval_(
     from arena.evaluate import specs
 
     require_output("--out", out, results("eval"))
-    asked = panels.Asked(contender, before, trust, out, as_json)
+    asked = panels.EvalOptions(contender, before, trust, out, as_json)
     if panel:
-        given = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        played = panels.given(panel, deals, seed, given)
+        others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        played = panels.panel_with(panel, deals, seed, others)
         loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-        wait(panels.judge(asked, played, loader))
+        wait(panels.evaluate_on_panel(asked, played, loader))
         return
     if deals:
-        raise ConfigError("--deals belongs to --panel: say --matches, or name a panel")
+        raise ConfigError("--deals is for --panel: use --matches, or name a panel")
     games = _Games(listed(game), listed(against), option or [], split, matches or 200, seed or 0)
     games.check()
     loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-    wait(_judge(asked, games, loader))
+    wait(_evaluate(asked, games, loader))
 
 
 @dataclass(frozen=True)
@@ -131,27 +130,27 @@ class _Games:
     seed: int
 
     def check(self) -> None:
-        """ConfigError where nothing is named, or what is named does not exist."""
+        """Raise ConfigError if no game is named, or one does not exist."""
         from arena.play.settings import GameSpec
 
         if not self.names:
             raise ConfigError(
-                "what is to be played? Name a --game, such as --game kuhn_poker, or a --panel (arena list panels)"
+                "name a --game, such as --game kuhn_poker, or a --panel (arena list panels): what is to be played?"
             )
         for name in self.names:
             make_known(GameSpec(name=name))
 
 
-async def _judge(asked: panels.Asked, games: _Games, loader: Contenders) -> None:
-    """Play the games, and the same deals with a run's first weights, too; print what came of it."""
-    from arena.cli.show_evaluate import show_changes, show_results, warn
+async def _evaluate(asked: panels.EvalOptions, games: _Games, loader: Contenders) -> None:
+    """Play the games, with --before also with the run's first weights, and print the figures."""
+    from arena.cli.show_evaluate import show_differences, show_results, warn
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check_met, evaluate, matches_of
     from arena.evaluate.held_out import changes
 
     first = [specs.before(asked.who, asked.trust)] if asked.before else []
     who, *rest = await loader.load(asked.who, *first, *games.against, games=games.names)
-    players = [*rest[: len(first)], who]  # the beginning plays first
+    players = [*rest[: len(first)], who]  # the first weights play first
     played = []
     for name in games.names:
         spec = game_spec(name, games.options, [who], games.split)
@@ -177,7 +176,7 @@ async def _judge(asked: panels.Asked, games: _Games, loader: Contenders) -> None
     show_results(console, after)
     if old:
         console.print()
-        show_changes(console, old[0], after)
+        show_differences(console, old[0], after)
         warn(console, old[0])
 
 
@@ -232,19 +231,17 @@ def exploit(
     game: Annotated[
         str, typer.Option(help="A small OpenSpiel game of two seats: kuhn_poker, leduc_poker, …", show_default=False)
     ],
-    history: Annotated[
-        bool, typer.Option("--history", help="All weights that a run still keeps, from its first on.")
-    ] = False,
+    history: Annotated[bool, typer.Option("--history", help="Measure all weights that a run still keeps.")] = False,
     role: Role = "",
     option: Option = None,
     trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """The exact exploitability of contenders: what a best response would gain against them.
+    """Compute the exact exploitability of contenders: the gain of a best response against them.
 
-    NashConv is the sum of the seats' gains, 0 in equilibrium; exploitability is NashConv / 2. The policy measured
-    is the one that answers with a legal act and nothing else; legal mass is how much of the model's replies that is.
+    NashConv is the sum of the seats' gains, 0 in equilibrium; exploitability is NashConv / 2. A model is measured
+    as a policy over legal acts; legal mass is the share of its replies that are exactly a legal act.
 
     Example: arena exploit runs/latest random nash --game kuhn_poker --history
     """
@@ -278,11 +275,11 @@ def exploit(
         show_exploitabilities(console, spec, exploitabilities)
 
 
-# -- what they share ---------------------------------------------------------------------------------------
+# -- shared ---------------------------------------------------------------------------------------
 
 
 def listed(text: str) -> list[str]:
-    """The names between commas, each once."""
+    """Return the names between commas without duplicates. Commas in parentheses belong to a name."""
     parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
@@ -290,9 +287,9 @@ def listed(text: str) -> list[str]:
 def game_spec(
     name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender], split: str = ""
 ) -> GameSpec:
-    """The game with the options of the first run among the contenders that plays it, and the given ones over them.
+    """Return the game with the options of the first run among the contenders, overridden by `assignments` (A=B).
 
-    Where it has splits, whom the run trained on does not matter: unless said otherwise, it deals the test split.
+    A game with splits uses the test split by default, whatever the run trained on.
     """
     from arena.config.own_files import same_game
     from arena.config.sources import game_options
@@ -318,7 +315,7 @@ def game_spec(
 
 
 def make_known(spec: GameSpec) -> None:
-    """ConfigError for a game that does not exist; one of a file may be a run's own, which is yet to be read."""
+    """Raise ConfigError if the game does not exist. A file's game may come from a run, so it is checked later."""
     from arena.evaluate.evaluation import make_game
 
     if ".py:" not in spec.name:
@@ -326,7 +323,7 @@ def make_known(spec: GameSpec) -> None:
 
 
 async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
-    """Nobody in a game of one seat; else the given ones, or itself where all are paid the same, or random."""
+    """Return the opponents: none for one seat, else the given ones, by default itself (cooperative) or random."""
     from arena.evaluate.evaluation import make_game
 
     game = make_game(spec)
@@ -341,7 +338,7 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
 
 
 def servers(assignments: Sequence[str] | None) -> Endpoints:
-    """The servers of endpoints, as `--endpoint` tells of them."""
+    """Return the endpoint servers with the settings of `--endpoint`."""
     from agents.players.servers import Endpoints
     from arena.config.layers import endpoint_specs
 
@@ -349,7 +346,7 @@ def servers(assignments: Sequence[str] | None) -> Endpoints:
 
 
 def doing() -> Callable[[str], None]:
-    """Says on stderr what takes a while, where somebody watches."""
+    """Return a function that prints a slow step on stderr if it is a terminal."""
     terminal = PlainConsole(stderr=True)
     return lambda what: (
         terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None

@@ -1,4 +1,4 @@
-"""`arena export`: a policy's weights, or a run's matches, for other programs."""
+"""`arena export`: write a policy's weights, or a run's matches, for other programs."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from arena.cli.evaluate import Json, Trust
 from arena.errors import ConfigError
 
 To = Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)]
-Several = "; repeatable."
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
     to: To,
     as_: Annotated[
-        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, pairs, datasets or inspect.")
+        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, pairs or inspect.")
     ] = "weights",
     policy: Annotated[
-        list[str] | None, typer.Option(help=f"Which policy; of weights, shared unless told otherwise{Several}")
+        list[str] | None, typer.Option(help="Policy to export; for weights default shared; repeatable.")
     ] = None,
-    role: Annotated[list[str] | None, typer.Option(help=f"Only turns and chats of this role{Several}")] = None,
+    role: Annotated[list[str] | None, typer.Option(help="Only turns and chats of this role; repeatable.")] = None,
     iteration: Annotated[
-        list[int] | None, typer.Option(help=f"Only matches of this one; of weights, an older checkpoint{Several}")
+        list[int] | None, typer.Option(help="Only this iteration; for weights an older checkpoint; repeatable.")
     ] = None,
-    match: Annotated[list[str] | None, typer.Option(help=f"Only this match, by its id{Several}")] = None,
-    merged: Annotated[bool, typer.Option("--merged", help="Of an adapter: with its base, as one model.")] = False,
+    match: Annotated[list[str] | None, typer.Option(help="Only the match with this id; repeatable.")] = None,
+    merged: Annotated[bool, typer.Option("--merged", help="Merge an adapter into its base model.")] = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run for other programs: a policy's weights, or its matches (docs/export.md).
+    """Export a policy's weights, or a run's matches (docs/export.md).
 
-    Weights are a folder that transformers' from_pretrained and vLLM load, an adapter as peft's does; with --merged an
-    adapter is added to the model that it changes. Matches are tables of matches and turns, chats to imitate, pairs to
-    prefer, a data set, or logs for Inspect's viewer.
+    Weights are a folder that transformers and vLLM load; adapters are in peft's format, or merged with --merged.
+    Matches are tables of matches and turns, chats for imitation, preference pairs, or logs for Inspect's viewer.
 
     Example: arena export runs/latest --as chats --role opener --iteration 12 --to chats
     """
@@ -48,7 +46,7 @@ def export(
         written = _weights(run, to, policy or ["shared"], iteration or [], merged)
     else:
         if merged:
-            raise ConfigError(f"--merged is of weights: leave it out with --as {as_}")
+            raise ConfigError(f"--merged is for weights: leave it out with --as {as_}")
         chosen = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
         written = _matches(run, to, as_, {name: tuple(values or ()) for name, values in chosen.items()}, trust)
     print(json.dumps(written[0]) if as_json else f"{to}: {written[1]}")
@@ -81,24 +79,22 @@ def _matches(
     run: Path, to: Path, name: str, chosen: dict[str, tuple[object, ...]], trust: bool
 ) -> tuple[dict[str, object], str]:
     from agents.names import nearest
-    from arena.export.formats import NAMES, Export, write
+    from arena.export.formats import FORMATS, export_matches
     from arena.export.selection import Selection
     from arena.store.contents import check_newest
     from arena.store.export import new_folder
     from arena.store.reader import RunReader
 
-    if name not in NAMES:
-        known = ("weights", *NAMES)
+    if name not in FORMATS:
+        known = ("weights", *FORMATS)
         raise ConfigError(
             f"--as {name[:64]}: there is no such format{nearest(name, known)} (one of: {', '.join(known)})"
         )
     reader = RunReader(run)
     check_newest(reader.path, note)
-    export = Export(reader, Selection(**chosen), trust)  # type: ignore[arg-type]
     with new_folder(to) as beside:
         beside.mkdir(parents=True)
-        counts = write(export, name, beside)
-    for line in export.notes:
+        counts, notes = export_matches(reader, Selection(**chosen), name, beside, trust)  # type: ignore[arg-type]
+    for line in notes:
         note(line)
-    said = ", ".join(f"{count} {what}" for what, count in counts.items())
-    return {"folder": str(to), "rows": counts}, said
+    return {"folder": str(to), "rows": counts}, ", ".join(f"{count} {table}" for table, count in counts.items())

@@ -1,4 +1,4 @@
-"""`arena fork`: a logged match up to a turn, then somebody else or another act."""
+"""`arena fork`: replay a logged match up to a turn, then continue with other players or another act."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from arena.cli.console import PlainConsole, close, note
 from arena.cli.evaluate import Endpoint, Json, Out, Trust, doing, servers
 from arena.cli.progress import progress
+from arena.cli.tables import Cell, interval, say, show_table, verdict
 from arena.errors import ConfigError
 from arena.store.outputs import require_output, results
 
@@ -24,24 +24,28 @@ if TYPE_CHECKING:
     from arena.statistics import Interval
 
 
-LONGEST = 80
-"""Characters of an act that are shown."""
+MAX_ACT = 80
+"""Characters of an act in the heading."""
 
 
 def fork(
     run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
     match: Annotated[str, typer.Argument(help="A match's id, such as 0003-0007.", show_default=False)],
     turn: Annotated[
-        int, typer.Option(min=1, help="Where to leave the match: the turn's number in arena show.", show_default=False)
+        int, typer.Option(min=1, help="Turn to fork from, by its number in arena show.", show_default=False)
     ],
     seat: Annotated[
         list[str] | None,
-        typer.Option(metavar="SEAT=WHO", help="Who sits there from then on, as in arena play; repeatable."),
+        typer.Option(metavar="SEAT=WHO", help="Player of a seat from that turn on, as in arena play; repeatable."),
     ] = None,
-    act: Annotated[str, typer.Option(help="What is done at that turn instead, such as 'REFUSE' or 'PASS | no'.")] = "",
-    n: Annotated[int, typer.Option("-n", min=1, max=10**5, help="How many forks, and as many replays without.")] = 20,
+    act: Annotated[
+        str, typer.Option(help="Act that replaces the logged one at that turn, such as 'REFUSE' or 'PASS | no'.")
+    ] = "",
+    n: Annotated[
+        int, typer.Option("-n", min=1, max=10**5, help="Number of forks, and of replays without a change.")
+    ] = 20,
     role: Annotated[
-        str, typer.Option(help="How models named by --seat are prompted; default as their run or this one does.")
+        str, typer.Option(help="Role of the models named by --seat; default the role in their run or in this one.")
     ] = "",
     endpoint: Endpoint = None,
     trust: Trust = False,
@@ -49,10 +53,10 @@ def fork(
     as_json: Json = False,
     lines: Annotated[bool, typer.Option("--lines", hidden=True)] = False,
 ) -> None:
-    """Play a logged match on from a turn with somebody else, or after something else was done.
+    """Continue a logged match from a turn with other players, or with another act at that turn.
 
-    The deal and all that was said before stay as they are in the log; from there on the match is played again, and as
-    often by those who sat there. The same chance is theirs in fork i of both, so differences are taken fork by fork.
+    The deal and all earlier turns are those of the log. The same number of replays keeps the logged players. Fork i and
+    replay i use the same random numbers, so differences are paired.
 
     Example: arena fork runs/latest 0003-0007 --turn 2 --seat second=nash -n 100
     """
@@ -79,19 +83,19 @@ def fork(
 
 
 def _others(assignments: Sequence[str]) -> dict[str, str]:
-    """From `SEAT=WHO` to who sits there."""
+    """Return the player of each seat from `SEAT=WHO` options. Raises ConfigError for malformed or double seats."""
     others: dict[str, str] = {}
     for assignment in assignments:
         seat, equals, who = (part.strip() for part in assignment.partition("="))
         if not (seat and equals and who):
             raise ConfigError(f"--seat {assignment}: write SEAT=WHO, such as --seat buyer=random")
         if others.setdefault(seat, who) != who:
-            raise ConfigError(f"--seat: two are to sit at {seat}: {others[seat]} and {who}")
+            raise ConfigError(f"--seat: {seat} is given twice: {others[seat]} and {who}")
     return others
 
 
 def _data(forked: ForkResults) -> dict[str, Any]:
-    """Return the forks as JSON data: every interval as [estimate, low, high], null where the data cannot say."""
+    """Return the forks as JSON data. Intervals are [estimate, low, high], with null for NaN."""
     parting = forked.parting
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
     figures = {
@@ -112,28 +116,24 @@ def _ends(interval: Interval) -> list[float | None]:
 
 
 def show(console: Console, forked: ForkResults) -> None:
-    """A line about the fork, and a row for each figure."""
-    from arena.cli.show_evaluate import interval
-    from arena.cli.tables import print_table, verdict
+    """Print what was changed, and a row per figure."""
     from arena.plain import printable
 
     parting = forked.parting
     was = parting.match.turns[parting.turn]
-    acted = " ".join(was.action.split())[:LONGEST]
-    does = f"{parting.act[:LONGEST]} instead of {acted}" if parting.act else f"was {acted}"
-    sits = ", ".join(f"{seat} = {forked.others.get(seat, who or 'human')}" for seat, who in forked.sat.items())
+    logged_act = " ".join(was.action.split())[:MAX_ACT]
+    act = f"{parting.act[:MAX_ACT]} instead of {logged_act}" if parting.act else f"was {logged_act}"
+    players = ", ".join(f"{seat} = {forked.others.get(seat, who or 'human')}" for seat, who in forked.sat.items())
     forks = max(map(len, forked.forked.values()), default=0)
-    head = f"{parting.match.id} of {parting.match.game} from turn {parting.turn + 1} on ({was.seat}: {does})"
-    console.print(Text(printable(head), style="bold"), soft_wrap=True)
-    console.print(Text(printable(f"{forks} forks: {sits} (95 % intervals)")), soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "logged", "as they were", "forked", "difference"):
-        table.add_column(name, justify="right" if name == "logged" else "left", no_wrap=True)
+    head = f"{parting.match.id} of {parting.match.game} from turn {parting.turn + 1} on ({was.seat}: {act})"
+    say(console, head, "bold")
+    say(console, f"{forks} forks: {players} (95 % intervals)")
+    rows: list[list[Cell]] = []
     for name in forked.figures():
         logged, difference = forked.logged.get(name), forked.difference(name)
-        told = Text("–") if math.isnan(difference.estimate) else verdict(name, difference, interval(difference))
+        moved = Text("–") if math.isnan(difference.estimate) else verdict(name, difference, interval(difference))
         means = [interval(forked.mean(arm, name)) for arm in (forked.unchanged, forked.forked)]
-        table.add_row(Text(printable(name)), "–" if logged is None else f"{logged:.2f}", *means, told)
-    print_table(console, table)
+        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, moved])
+    show_table(console, ("", "logged", "as they were", "forked", "difference"), rows)
     for reason, count in forked.failed.items():
-        console.print(Text(printable(f"! {count} attempts failed: {reason}"), style="yellow"), soft_wrap=True)
+        say(console, f"! {count} attempts failed: {reason}", "yellow")

@@ -1,4 +1,4 @@
-"""`arena init`: a commented start of a role, a game, a simulator or an experiment, which its check passes."""
+"""`arena init`: write a commented template of a role, game, simulator or experiment, which passes `arena check`."""
 
 import keyword
 import os
@@ -15,7 +15,7 @@ from arena.errors import ConfigError
 from arena.store.files import write_atomic
 from arena.store.outputs import require_output, schema, write_output
 
-STARTS: dict[str, tuple[dict[str, str], list[str]]] = {
+TEMPLATES: dict[str, tuple[dict[str, str], list[str]]] = {
     "role": ({"{name}.yaml": "role.yaml"}, ["arena check role {name}.yaml --game negotiation"]),
     "experiment": ({"{name}.yaml": "experiment.yaml"}, ["arena check experiment {name}.yaml"]),
     "game": (
@@ -31,35 +31,35 @@ STARTS: dict[str, tuple[dict[str, str], list[str]]] = {
         ["arena check game {name}.py:{title}", "arena run selfplay --config {name}.yaml"],
     ),
 }
-"""By what is begun: the files that are written, each with its start, and the commands to type next."""
+"""By kind: the files to write with their templates, and the commands to type next."""
 
 
 def init(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(STARTS)}.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Its name: small letters, digits and _.", show_default=False)],
-    to: Annotated[Path, typer.Option(help="The folder to write into.")] = Path(),
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(TEMPLATES)}.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name: small letters, digits and _.", show_default=False)],
+    to: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
-    """Write a commented start of a role, experiment, game or simulator, to be changed.
+    """Write a commented role, experiment, game or simulator to start from.
 
     A game or simulator (NAME.py) comes with a role for the tiny model and a run that learns in a minute (NAME.yaml).
-    Beside a role or an experiment lies its JSON Schema, with which an editor completes and explains every field.
+    A role or experiment comes with its JSON Schema, with which an editor completes and explains the fields.
 
     Example: arena init role haggler
     """
     from agents import strict_yaml
 
-    if kind not in STARTS:
-        raise ConfigError(f"unknown start '{kind}'{nearest(kind, STARTS)} (one of: {', '.join(STARTS)})")
+    if kind not in TEMPLATES:
+        raise ConfigError(f"unknown kind '{kind}'{nearest(kind, TEMPLATES)} (one of: {', '.join(TEMPLATES)})")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
         raise ConfigError(f"{name}: a name is of small letters, digits and _, and begins with a letter")
     if keyword.iskeyword(name) or name in strict_yaml.SPELT:
         raise ConfigError(f"{name}: this word has a meaning in Python or YAML: choose another name")
-    starts, commands = STARTS[kind]
+    templates, commands = TEMPLATES[kind]
     title = "".join(part.title() for part in name.split("_"))
-    places = {to / place.format(name=name): start for place, start in starts.items()}
+    places = {to / place.format(name=name): template for place, template in templates.items()}
     if not to.is_dir():
         raise ConfigError(f"--to {to}: there is no such folder")
-    texts = {file: (files("arena.cli") / "starts" / start).read_text("utf-8") for file, start in places.items()}
+    texts = {file: (files("arena.cli") / "starts" / template).read_text("utf-8") for file, template in places.items()}
     schemas = _schemas(texts.values())
     for file in places:
         if os.path.lexists(file):
@@ -77,7 +77,7 @@ def init(
 
 
 def _schemas(texts: Iterable[str]) -> list[Path]:
-    """The schemas, as they are in this version, that the first lines of the texts name."""
+    """Return this version's files of the schemas that the texts name in their first lines."""
     from arena.config.schema import FILES
 
     named = [re.search(r"\$schema=(\w+)\.schema\.json", text) for text in texts]

@@ -1,7 +1,6 @@
-"""Output of a run while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
+"""Output of a running experiment: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from arena.cli.console import note
 from arena.cli.progress import Pace, left
+from arena.cli.tables import cell, say
 from arena.plain import printable
 from arena.records import MatchRecord, Turn
 from arena.store.losses import losses
@@ -21,18 +21,11 @@ from arena.store.losses import losses
 if TYPE_CHECKING:
     from arena.play.match import MatchPlan
 
-_MINUS_ZERO = re.compile(r"^-(0(?:\.0*)?)(?=%?$)")
 Style = Literal["table", "lines", "json"]
 
 
-def cell(value: float | None, form: str = "{:.3g}") -> str:
-    """A number for a table, a zero without a minus; a dash where there is none."""
-    shown = "–" if value is None or value != value else form.format(value)
-    return _MINUS_ZERO.sub(lambda found: "+" * ("+" in form) + found[1], shown)
-
-
 class Screen:
-    """Follows a run (`arena.play.watchers.Watcher`) on the console."""
+    """Watcher (`arena.play.watchers.Watcher`) that shows a run on the console."""
 
     def __init__(self, console: Console, style: Style, iterations: int) -> None:
         self.console, self.style, self.iterations = console, style, iterations
@@ -42,11 +35,11 @@ class Screen:
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
 
     def on_screen(self) -> AbstractContextManager[Any]:
-        """Context in which the live table is on the screen."""
+        """Return a context that shows the live table, if the style has one."""
         return self._live if self.style == "table" else nullcontext()
 
     def phase(self, iteration: int, name: str) -> None:
-        """The run now does this."""
+        """Start a phase of the run; iteration 0 is before the first."""
         self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None
@@ -58,22 +51,22 @@ class Screen:
         note(text)
 
     def turn(self, plan: "MatchPlan", turn: Turn) -> None:
-        """A turn was taken, which may have needed a while."""
+        """Count a turn."""
         self._turns += 1
 
     def progress(self, done: int, total: int) -> None:
-        """So much of the phase is done."""
+        """Record the progress of the phase, and print it when due."""
         self._pace = self._pace or Pace(self._phase, total)
-        if self._pace.due(done) and self.style == "lines":
-            self.console.print(Text(str(self._pace)), soft_wrap=True)
+        if self._pace.is_due(done) and self.style == "lines":
+            say(self.console, str(self._pace))
 
     def match(self, record: MatchRecord) -> None:
-        """A match ended."""
+        """Count a finished or failed match."""
         self._ended += 1
         self._failed += record.status == "failed"
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """An iteration is complete."""
+        """Print the metrics of a committed iteration."""
         self.rows.append(row)
         if self.style == "json":
             self.console.file.write(json.dumps(_finite(row)) + "\n")
@@ -98,7 +91,7 @@ class Screen:
         return Group(iteration_table(self.rows, self.iterations), *lost, Text(status, style="dim"))
 
     def _left(self) -> str:
-        """About how long the iterations take that are still to come."""
+        """Return the remaining time of the run, by the last 10 iterations."""
         last = self.rows[-10:]
         seconds = sum(row["seconds"][part] for row in last for part in ("play", "learn", "commit"))
         to_come = self.iterations - self.rows[-1]["iteration"] if last else 0
@@ -106,13 +99,13 @@ class Screen:
 
 
 def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print how many matches failed or were given up in these iterations, and why; nothing if none did."""
+    """Print how many matches of these iterations failed or were abandoned, and why; nothing if none did."""
     if line := losses(rows):
-        console.print(Text(f"  {printable(line)}", style="yellow"), soft_wrap=True)
+        say(console, line, "yellow", indent=2)
 
 
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
-    """The run so far, a line per iteration; the latest 20."""
+    """Return a table with a row per iteration, the latest 20."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     latest = rows[-20:] or [{}]
     for name in _cells(latest[-1], latest):
@@ -126,7 +119,7 @@ def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
 
 
 def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A row's figures as text, by the columns that these rows have: those of the last one."""
+    """Return a row's figures as text by column. The columns depend on all `rows` of the table."""
     learned = [stats for stats in _table(row, "learn").values() if isinstance(stats, Mapping)]
     seconds = _table(row, "seconds")
     cells = {
@@ -156,13 +149,13 @@ def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def _standing(row: Mapping[str, Any]) -> dict[str, str]:
-    """Names of opponents that never learn, by key of `payoff_against`: no past versions of learners."""
+    """Return the names of fixed opponents by key of `payoff_against`, without past versions of learners."""
     names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _table(row, "payoff_against")}
     return {key: name for key, name in names.items() if not name.endswith("@past")}
 
 
 def number(value: Any) -> float | None:
-    """A figure of a log that anybody may have written; None for what is none."""
+    """Return a logged value as a float; None if it is not a finite number."""
     return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
@@ -177,7 +170,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def _finite(value: Any) -> Any:
-    """The row with null for what JSON has no number for."""
+    """Return the row with None for NaN and infinity, which JSON lacks."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value

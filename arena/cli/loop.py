@@ -1,4 +1,4 @@
-"""The event loop that engines live in: one for the process, however often it is waited on."""
+"""The event loop of the process, in which engines run."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,16 +11,16 @@ _RUNNER = asyncio.Runner()
 
 
 def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
-    """Run the loop until this is done; inside of the loop, await instead.
+    """Run the coroutine on the process's event loop and return its result. Inside the loop, use `await` instead.
 
-    Ctrl-C ends the work; without `by_signal` that is left to whatever the work itself waits on, such as a prompt.
-    Work that fails or is interrupted leaves no task behind, while those of others, such as an engine's, live on.
-    Where another loop runs already, as in a notebook, ours runs in a thread beside it; an interrupt then waits for it.
+    Ctrl-C cancels the work; without `by_signal` it is left to what the work waits on, such as a prompt. Tasks that the
+    work started are cancelled if it fails; other tasks, such as an engine's, continue. If another loop is running, as
+    in a notebook, the loop runs in a thread, and an interrupt waits for it.
     """
-    if _within_another():
+    if _is_in_other_loop():
         with ThreadPoolExecutor(1, "arena-loop") as beside:
             return beside.submit(lambda: wait(work, by_signal=False)).result()
-    with closing(work):  # interrupted before it began, it would complain on stderr that nobody awaited it
+    with closing(work):  # avoids a warning if it is interrupted before it starts
         others = asyncio.all_tasks(_RUNNER.get_loop())
         try:
             return _RUNNER.run(work) if by_signal else _RUNNER.get_loop().run_until_complete(work)
@@ -29,8 +29,8 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
             raise
 
 
-def _within_another() -> bool:
-    """Return True if this thread runs a loop that is not ours; inside ours it is a mistake, which asyncio reports."""
+def _is_in_other_loop() -> bool:
+    """Return True if this thread runs another event loop. For a call inside our own loop, asyncio raises an error."""
     try:
         return asyncio.get_running_loop() is not _RUNNER.get_loop()
     except RuntimeError:
@@ -38,7 +38,7 @@ def _within_another() -> bool:
 
 
 def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    """End these tasks, whatever they raise while they end."""
+    """Cancel the tasks and ignore their exceptions."""
     for task in tasks:
         task.cancel()
     while pending := {task for task in tasks if not task.done()}:
@@ -46,4 +46,4 @@ def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
             _RUNNER.get_loop().run_until_complete(asyncio.wait(pending))
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # seen, so that nobody complains of it
+            task.exception()  # retrieved, so that asyncio does not report it

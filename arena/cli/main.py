@@ -1,4 +1,4 @@
-"""Run the command line; every expected failure is one line and an exit code."""
+"""Entry point of the command line. Every expected failure becomes one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ BAD_INPUT = (
     ChatError,
     EngineError,
 )
-"""Errors whose text is one line for the user; the command ends with exit code 2."""
+"""Errors in the user's input: exit code 2."""
 STOPPED = (PlayError, BugError, GateError, DivergedError, OutOfMemory, RanksLost, EnginesLost)
-"""Errors that end a run on its way; exit code 1."""
+"""Errors that end a run: exit code 1."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Errors of a full disk, and of a terminal that is gone."""
-LONGEST = 1000
-"""Characters of a complaint, whatever name or value it repeats."""
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors of a full disk or a closed terminal."""
+MAX_MESSAGE = 1000
+"""Characters of an error message, which may repeat a long value."""
 
 
 def run_cli() -> int:
-    """Run the command line and turn every expected failure into one line and an exit code."""
+    """Run the command line and return its exit code. Prints expected failures as one line."""
     try:
         with _tracing(), _terminable() as signals:
             _run_command()
@@ -72,7 +72,7 @@ def run_cli() -> int:
         return _stopped(str(stop) or "interrupted", signals)
     except SystemExit as end:
         if end.code == 128 + signal.SIGINT:
-            return _stopped("interrupted", signals)  # of a KeyboardInterrupt typer says nothing
+            return _stopped("interrupted", signals)  # typer exits silently on KeyboardInterrupt
         if not (line := loading.fault_of_others(end)):
             raise
         return _complain(line, 2)
@@ -80,24 +80,24 @@ def run_cli() -> int:
         _discard(sys.stdout)
         return 0
     except Exception as error:
-        if debugging() or not (told := _outside(error)):
+        if debugging() or not (failure := _external_failure(error)):
             raise
-        return _complain(*told)
+        return _complain(*failure)
     return 0
 
 
 def _run_command() -> None:
-    """Run the command and flush its output. Raises SystemExit at its end, or OSError if the output has no place."""
+    """Run the command and flush its output. Raises SystemExit at the end, OSError if the output cannot be written."""
     try:
         app(standalone_mode=True)
     except SystemExit:
-        if sys.stdout:  # None where it is closed
+        if sys.stdout:  # None if it is closed
             sys.stdout.flush()
         raise
 
 
-def _outside(error: Exception) -> tuple[str, int] | None:
-    """Return a complaint and exit code for an error whose cause lies outside of Arena's code; None for any other."""
+def _external_failure(error: Exception) -> tuple[str, int] | None:
+    """Return message and exit code for an error caused outside of Arena's code; None for other errors."""
     if isinstance(error, ModuleNotFoundError):
         from arena.fits.installed import complaint
 
@@ -106,7 +106,7 @@ def _outside(error: Exception) -> tuple[str, int] | None:
     if _is_out_of_files(error):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"too many files are open: ulimit -n allows this process {limit}: raise it, as by ulimit -n 4096", 1
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             try:
                 stream.flush()
@@ -120,8 +120,8 @@ def _outside(error: Exception) -> tuple[str, int] | None:
 
 
 def _is_out_of_files(error: BaseException | None) -> bool:
-    """Return True if the process has as many files open as it may; the error that says so may have led to another."""
-    for _ in range(20):  # of somebody's own making, such a chain may be a ring
+    """Return True if the error or one of its causes says that too many files are open."""
+    for _ in range(20):  # user code can build a cyclic chain
         if error is None:
             break
         if getattr(error, "errno", None) == errno.EMFILE or "too many open files" in loading.error_line(error).lower():
@@ -131,13 +131,13 @@ def _is_out_of_files(error: BaseException | None) -> bool:
 
 
 def _discard(stream: TextIO) -> None:
-    """Send what a stream still holds, and what is printed from now on, nowhere: Python flushes it at its end."""
+    """Redirect a stream to /dev/null, so that the flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def _tracing() -> Iterator[None]:
-    """Print tracebacks of failed matches, and of what ends the command, on stderr where ARENA_DEBUG is set."""
+    """Print tracebacks of failed matches and expected errors on stderr if ARENA_DEBUG is set."""
     if not debugging():
         yield
         return
@@ -166,32 +166,32 @@ def _tracing() -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[list[signal.Signals]]:
-    """Have SIGTERM and SIGHUP do what Ctrl-C does; the list holds those that came. One that is ignored stays so."""
-    came: list[signal.Signals] = []
+    """Handle SIGTERM and SIGHUP like Ctrl-C; yield the list of received signals. Ignored signals stay ignored."""
+    received: list[signal.Signals] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        came.append(signal.Signals(number))
+        received.append(signal.Signals(number))
         if callable(signal.getsignal(signal.SIGINT)):
-            signal.raise_signal(signal.SIGINT)  # what waits just now has to be interrupted
+            signal.raise_signal(signal.SIGINT)  # interrupts a blocking call
         else:
-            raise KeyboardInterrupt  # it is ignored in the background of a shell
+            raise KeyboardInterrupt  # background jobs of a shell ignore SIGINT
 
     if threading.current_thread() is not threading.main_thread():
-        yield came
+        yield received
         return
     ends = (signal.SIGTERM, signal.SIGHUP)  # nohup ignores SIGHUP
     before = {number: signal.signal(number, end) for number in ends if signal.getsignal(number) != signal.SIG_IGN}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _stopped(words: str, signals: Sequence[signal.Signals]) -> int:
+def _stopped(message: str, signals: Sequence[signal.Signals]) -> int:
     if signals:
-        return _complain(words.replace("interrupted", f"ended by {signals[0].name}", 1), 128 + signals[0])
-    return _complain(words, 128 + signal.SIGINT)
+        return _complain(message.replace("interrupted", f"ended by {signals[0].name}", 1), 128 + signals[0])
+    return _complain(message, 128 + signal.SIGINT)
 
 
 def _complain(line: str, code: int) -> int:
@@ -199,7 +199,7 @@ def _complain(line: str, code: int) -> int:
 
     shown = printable(line)
     try:
-        note(shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…")
-    except OSError:  # a full disk or a closed terminal: the exit code alone tells
+        note(shown if len(shown) <= MAX_MESSAGE else f"{shown[: MAX_MESSAGE - 1]}…")
+    except OSError:  # a full disk or a closed terminal: only the exit code remains
         _discard(sys.stderr)
     return code

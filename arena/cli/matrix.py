@@ -141,9 +141,9 @@ def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]
 
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """Print tables of pass^1, pass^k (if it differs from pass^1) and mean turns, then the failed matches."""
-    from arena.cli.live import cell as number
-    from arena.cli.show_evaluate import interval, shortened
-    from arena.cli.tables import print_table
+    from arena.cli.show_evaluate import shortened
+    from arena.cli.tables import cell as number
+    from arena.cli.tables import interval, print_table
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)

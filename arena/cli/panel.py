@@ -1,4 +1,4 @@
-"""`arena eval WHO --panel NAME`, and panels as `arena list` and `arena show` tell of them."""
+"""Panels in `arena eval WHO --panel NAME`, `arena list panels` and `arena show panel NAME`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from arena.play.contenders import Contender
 
 
-def given(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
-    """The panel, with other deals if asked for; ConfigError for options that a panel decides."""
+def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
+    """Return the panel with the overrides. Raises ConfigError for `others`, options that the panel decides."""
     from arena.panels.settings import load_panel
 
-    if told := [option for option, value in others.items() if value]:
-        raise ConfigError(f"--panel says what is played and against whom: leave {', '.join(told)} out")
+    if extra := [option for option, value in others.items() if value]:
+        raise ConfigError(f"--panel decides the game and the opponents: leave {', '.join(extra)} out")
     changes = {"deals": deals, "seed": seed}
     return load_panel(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Options of `arena eval --panel`: the one that it judges, and where what came of it goes."""
+class EvalOptions:
+    """Options of `arena eval` about the contender and the output."""
 
     who: str
     before: bool
@@ -39,8 +39,8 @@ class Asked:
     as_json: bool
 
 
-async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
-    """Play the panel, and the same deals with a run's first weights, too; print what came of it."""
+async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders) -> None:
+    """Play the panel, with --before also with the run's first weights, and print the payoffs."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.best_play import BestPlay
@@ -75,7 +75,7 @@ async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
 
 
 def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[Contender]) -> list[PanelPlan]:
-    """Each of them before the panel; all are checked before anybody plays."""
+    """Return a checked plan of each contender's matches. Raises ConfigError before any match is played."""
     from arena.evaluate.casting import Casting
     from arena.evaluate.panel import PanelPlan, panel_game
     from arena.play.contenders import ModelContender
@@ -89,7 +89,7 @@ def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 
 def entries() -> list[dict[str, str]]:
-    """The rows of `arena list panels`."""
+    """Return the rows of `arena list panels`."""
     from arena.panels.settings import about, load_panel, panel_names
 
     panels = {name: load_panel(name) for name in panel_names()}
@@ -100,27 +100,25 @@ def entries() -> list[dict[str, str]]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """All of a panel, for `arena show panel NAME --json`."""
+    """Return a panel as JSON data."""
     from arena.panels.settings import load_panel
 
     return load_panel(name).model_dump(mode="json")
 
 
 def show(console: PlainConsole, name: str) -> None:
-    """Print what a panel plays, who its members are, and how many deals that is."""
-    from rich.table import Table
-    from rich.text import Text
-
+    """Print a panel's game, members and number of deals."""
     from agents.players.scripted import OWN, SCRIPTED
     from arena.cli.show_evaluate import titled
+    from arena.cli.tables import say, show_table
     from arena.panels.settings import load_panel
 
     panel = load_panel(name)
     played = titled(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
-    console.print(Text(f"panel {panel.panel}: {played}", style="bold"), soft_wrap=True)
-    table = Table(box=None, pad_edge=False, show_header=False)
+    say(console, f"panel {panel.panel}: {played}", "bold")
+    rows = []
     for member in panel.members:
         script = SCRIPTED.get(member) or SCRIPTED.get(member.partition(":")[0])
-        table.add_row(Text(member), Text(script.what if script and member not in OWN else ""))
-    console.print(table)
-    console.print(Text(f"{panel.deals} deals (seed {panel.seed}), each from every seat against every member"))
+        rows.append((member, script.what if script and member not in OWN else ""))
+    show_table(console, ("member", ""), rows)
+    say(console, f"{panel.deals} deals (seed {panel.seed}), each from every seat against every member")

@@ -1,4 +1,4 @@
-"""`arena play`: one match at the terminal, between people and any other contenders."""
+"""`arena play`: play one match at the terminal, between people and any other contenders."""
 
 from __future__ import annotations
 
@@ -26,33 +26,32 @@ if TYPE_CHECKING:
     from games.contracts import Game
 
 HUMAN = "human"
-NARROWEST = 36
-"""Columns of a terminal in which a table of three short columns can be read."""
+MIN_WIDTH = 36
+"""Terminal columns that a table of three short columns needs."""
 
 
 def play(
-    game: Annotated[str, typer.Option(help="Which game (arena list games).", show_default=False)],
+    game: Annotated[str, typer.Option(help="Game (arena list games).", show_default=False)],
     seat: Annotated[
         list[str] | None,
-        typer.Option(metavar="SEAT=WHO", help="Who sits where; SEAT is a name or a number from 0.", show_default=False),
+        typer.Option(metavar="SEAT=WHO", help="Player of a seat, given by name or number.", show_default=False),
     ] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63 - 1, help="Of the deal and of all players; default a new one.")
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the deal and all players; default a new one.")
     ] = None,
-    role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
+    role: Annotated[str, typer.Option(help="Role of all models (arena list roles); default their own.")] = "",
     endpoint: Endpoint = None,
     trust: Trust = False,
-    out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; talk goes to stderr.")] = False,
-    web: Annotated[bool, typer.Option("--web", help="Take the seats of people in a browser (docs/view.md).")] = False,
+    out: Annotated[Path | None, typer.Option(help="Append the match record to this JSON-lines file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; dialogue goes to stderr.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Play the human seats in a browser (docs/view.md).")] = False,
     lines: Annotated[bool, typer.Option("--lines", hidden=True)] = False,
 ) -> None:
     """Play one match at the terminal, or with --web in a browser.
 
-    WHO is human, a scripted policy (arena list policies), a run folder, a model's name, or endpoint:MODEL. With a run,
-    the game has the options that the run was trained with; --option goes before them. Bargainers talk where the game
-    lets them.
+    WHO is human, a scripted policy (arena list policies), a run folder, a model's name, or endpoint:MODEL. A run brings
+    the game options that it was trained with; --option overrides them. Scripted bargainers talk if the game allows it.
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
@@ -72,10 +71,10 @@ def play(
     console, given = PlainConsole(stderr=as_json or lines), game_options(option or [])
     settings = trained_options(game, seat or [], trust) | given
     table = make_game(GameSpec(name=game, options=settings))
-    who = holders(table, seat or [])
+    who = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
     loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
-    others = seat_others(game, table, who, loader)
+    others = load_others(game, table, who, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
     person: Contender = HumanContender(console)
     if lines:
@@ -86,8 +85,8 @@ def play(
     plan = MatchPlan(MatchId(0, 0), game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
     if settings != given:
-        console.print(_plain(f"options, the run's where none is given: {_typed(settings)}", "dim"), soft_wrap=True)
-    # Ctrl-C is for the line that a person is at
+        console.print(_plain(f"options (from the run unless given): {_typed(settings)}", "dim"), soft_wrap=True)
+    # the prompt handles Ctrl-C
     record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
     _show_end(console, table, [s for s in who if s not in others], record)
     row = record.to_json()
@@ -102,7 +101,7 @@ def play(
 
 
 def in_browser() -> None:
-    """Become `arena view` with a seat for this command's own arguments; this returns never."""
+    """Replace this process by `arena view`, which plays this command's match in the page. Never returns."""
     import os
     import sys
 
@@ -112,7 +111,7 @@ def in_browser() -> None:
 
 
 def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
-    """The options with which the first run of those seated was trained at this game, without its split; else {}."""
+    """Return the game options of the first run among the players, without its split; {} if no run plays this game."""
     from os.path import expanduser
 
     from arena.config.own_files import same_game
@@ -132,8 +131,11 @@ def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[
     return {}
 
 
-def holders(game: Game, assignments: Sequence[str]) -> dict[str, str]:
-    """From `SEAT=WHO` to who sits at each seat, in the game's order; ConfigError for seats that cannot be filled so."""
+def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
+    """Return the player of each seat from `SEAT=WHO` options, in the game's order.
+
+    Raises ConfigError for unknown, double and missing seats.
+    """
     names: list[str] = list(game.possible_agents)
     assigned: dict[str, str] = {}
     for assignment in assignments:
@@ -145,16 +147,16 @@ def holders(game: Game, assignments: Sequence[str]) -> dict[str, str]:
             known = ", ".join(f"{number} {name}" for number, name in enumerate(names))
             raise ConfigError(f"--seat: there is no seat '{place}'{nearest(place, names)} (the seats: {known})")
         if name in assigned:
-            raise ConfigError(f"--seat: two are to sit at {name}: {assigned[name]} and {who}")
+            raise ConfigError(f"--seat: {name} is given twice: {assigned[name]} and {who}")
         assigned[name] = who
     for name in names:
         if name not in assigned:
-            raise ConfigError(f"--seat: nobody sits at {name}: add --seat {name}=random, or {name}={HUMAN}")
+            raise ConfigError(f"--seat: {name} has no player: add --seat {name}=random, or {name}={HUMAN}")
     return {name: assigned[name] for name in names}
 
 
-def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
-    """Load everybody but the people and check them for their seats; scripted policies argue in words if they can."""
+def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+    """Return the contenders of all seats but the human ones, loaded and checked. Scripted policies talk if they can."""
     from agents.players.scripted import talking
     from arena.cli.loop import wait
     from arena.evaluate.casting import warn_unknown_games
@@ -174,7 +176,7 @@ def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
 
 
 def _show_end(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
-    """Print what people have not read yet, or the whole match where nobody took part; and how it ended."""
+    """Print the messages that people have not read, or the whole match if none took part, and the result."""
     from agents.players.human import HumanLeft, show_messages
     from games.abilities import Tells
     from games.contracts import Deal
@@ -207,7 +209,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
 
 
 def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
-    """Print the outcome of the match as a table and in words; in a narrow terminal its cells fold, then its lines."""
+    """Print the outcome as a table and a sentence. In a narrow terminal cells fold, then lines wrap."""
     from rich.measure import Measurement
     from rich.table import Table
 
@@ -216,7 +218,7 @@ def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str
         table.add_column(_plain(head, ""), overflow="fold", no_wrap=not place)
     for row in rows[1:]:
         table.add_row(*(_plain(cell, "") for cell in row))
-    if not console.is_terminal or console.width < NARROWEST:
+    if not console.is_terminal or console.width < MIN_WIDTH:
         table.width = Measurement.get(console, console.options.update(width=10_000), table).maximum
     console.print()
     console.print(table, crop=False)
@@ -224,7 +226,7 @@ def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str
 
 
 def _typed(options: Mapping[str, Any]) -> str:
-    """Options as one types them."""
+    """Return options as typed on the command line."""
     return ", ".join(f"{name}={json.dumps(value).strip(chr(34))}" for name, value in options.items())
 
 

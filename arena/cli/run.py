@@ -1,4 +1,4 @@
-"""`arena run selfplay` and `arena resume`: the options become an experiment, the experiment a run."""
+"""`arena run selfplay` and `arena resume`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from arena.cli import catalogue, evaluate
-from arena.cli.console import PlainConsole, print_rows
+from arena.cli.console import PlainConsole
 from arena.cli.evaluate import Json
+from arena.cli.tables import print_rows
 from arena.errors import ConfigError
 from arena.process import loading
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Runs(TyperGroup):
-    """`arena run`, for those too who give a recipe's name as if it were a command."""
+    """Command group `arena run`, with a hint for a recipe's name in place of a command."""
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
-        """The command of this name; ConfigError says how a recipe of this name is run."""
+        """Return the command of this name, or None. Raises ConfigError, with the right command, for a recipe's name."""
         if own := super().get_command(ctx, cmd_name):
             return own  # type: ignore[return-value]
         from arena.config.sources import recipe_names
@@ -44,7 +45,7 @@ run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True, cls=Runs)
 Scale = Annotated[
     str,
     typer.Option(
-        metavar="A=N,…", help="Ranks and engines in processes of their own: trainers=2,engines=2; none is one process."
+        metavar="A=N,…", help="Ranks and engines as separate processes: trainers=2,engines=2; none is one process."
     ),
 ]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)]
@@ -52,68 +53,68 @@ Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", 
 
 @run_app.command("selfplay")
 def run_selfplay(
-    game: Annotated[str, typer.Option(help="The game; its recipe is the starting point (arena list games).")] = "",
-    recipe: Annotated[str, typer.Option(help="Another recipe than the game's own (arena list recipes).")] = "",
+    game: Annotated[str, typer.Option(help="Game, with its default recipe (arena list games).")] = "",
+    recipe: Annotated[str, typer.Option(help="Recipe (arena list recipes); default the game's own.")] = "",
     config: Annotated[
-        Path | None, typer.Option(help="A YAML file laid over the recipe; without --game, a whole experiment.")
+        Path | None, typer.Option(help="YAML file that overrides the recipe; without --game, an experiment file.")
     ] = None,
-    arm: Annotated[str, typer.Option(help="One of the arms that its section `study` names, such as a control.")] = "",
+    arm: Annotated[str, typer.Option(help="Arm of the recipe's `study` section, such as a control.")] = "",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over all; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override a setting; repeatable.")
     ] = None,
     policies: Annotated[
-        str, typer.Option(help="shared: one policy at all trained seats; separate: one per role.")
+        str, typer.Option(help="shared: one policy for all trained seats; separate: one per role.")
     ] = "",
-    engine: Annotated[str, typer.Option(help="What writes replies: in_process, or vllm where it is installed.")] = "",
-    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="How many iterations.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice in the run.")] = None,
+    engine: Annotated[str, typer.Option(help="Inference engine: in_process, or vllm if installed.")] = "",
+    roles: Annotated[Path | None, typer.Option(help="Folder of your own role files.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Number of iterations.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices in the run.")] = None,
     scale: Scale = "",
-    out: Annotated[Path | None, typer.Option(help="The run folder; default runs/NAME-TIME.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME-TIME.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Let policies play a game against each other and learn from it; without options, list what there is to play.
+    """Train policies by play against each other; without options, list the recipes.
 
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     if not (game or recipe or config):
         if any((arm, set_, policies, engine, roles, iterations, seed, scale, out)):
-            raise ConfigError("what is to be played? Add --game, --recipe or --config (arena run selfplay lists them)")
-        print_rows(catalogue.to_play(), as_json)
+            raise ConfigError("add --game, --recipe or --config: what is to be played? (arena run selfplay lists them)")
+        print_rows(PlainConsole(), catalogue.to_play(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
     experiment = _experiment(Asked(game, recipe, config, arm, settings, policies, roles, iterations, seed, scale))
     with loading():
-        from arena.cli.closing import close
+        from arena.cli.final_report import print_report
         from arena.cli.loop import wait
         from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
         folder = wait(start(experiment, out, screen))
-    close(console, folder, screen)
+    print_report(console, folder, screen)
 
 
 def resume(
     run: Run,
-    iterations: Annotated[int | None, typer.Option(help="How many iterations in all, such as 40 after 20.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Total number of iterations, such as 40 after 20.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.B=C", help="A setting that may change when a run goes on; repeatable."),
+        typer.Option("--set", metavar="A.B=C", help="Change a setting that a resumed run may change; repeatable."),
     ] = None,
     scale: Scale = "",
     trust: evaluate.Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Continue a run from its newest valid checkpoint, as if it had never stopped.
+    """Resume a run from its newest valid checkpoint.
 
-    What may change: iterations, checkpoint, evaluate, endpoint, threads, scale, limits of time and memory, learn.lr and
-    learn.nonfinite (docs/run-folder.md). The run keeps what was changed when, in environment.json.
+    Settings that may change: iterations, checkpoint, evaluate, endpoint, threads, scale, limits of time and memory,
+    learn.lr and learn.nonfinite (docs/run-folder.md). The run records each change in environment.json.
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
     with loading():
-        from arena.cli.closing import close
+        from arena.cli.final_report import print_report
         from arena.cli.loop import wait
         from arena.config.saved_config import experiment_of
         from arena.config.sources import scale_layers, set_layer
@@ -125,18 +126,18 @@ def resume(
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
         wait(resume_run(run, screen, layers, trust))
-    close(console, run, screen)
+    print_report(console, run, screen)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Options of `arena run selfplay`; what is empty or None is left to the recipe."""
+    """Options of `arena run selfplay`. Empty and None leave a setting to the recipe."""
 
     game: str
     recipe: str
     config: Path | None
     arm: str
-    settings: Sequence[str]  # A.B=C, in the order in which they are laid
+    settings: Sequence[str]  # A.B=C; later ones override earlier ones
     policies: str
     roles: Path | None
     iterations: int | None
@@ -145,7 +146,7 @@ class Asked:
 
 
 def _experiment(asked: Asked) -> Experiment:
-    """The experiment that the options describe, checked."""
+    """Return the checked experiment that the options describe."""
     import games
     from arena.config.layers import compose, with_policies
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer

@@ -1,7 +1,6 @@
-"""A person's seat in a page: asked in JSON lines on stdout, answered in JSON lines on stdin.
+"""A person's seat in the page, as JSON lines: `{"ask": …}` on stdout, `{"act": …, "talk": …}` on stdin.
 
-What a person may know goes out as `ask`; what comes in is `{"act": …, "talk": …}`. An act that the game would not take
-is asked for again with `wrong`. The end of the input leaves the match, as Ctrl-D does at the terminal.
+An illegal act is refused with `{"wrong": …}`. The end of the input leaves the match, as Ctrl-D does at the terminal.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from arena.play.match import MatchPlan, SeatedPlayer
 from games.abilities import Tells
 from games.contracts import Act, Game, View
 
-LARGEST = 100_000
-"""Characters of a line that is read."""
+MAX_LINE = 100_000
+"""Characters of an input line."""
 
 
 class PageSeat(Human):
-    """Asks in lines until the answer can be read as one of the legal acts."""
+    """Player that asks a person on stdout until stdin answers with a legal act."""
 
     async def act(self, view: View) -> Act:
-        """Take one turn; HumanLeft at the end of the input."""
+        """Ask for an act and return it. Raises HumanLeft at the end of the input."""
         write_line({"ask": self._question(view)})
         while True:
-            line = sys.stdin.readline(LARGEST)
+            line = sys.stdin.readline(MAX_LINE)
             if not line.endswith("\n"):
                 raise HumanLeft(f"{view.seat} left the match")
             written, talk = _answer(line)
@@ -59,21 +58,21 @@ class PageSeat(Human):
 
 @dataclass(frozen=True)
 class PageContender(HumanContender):
-    """A person at a page."""
+    """Contender of a person who plays in the page."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Make a player that asks in lines."""
+        """Return a player that asks through JSON lines."""
         return PageSeat(self.console, game if isinstance(game, Tells) else None, game)
 
 
 def write_line(value: Mapping[str, Any]) -> None:
-    """Write one line."""
+    """Write the value as one JSON line to stdout and flush."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def _answer(line: str) -> tuple[str, str]:
-    """The act and the talk of a line; "" for what is neither."""
+    """Return the act and the talk in an input line, each "" if it is not a text."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

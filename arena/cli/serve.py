@@ -1,4 +1,4 @@
-"""`arena serve`: policies behind an OpenAI-compatible endpoint."""
+"""`arena serve`: serve policies at an OpenAI-compatible endpoint."""
 
 import os
 import socket
@@ -14,15 +14,15 @@ KEY = "ARENA_SERVE_KEY"
 
 def serve(
     contender: Annotated[str, typer.Argument(help="A run, such as runs/latest@12, or a model or its folder.")],
-    policy: Annotated[str, typer.Option(help="Only this one of the run's policies.")] = "",
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    engine: Annotated[str, typer.Option(help="What writes replies: in_process, or vllm.")] = "in_process",
+    policy: Annotated[str, typer.Option(help="Serve only this policy of the run.")] = "",
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    engine: Annotated[str, typer.Option(help="Inference engine: in_process or vllm.")] = "in_process",
 ) -> None:
-    """Serve trained roles to any OpenAI client: chat completions, whole or streamed.
+    """Serve trained policies to OpenAI clients: chat completions, with or without streaming.
 
-    Models are called POLICY, or POLICY:ROLE with the role's own system prompt, sampling and reading of the reply. Other
-    machines are let in with --host, and then only with the key in ARENA_SERVE_KEY.
+    Model names are POLICY, or POLICY:ROLE for the role's system prompt, sampling and reply format. Other machines need
+    --host, and the key in ARENA_SERVE_KEY.
 
     Example: arena serve runs/latest, then curl http://127.0.0.1:8000/v1/models
     """
@@ -47,7 +47,7 @@ def serve(
         raise ConfigError(f"--engine is in_process or vllm, not '{engine}'") from None
     key = os.environ.get(KEY) or None
     if not is_loopback(host) and key is None:
-        raise ConfigError(f"--host {host}: other machines may come there: set {KEY} to a key that they have to give")
+        raise ConfigError(f"--host {host}: other machines can connect there: set {KEY} to a key that they must send")
     try:
         listening = socket.create_server((host, port))
     except OSError as error:

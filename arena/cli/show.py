@@ -1,4 +1,4 @@
-"""Runs and matches as a person reads them. All text of models is shown as plain text, never as markup."""
+"""Output of `arena show`: runs, and matches as dialogues."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from arena.cli.live import cell, iteration_table, show_losses
+from arena.cli.live import iteration_table, show_losses
 from arena.cli.summary import Change, best_match, changes
-from arena.cli.tables import print_table, verdict
+from arena.cli.tables import Cell, cell, say, show_table, verdict
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.rows import identity_of
@@ -29,60 +28,59 @@ if TYPE_CHECKING:
 
 
 def show_run(console: Console, path: Path) -> None:
-    """A run's iterations, what changed, and which matches to read."""
-    reader = RunReader(path)
-    rows, judged = reader.metrics(), read_evaluations(path)
+    """Print a run's iterations, its panel, its changes, and the match to read next."""
+    rows, evaluations = RunReader(path).metrics(), read_evaluations(path)
     if rows:
         console.print(iteration_table(rows, rows[-1]["iteration"]))
         show_losses(console, rows)
     else:
-        console.print(_plain(_begun(path), ""), soft_wrap=True)
-    if judged:
-        from arena.cli.show_panel import show_run_panel  # which loads what plays
+        say(console, _progress_before_first(path))
+    if evaluations:
+        from arena.cli.show_panel import show_run_panel  # which loads games and policies
         from arena.config.saved_config import experiment_of
 
         experiment = None
-        with suppress(ConfigError):  # code in its folder that nobody trusts: whom it met is then not told
+        with suppress(ConfigError):  # code in its folder is not trusted: who was met in training stays unknown
             experiment = experiment_of(path)
-        show_run_panel(console, judged, experiment, path)
+        show_run_panel(console, evaluations, experiment, path)
     if rows:
         show_changes(console, changes(path), rows)
     if (best := best_match(path)) is not None:
-        console.print(Text(f"\na match to read: arena show {path} {best}"), soft_wrap=True)
+        console.print()
+        say(console, f"a match to read: arena show {path} {best}")
 
 
-def _begun(path: Path) -> str:
-    """Say how far a run is that has committed no iteration."""
-    again = f"arena resume {path}"
+def _progress_before_first(path: Path) -> str:
+    """Return how far a run without a committed iteration is, and the command that resumes it."""
+    resume = f"arena resume {path}"
     try:
         imitated = warm_start.progress(path)
     except StoreError as error:
-        return f"no iteration is committed yet, and {error}: {again} begins the imitation again"
+        return f"no iteration is committed yet, and {error}: {resume} starts the imitation again"
     if checkpoints.iterations(path):
-        return f"the warm start is over, and no iteration is committed yet: {again} goes on with the first"
+        return f"the warm start is over, and no iteration is committed yet: {resume} continues with the first"
     if imitated:
-        kept = f"step {imitated.steps} of {imitated.total} of the imitation by policy '{imitated.policy}'"
-        return f"no iteration is committed yet; kept is {kept}: {again} goes on from there"
-    return f"nothing is committed yet: {again} begins"
+        saved = f"step {imitated.steps} of {imitated.total} of the imitation by policy '{imitated.policy}'"
+        return f"no iteration is committed yet; saved is {saved}: {resume} continues there"
+    return f"nothing is committed yet: {resume} starts"
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
-    """The last iteration against the first, or the only one, with 95 % intervals; and theory, where there is one."""
+    """Print the last iteration against the first with 95 % intervals, and theoretical values if there are any."""
     comparisons = list(comparisons)
-    table = Table(box=None, pad_edge=False, header_style="bold")
     first, last = rows[0]["iteration"], rows[-1]["iteration"]
     solutions = list(dict.fromkeys(solution for change in comparisons for solution in change.theory))
-    for name in ("", *(("first", "last", "difference") if first != last else ("mean",)), *solutions):
-        table.add_column(name, overflow="fold", no_wrap=bool(name))
+    table: list[list[Cell]] = []
     for change in comparisons:
-        figures: list[str | Text] = [_interval(change.last)]
+        figures: list[Cell] = [_full_interval(change.last)]
         if change.difference:
-            told = verdict(change.name, change.difference, _interval(change.difference))
-            figures = [_interval(change.first), *figures, told]
-        table.add_row(change.name, *figures, *(cell(change.theory.get(s), "{:.2f}") for s in solutions))
+            moved = verdict(change.name, change.difference, _full_interval(change.difference))
+            figures = [_full_interval(change.first), *figures, moved]
+        table.append([change.name, *figures, *(cell(change.theory.get(s), "{:.2f}") for s in solutions)])
     title = f"{first} against {last} (95 % intervals; ≈ within noise)" if first != last else f"{last} (95 % intervals)"
-    console.print(Text(f"\nIteration {title}"))
-    print_table(console, table)
+    console.print()
+    say(console, f"Iteration {title}")
+    show_table(console, ("", *(("first", "last", "difference") if first != last else ("mean",)), *solutions), table)
 
 
 def show_strength(
@@ -91,53 +89,60 @@ def show_strength(
     silent: Sequence[str],
     without_rivals: Sequence[str] = (),
 ) -> None:
-    """Print the first and last exploitability, where that is exact; and where payoffs or wins say nothing."""
+    """Print the first and last exact exploitability by game.
+
+    Also explains why payoffs say nothing in `silent` games, and win rates nothing in games `without_rivals`.
+    """
     for game, (first, last) in exploited.items():
         moved = last.exploitability - first.exploitability
         shown = verdict("exploitability", Interval(moved, moved, moved), f"{moved:+.4f}")
         line = f"{game}: exploitability {first.exploitability:.4f} at first, {last.exploitability:.4f} at last (exact) "
         console.print(Text("\n").append(line).append(shown), soft_wrap=True)
-    for game in silent:
-        if game not in exploited:
-            why = f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval`"
-            console.print(Text(f"\n{why} below, or give the run a `league` to play against"), soft_wrap=True)
-    for game in without_rivals:
-        why = f"{game}: its seats are no rivals, so a win rate would say nothing: compare payoffs and figures"
-        console.print(Text(f"\n{why}"), soft_wrap=True)
+    reasons = [
+        f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval` below, "
+        "or give the run a `league` to play against"
+        for game in silent
+        if game not in exploited
+    ]
+    reasons += [
+        f"{game}: its seats are no rivals, so a win rate would say nothing: compare payoffs and figures"
+        for game in without_rivals
+    ]
+    for reason in reasons:
+        console.print()
+        say(console, reason)
 
 
 def show_match(console: Console, path: Path, match: str) -> None:
-    """One match as a dialogue: what was said, what the game read, what it earned and was credited."""
+    """Print a match as a dialogue: messages, replies, how the game read them, rewards and advantages."""
     reader = RunReader(path)
     row = reader.match(match)
     credit = {(c.match, c.turn): c for c in reader.credit(row["iteration"])}
-    seats = ", ".join(f"{seat} = {_holder(s)} as {s['role']}" for seat, s in row["seats"].items())
+    seats = ", ".join(f"{seat} = {_policy_name(s)} as {s['role']}" for seat, s in row["seats"].items())
     branch = f", a branch of {row['parent']} from turn {row['parent_turn'] + 1} on" if row.get("parent") else ""
-    source = "" if (of := row.get("source", "played")) in ("played", "branched") else f", {of}"
-    head = f"{row['game']} {row['id']} (seed {row['seed']}{source}{branch}): {seats}"
-    console.print(_plain(head, "bold"), soft_wrap=True)
-    show_deal(console, _lines_of_deal(path, row))
+    origin = row.get("source", "played")
+    source = "" if origin in ("played", "branched") else f", {origin}"
+    say(console, f"{row['game']} {row['id']} (seed {row['seed']}{source}{branch}): {seats}", "bold")
+    show_deal(console, _deal_lines(path, row))
     for turn in row["turns"]:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"] or message.get("images"):
-                said = _text(message, row["id"])
-                console.print(_plain(f"{message['sender']}: {said}", "dim", indent=4), soft_wrap=True)
+                say(console, f"{message['sender']}: {_message_text(message, row['id'])}", "dim", indent=4)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
-    ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
-    console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
+    say(console, f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold")
     if payoffs and row["reason"]:
-        console.print(_plain(f"cut off: {row['reason']}", "yellow"), soft_wrap=True)
-    if ended:
-        console.print(_plain(ended, "dim"), soft_wrap=True)
+        say(console, f"cut off: {row['reason']}", "yellow")
+    if row["report"]:
+        say(console, ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items()), "dim")
     for depth, line in tree_lines(reader.log.read(row["iteration"], streams=False), row):
-        console.print(_plain(line, "bold" if f" {row['id']} " in f" {line}" else "dim", 2 * depth), soft_wrap=True)
+        say(console, line, "bold" if f" {row['id']} " in f" {line}" else "dim", 2 * depth)
 
 
 def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> list[tuple[int, str]]:
-    """The match that a match stems from and all its branches: a line for each, with its depth; none without any.
+    """Return the tree of a match and its branches as (depth, line) pairs; [] if it has no branches.
 
-    `rows` are those of the match's iteration.
+    `rows` are the log rows of the match's iteration.
     """
     root = identity_of(row).line()[0]
     alike = {str(identity): one for one in rows if (identity := identity_of(one)).line()[0] == root}
@@ -159,7 +164,7 @@ def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> lis
 
 
 def match_json(path: Path, match: str) -> dict[str, Any]:
-    """A match's row of the log, with what was dealt as `facts`; null where that cannot be dealt again."""
+    """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be repeated."""
     from arena.evaluate.deal_facts import facts_of_match
 
     row = RunReader(path).match(match)
@@ -170,12 +175,12 @@ def match_json(path: Path, match: str) -> dict[str, Any]:
 
 
 def show_deal(console: Console, lines: Iterable[str]) -> None:
-    """Say what was dealt, a line for all and one for each seat."""
+    """Print the lines of a deal: the public facts, then each seat's."""
     for line in lines:
-        console.print(_plain(line, "dim", indent=4), soft_wrap=True)
+        say(console, line, "dim", indent=4)
 
 
-def _lines_of_deal(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
+def _deal_lines(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
     from arena.evaluate.deal_facts import facts_of_match
 
     try:
@@ -184,17 +189,17 @@ def _lines_of_deal(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
         return [str(error)]
 
 
-def _text(message: Mapping[str, Any], match: str) -> str:
+def _message_text(message: Mapping[str, Any], match: str) -> str:
     try:
         return read_message(message).text
     except ValueError as error:
         raise StoreError(f"match {match} cannot be shown: {error}: restore the log from a copy") from None
 
 
-def _holder(seat: Mapping[str, Any]) -> str:
-    """A policy and its version; a past one's name holds it, and a scripted policy has none."""
-    past = str(seat["policy"]).endswith(f"@{seat['version']}")
-    return str(seat["policy"]) if past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
+def _policy_name(seat: Mapping[str, Any]) -> str:
+    """Return POLICY@VERSION. The name of a past version already ends in it; a scripted policy has no version."""
+    is_past = str(seat["policy"]).endswith(f"@{seat['version']}")
+    return str(seat["policy"]) if is_past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
 
 
 def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
@@ -217,17 +222,14 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     notes.append(f"earned {earned}")
     if credit is not None:
         notes.append(f"reward {credit.reward:+.2f}, advantage {credit.advantage:+.2f}")
-    console.print(_plain(" · ".join(notes), "dim", indent=4), soft_wrap=True)
-
-
-def _plain(text: str, style: str, indent: int = 0) -> Text:
-    return Text(" " * indent + printable(text), style=style)
+    say(console, " · ".join(notes), "dim", indent=4)
 
 
 def _number(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _interval(interval: Any) -> str:
-    estimate, low, high = (cell(value, "{:.2f}") for value in interval)
+def _full_interval(ci: Interval) -> str:
+    """Return the interval even if its bounds are unknown."""
+    estimate, low, high = (cell(value, "{:.2f}") for value in ci)
     return f"{estimate} [{low}, {high}]"

@@ -1,76 +1,63 @@
-"""A comparison of estimators as a person reads it. All text of models is shown as plain text, never as markup."""
+"""Output of `arena credit`: a comparison of estimators as tables."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from arena.cli.live import cell
-from arena.cli.tables import print_table
+from arena.cli.tables import Cell, cell, say, show_table
 from arena.credit.compare import Comparison
 from arena.plain import printable
 from arena.store.reader import RunReader
 
-_SAID = 60
-"""Characters of a turn that are shown beside its advantages."""
+MAX_REPLY = 60
+"""Characters of a reply beside its advantages."""
 
 
 def show_comparison(console: Console, run: Path, comparison: Comparison, match: str) -> None:
-    """The estimators' overview, how alike they are, whom they favour, and one match turn by turn."""
-    count = f"{len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches"
-    console.print(Text(f"{run}: {count}", style="bold"), soft_wrap=True)
+    """Print the estimators' overview, correlations and bias by role, and one match turn by turn."""
+    say(console, f"{run}: {len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches", "bold")
     overview = comparison.overview()
-    silent = [name for name, zeros in overview["zeros"].items() if zeros == 1]
+    silent = [str(name) for name, zeros in overview["zeros"].items() if zeros == 1]
     for name in ("zeros", "praised"):
         overview[name] = overview[name].map("{:.0%}".format)
-    _print(console, overview)
+    _print_frame(console, overview)
     if silent:
-        alone = "nothing in its groups differs; groups of one deal need play.group above 1"
-        console.print(Text(f"0 on every turn: {', '.join(map(str, silent))} ({alone})", style="dim"), soft_wrap=True)
-    console.print(Text("\ncorrelation over all turns"))
-    _print(console, comparison.correlations())
-    console.print(Text("\nmean advantage by role, in deviations of the estimator (0 favours nobody)"))
-    _print(console, _titled(comparison.bias()))
-    console.print(Text(f"\nmatch {match}, turn by turn (arena show {run} {match})"), soft_wrap=True)
-    _show_match(console, run, comparison, match)
+        reason = "nothing in its groups differs; groups of one deal need play.group above 1"
+        say(console, f"0 on every turn: {', '.join(silent)} ({reason})", "dim")
+    console.print()
+    say(console, "correlation over all turns")
+    _print_frame(console, comparison.correlations())
+    console.print()
+    say(console, "mean advantage by role, in deviations of the estimator (0 favours no role)")
+    bias = comparison.bias()
+    has_games = bias.index.get_level_values("game").nunique() > 1
+    _print_frame(console, bias.set_axis([f"{game}.{role}" if has_games else role for game, role in bias.index]))
+    console.print()
+    say(console, f"match {match}, turn by turn (arena show {run} {match})")
+    columns = ("turn", *(f"{name:>7}" for name in ("reward", *comparison.estimators)), "said")
+    show_table(console, columns, _turn_rows(run, comparison, match))
 
 
-def _show_match(console: Console, run: Path, comparison: Comparison, match: str) -> None:
-    """Every turn of the match; those of nobody in training without numbers."""
-    own = comparison.turns[comparison.turns["match"] == match].set_index("turn")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("turn", "reward", *comparison.estimators):
-        table.add_column(name, justify="right")
-    table.add_column("said", overflow="ellipsis", no_wrap=True, max_width=_SAID)
+def _turn_rows(run: Path, comparison: Comparison, match: str) -> Iterator[list[Cell]]:
+    """Yield a row per turn of the match; turns of seats that do not train have no numbers."""
+    credited = comparison.turns[comparison.turns["match"] == match].set_index("turn")
+    figures = ("reward", *comparison.estimators)
     for turn in RunReader(run).match(match)["turns"]:
-        said = Text(printable(turn["raw"].strip() or "(nothing)"), style="" if turn["valid"] else "red")
-        seat = Text(f"{printable(turn['seat'])}: ", style="cyan").append(said)
-        if turn["index"] in own.index:
-            row = own.loc[turn["index"]]
-            figures = [_number(row[name]) for name in ("reward", *comparison.estimators)]
-        else:
-            figures = [""] * (1 + len(comparison.estimators))
-        table.add_row(str(turn["index"] + 1), *figures, seat)
-    print_table(console, table)
+        reply = printable(turn["raw"].strip() or "(nothing)")
+        reply = reply if len(reply) <= MAX_REPLY else f"{reply[: MAX_REPLY - 1]}…"
+        line = Text(f"{printable(turn['seat'])}: ", style="cyan").append(reply, "default" if turn["valid"] else "red")
+        is_credited = turn["index"] in credited.index
+        numbers = [_number(credited.loc[turn["index"]][name]) if is_credited else "" for name in figures]
+        yield [str(turn["index"] + 1), *(f"{number:>7}" for number in numbers), line]
 
 
-def _titled(bias: pd.DataFrame) -> pd.DataFrame:
-    """Rows named by role, and by game too where there are several."""
-    games = bias.index.get_level_values("game").nunique() > 1
-    return bias.set_axis([f"{game}.{role}" if games else role for game, role in bias.index])
-
-
-def _print(console: Console, frame: pd.DataFrame) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in frame.columns:
-        table.add_column(str(name), justify="right")
-    for index, row in frame.iterrows():
-        table.add_row(Text(str(index)), *(_number(value) for value in row))
-    print_table(console, table)
+def _print_frame(console: Console, frame: pd.DataFrame) -> None:
+    rows = ([str(index), *map(_number, row)] for index, row in frame.iterrows())
+    show_table(console, ("", *map(str, frame.columns)), rows, justify="right")
 
 
 def _number(value: Any) -> str:

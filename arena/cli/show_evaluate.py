@@ -1,4 +1,4 @@
-"""Evaluations, tournaments and exploitabilities as tables. Names are shown as plain text, never as markup."""
+"""Output of `arena eval`, `arena tournament` and `arena exploit` as tables."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from arena.cli.live import cell
-from arena.cli.tables import bare_table, print_table, verdict
+from arena.cli.tables import Cell, bare_table, cell, interval, print_table, say, show_table, verdict
 from arena.evaluate.evaluation import Result, change, make_game
 from arena.evaluate.exploitability import Exploitability
 from arena.evaluate.tournament import Standings
@@ -16,19 +15,12 @@ from arena.plain import printable
 from arena.play.settings import GameSpec
 from arena.statistics import Interval
 
-
-def interval(ci: Interval, form: str = "{:.2f}") -> str:
-    """`0.54 [0.49, 0.59]`; the estimate alone where the data give no interval."""
-    estimate, low, high = (cell(value, form) for value in ci)
-    return estimate if ci.low != ci.low else f"{estimate} [{low}, {high}]"
-
-
-LONGEST = 40
+MAX_NAME = 40
 """Characters of a contender's name in a table."""
 
 
 def shortened(names: Iterable[str]) -> dict[str, str]:
-    """A short name for each contender: a path's last part, of a file's player its own; as typed where two are alike."""
+    """Return a short name per contender: the last part of its path, or the full name if two would be equal."""
     typed = list(dict.fromkeys(names))
     ways: tuple[Callable[[str], str], ...] = (lambda n: _last(n).rpartition(".py:")[2], _last, lambda n: n)
     for way in ways:
@@ -43,11 +35,11 @@ def _last(name: str) -> str:
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2]}…{name[1 - MAX_NAME // 2 :]}"
 
 
 def titled(game: GameSpec | PanelGame) -> str:
-    """A game with its options as one types them: `kuhn_poker (illegal=end, talk=false)`."""
+    """Return a game's name with its options: `kuhn_poker (illegal=end, talk=false)`."""
     typed = {
         name: value if isinstance(value, str) else json.dumps(value) for name, value in (game.options or {}).items()
     }
@@ -56,31 +48,33 @@ def titled(game: GameSpec | PanelGame) -> str:
 
 
 def show_results(console: Console, results: Sequence[Result]) -> None:
-    """A table per game with a line per opponent, then the game's own figures, then what went wrong."""
-    _say(console, f"{results[0].contender} (95 % intervals)", "bold")
-    short = shortened(dict.fromkeys(_met(r) for r in results))
+    """Print a table per game with a row per opponent, then the game's own figures and warnings."""
+    say(console, f"{results[0].contender} (95 % intervals)", "bold")
+    short = shortened(dict.fromkeys(_opponent(r) for r in results))
     for game in {titled(r.game): r.game for r in results}.values():
-        _say(console, f"\n{titled(game)}", "bold")
+        console.print()
+        say(console, titled(game), "bold")
         own = [r for r in results if r.game == game]
-        rated = any(r.scored for r in own)
-        table = bare_table("against", "matches", *(("win", "draw", "loss") if rated else ()), "payoff", "illegal")
+        is_rated = any(r.scored for r in own)
+        rows: list[list[Cell]] = []
         for r in own:
             rates = [interval(r.rate("win")), *(cell(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss"))]
-            cells = [short[_met(r)], str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
-            table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
-        print_table(console, table)
+            cells = [short[_opponent(r)], str(r.matches), *(rates if is_rated else ()), interval(r.mean("payoff"))]
+            rows.append([*cells, cell(r.mean("invalid").estimate, "{:.1%}")])
+        rated = ("win", "draw", "loss") if is_rated else ()
+        show_table(console, ("against", "matches", *rated, "payoff", "illegal"), rows)
         if line := no_wins(own):
-            _say(console, line, "dim")
+            say(console, line, "dim")
         for r in own:
             figures = [
                 f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
             ]
-            _say(console, f"{short[_met(r)]}: {' · '.join(figures)}", "dim")
+            say(console, f"{short[_opponent(r)]}: {' · '.join(figures)}", "dim")
             warn(console, [r])
 
 
 def no_wins(results: Sequence[Result]) -> str:
-    """Return a line where what the seats of a game are paid cannot be set against each other; "" elsewhere."""
+    """Return why a game whose seats are no rivals has no win rate; "" for other games."""
     game = make_game(results[0].game)
     if game.rivals or len(results[0].seats) < 2:
         return ""
@@ -92,39 +86,40 @@ GENERAL = ("payoff", "win", "invalid")
 NAMES = {"invalid": "illegal", "win": "win rate"}
 
 
-def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
-    """Every figure before and after, and the difference deal by deal."""
-    _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
-    short = shortened(dict.fromkeys(_met(r) for r in after))
+def show_differences(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
+    """Print every figure before and after, with the difference paired by deal."""
+    say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
+    short = shortened(dict.fromkeys(_opponent(r) for r in after))
     for game in {titled(r.game): r.game for r in after}.values():
-        _say(console, f"\n{titled(game)}", "bold")
-        table = bare_table("", "before", "after", "difference")
+        console.print()
+        say(console, titled(game), "bold")
+        rows: list[list[Cell]] = []
         for old, new in zip(before, after, strict=True):
             if new.game != game:
                 continue
             others = {"itself": "with itself", "alone": "alone"}
-            table.add_row(Text(others.get(_met(new), f"against {short[_met(new)]}")))
+            rows.append([others.get(_opponent(new), f"against {short[_opponent(new)]}")])
             shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
             for name in dict.fromkeys(shared):
                 moved = change(old, new, name)
                 cells = [f"  {NAMES.get(name, name)}", interval(old.mean(name)), interval(new.mean(name))]
-                table.add_row(*map(Text, cells), verdict(name, moved, interval(moved)))
-        print_table(console, table)
+                rows.append([*cells, verdict(name, moved, interval(moved))])
+        show_table(console, ("", "before", "after", "difference"), rows)
 
 
-def _met(r: Result) -> str:
+def _opponent(r: Result) -> str:
     return "itself" if r.against == r.contender else r.against or "alone"
 
 
 def warn(console: Console, results: Iterable[Result]) -> None:
-    """Matches that an illegal act ended, and attempts that failed."""
+    """Print warnings of matches that an illegal act ended, and of attempts that failed."""
     for r in results:
         for who, name in (("own", r.contender), ("other", r.against)):
             if r.illegal[who]:
                 matches = f"{r.illegal[who]} of {r.matches} matches"
-                _say(console, f"! {r.game.name}, {_met(r)}: an illegal act of {name} ended {matches}", "yellow")
+                _say(console, f"! {r.game.name}, {_opponent(r)}: an illegal act of {name} ended {matches}", "yellow")
         for reason, count in r.failed.items():
-            _say(console, f"! {r.game.name}, {_met(r)}: {count} failed and played again: {reason}", "yellow")
+            _say(console, f"! {r.game.name}, {_opponent(r)}: {count} failed and played again: {reason}", "yellow")
 
 
 def show_standings(console: Console, s: Standings) -> None:
@@ -157,21 +152,21 @@ def show_standings(console: Console, s: Standings) -> None:
 
 
 def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Mapping[str, Exploitability]) -> None:
-    """A line per contender."""
+    """Print a row per contender: NashConv, exploitability, gains, value and legal mass."""
     first, short = next(iter(exploitabilities.values())), shortened(exploitabilities)
     one, *_ = seats = list(first.gains)
-    _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
-    table = bare_table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
+    say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
+    columns = ("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
+    rows = []
     for name, e in exploitabilities.items():
         gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")
-        cells = [short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass]
-        table.add_row(*map(Text, cells))
-    print_table(console, table)
-    _say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
+        rows.append([short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass])
+    show_table(console, columns, rows)
+    say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
 
 
 def _exact(value: float) -> str:
-    """Without the solver's last digits, and without a negative zero."""
+    """Return the value without the solver's last digits and without a negative zero."""
     return f"{round(value, 9) + 0.0:.4f}"
 
 

@@ -1,4 +1,4 @@
-"""`arena show game NAME`: what a role may rely on in a game, and who plays it."""
+"""Output of `arena show game NAME`: rules, facts, acts, options, theory and players of a game."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_ACTS = 8
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return all that a role's author needs to know of a game; ConfigError names the nearest game, or an extra."""
+    """Return a game's rules, facts, acts, options and players. Raises ConfigError for an unknown or missing game."""
     from arena.evaluate.evaluation import make_game
     from arena.play.settings import GameSpec
 
@@ -37,7 +37,7 @@ def describe(name: str) -> dict[str, Any]:
         "public": dict(views[mover].public),
         "private": {seat: dict(views[seat].private) for seat in seats if seat in views},
         "acts": {seat: list(views[seat].legal or ()) for seat in seats if seat in views},
-        "options": {option: list(told) for option, *told in _options(factory)},
+        "options": {option: list(about) for option, *about in _options(factory)},
         "rewards": dict(game.reward_parts),
         "theory": {name: float(value) for name, value in game.theory.items()},
         "players": _players(game),
@@ -46,7 +46,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
-    """Name, type and default of each option, the game's own before those that all games share."""
+    """Yield name, type and default of each option; the game's own options come first."""
     names = games.options_of(factory) if isinstance(factory, type) else ()
     found: dict[str, inspect.Parameter] = {}
     for owner in factory.__mro__ if isinstance(factory, type) else ():
@@ -61,10 +61,10 @@ def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _players(game: Game) -> list[str]:
-    """Names of the scripted policies that can take some seat of this game; of a search, one of a certain depth."""
+    """Return the scripted policies that can play a seat of this game, minimax with a fixed depth."""
     from agents.players.scripted import SCRIPTED, check_scripted
 
-    # whether all of a game can be searched may take minutes to find out
+    # checking whether a full search is possible may take minutes
     searched = {"minimax": "minimax:4", "nash": "" if game.perfect_information else "nash"}
     able = []
     for name in dict.fromkeys([*SCRIPTED, *game.players]):
@@ -76,43 +76,33 @@ def _players(game: Game) -> list[str]:
 
 
 def show_game(console: Console, name: str) -> None:
-    """The same, as a person reads it."""
+    """Print the description of a game."""
     from agents.reply import visible
 
-    told = describe(name)
+    about = describe(name)
 
-    def head(title: str) -> None:
+    def section(title: str, *lines: str) -> None:
         console.print(Text(visible(f"— {title} —"), style="bold"))
+        for line in lines:
+            console.print(Text(visible(line, keep="\n")), soft_wrap=True)
 
-    def line(text: str) -> None:
-        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
-
-    head(told["game"])
-    line(told["what"])
-    head("rules, as {{ rules }}")
-    line(told["rules"])
-    head("public, what every seat sees; an example")
-    for fact in fact_lines("public", told["public"]):
-        line(fact)
-    for seat in told["seats"]:
-        head(f"seat {seat}")
-        if seat not in told["private"]:
-            line("(does not move in the example)")
+    section(about["game"], about["what"])
+    section("rules, as {{ rules }}", about["rules"])
+    section("public, what every seat sees; an example", *fact_lines("public", about["public"]))
+    for seat in about["seats"]:
+        if seat not in about["private"]:
+            section(f"seat {seat}", "(does not move in the example)")
             continue
-        for fact in fact_lines("private", told["private"][seat]):
-            line(fact)
-        acts = told["acts"][seat]
+        acts = about["acts"][seat]
         more = f", … ({len(acts)} acts)" if len(acts) > SHOWN_ACTS else ""
-        line(f"legal = {', '.join(acts[:SHOWN_ACTS])}{more}" if acts else "legal = none: acts are not listed")
-    head("options, as --option A=B or game.options")
-    for option, (kind, default) in told["options"].items():
-        line(f"{option}: {kind} = {default}")
-    if told["rewards"]:
-        head("rewards")
-        line(", ".join(f"{part}: {what}" for part, what in told["rewards"].items()))
-    if told["theory"]:
-        head("theory")
-        line(", ".join(f"{what} {value:g}" for what, value in told["theory"].items()))
-    head("who can play it")
-    line(", ".join(told["players"]) or "no scripted policy: models, endpoints and people")
-    line(f"roles: {', '.join(told['roles']) or 'none of its own; player, nano_player, mars_player fit any game'}")
+        legal = f"legal = {', '.join(acts[:SHOWN_ACTS])}{more}" if acts else "legal = none: acts are not listed"
+        section(f"seat {seat}", *fact_lines("private", about["private"][seat]), legal)
+    options = [f"{option}: {kind} = {default}" for option, (kind, default) in about["options"].items()]
+    section("options, as --option A=B or game.options", *options)
+    if about["rewards"]:
+        section("rewards", ", ".join(f"{part}: {line}" for part, line in about["rewards"].items()))
+    if about["theory"]:
+        section("theory", ", ".join(f"{value_name} {value:g}" for value_name, value in about["theory"].items()))
+    roles = ", ".join(about["roles"]) or "none of its own; player, nano_player, mars_player fit any game"
+    players = ", ".join(about["players"]) or "no scripted policy: models, endpoints and people"
+    section("who can play it", players, f"roles: {roles}")

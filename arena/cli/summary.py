@@ -1,4 +1,4 @@
-"""Summary of a run: its last iteration against its first, with confidence intervals, and where to look next."""
+"""Figures of a run's last iteration against its first, with 95 % intervals, and the match most worth reading."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ from games.contracts import UNREAD
 Row = dict[str, Any]
 MEAN = "mean payoff"
 SOLUTIONS = ("equilibrium", "nash")
-"""Solutions whose outcomes are in the reports of games with a theory, figure by figure."""
+"""Solution concepts whose values are in the reports of games with a theory."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One figure in the first and the last iteration, and the difference; each with its 95 % interval."""
+    """A figure's 95 % intervals in the first and last iteration, and of the difference."""
 
     name: str
     first: Interval
     last: Interval
     difference: Interval | None
-    """None where the first iteration is the last."""
+    """None if the first iteration is the last."""
     theory: dict[str, float]
-    """By the name of a solution: what it gives for the deals of the last iteration, on average. Often nothing."""
+    """Mean value of each solution concept over the deals of the last iteration; often empty."""
 
 
 def changes(run: Path) -> list[Change]:
-    """Return each figure's change from first to last iteration, one value per match: of acts their share there."""
+    """Return each figure's change from the first to the last iteration. The sample is one value per match."""
     ends = _ends(run)
     if not ends:
         return []
@@ -52,24 +52,24 @@ def changes(run: Path) -> list[Change]:
 
 
 def _theory(name: str, rows: list[Row]) -> dict[str, float]:
-    """Return what solutions give for a figure, on average over the matches: `nash_payoff_first` for `payoff_first`."""
-    key, found = name.rpartition(": ")[2].replace(" ", "_"), dict[str, float]()
+    """Return the mean value of a figure by solution concept: `nash_payoff_first` in the reports for `payoff first`."""
+    key, means = name.rpartition(": ")[2].replace(" ", "_"), dict[str, float]()
     for solution in SOLUTIONS:
-        told = [value for row in rows if (value := number(row["report"].get(f"{solution}_{key}"))) is not None]
-        found |= {solution: fmean(told)} if told else {}
-    return found
+        values = [value for row in rows if (value := number(row["report"].get(f"{solution}_{key}"))) is not None]
+        means |= {solution: fmean(values)} if values else {}
+    return means
 
 
 def _ends(run: Path) -> list[list[Row]]:
-    """The finished matches of the first and of the last iteration; [] where there is none yet."""
+    """Return the finished matches of the first and the last iteration; [] if there are none yet."""
     reader = RunReader(run)
-    numbers = _over(reader)
+    numbers = _finished_iterations(reader)
     finished = {k: complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
     return [finished[numbers[0]], finished[numbers[-1]]] if numbers else []
 
 
 def silent_games(run: Path) -> list[str]:
-    """Zero-sum games that were played among learners alone: what is paid there says nothing of how strong they are."""
+    """Return the zero-sum games that only learners played; payoffs there do not measure strength."""
     rows = [row for end in _ends(run) for row in end]
     games = {str(row["game"]) for row in rows if len(row["payoffs"]) > 1}
     met = {str(row["game"]) for row in rows if opponents(row)}
@@ -77,12 +77,12 @@ def silent_games(run: Path) -> list[str]:
 
 
 def games_without_rivals(run: Path) -> list[str]:
-    """Games met with frozen opponents whose seats are no rivals: who is paid more there has won nothing."""
+    """Return the games that learners played with frozen opponents whose seats are not rivals."""
     return sorted({str(row["game"]) for end in _ends(run) for row in end if opponents(row) and _without_rivals(row)})
 
 
 def _without_rivals(row: Row) -> bool:
-    """Return True for a simulator's match: its report says what was done, as `score` and `success`."""
+    """Return True for a simulator's match, whose report has `score` and `success`."""
     return len(row["payoffs"]) > 1 and {"score", "success"} <= row["report"].keys()
 
 
@@ -91,7 +91,7 @@ def _zero_sum(rows: list[Row]) -> bool:
 
 
 def opponents(row: Row) -> dict[str, str]:
-    """The frozen opponents of the learners, by seat: `past` for a past version, else the policy's name."""
+    """Return the learners' frozen opponents by seat: `past` for a past version, else the policy's name."""
     seats = row["seats"]
     learners = {seat["policy"] for seat in seats.values() if seat["trained"]}
     frozen = {name: seat["policy"] for name, seat in seats.items() if not seat["trained"]} if learners else {}
@@ -102,23 +102,23 @@ Figure = Callable[[Row], float | None]
 
 
 def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
-    """Return the figures of each game to compare: its own and its payoffs."""
+    """Return name and function of each game's figures: payoffs, win rates and reported figures."""
     games = sorted({str(row["game"]) for row in rows})
     figures: list[tuple[str, Figure]] = []
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
         own = [row for row in rows if row["game"] == game]
-        told = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not _zero_sum(own)]
+        shown = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not _zero_sum(own)]
         if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _without_rivals(sample):
             met = sorted({name for row in own for name in opponents(row).values()})
-            told = [*((f"win rate against {name}", _wins(name)) for name in met), *told]
-        figures += [(f"{title}{name}", _of(game, figure)) for name, figure in told]
+            shown = [*((f"win rate against {name}", _wins(name)) for name in met), *shown]
+        figures += [(f"{title}{name}", _in_game(game, figure)) for name, figure in shown]
     return figures
 
 
 def _wins(opponent: str) -> Figure:
-    """1 where the learners were paid more than the opponent of this name, 0.5 as much, 0 less."""
+    """Return a function of a match: 1 if the learners were paid more than this opponent, 0.5 if equal, 0 if less."""
 
     def won(row: Row) -> float | None:
         others = {seat for seat, name in opponents(row).items() if name == opponent}
@@ -147,7 +147,7 @@ def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
     return figures
 
 
-def _of(game: str, figure: Figure) -> Figure:
+def _in_game(game: str, figure: Figure) -> Figure:
     return lambda row: figure(row) if row["game"] == game else None
 
 
@@ -173,17 +173,17 @@ def _context(row: Row) -> float | None:
     return float(row["report"].get("ended") == "context")
 
 
-def _over(reader: RunReader) -> list[int]:
-    """The iterations that are over; before the first is, those that are played."""
+def _finished_iterations(reader: RunReader) -> list[int]:
+    """Return the finished iterations, or those being played if none has finished."""
     logged = reader.iterations()
-    over = {row["iteration"] for row in reader.metrics()}
-    return [number for number in logged if number in over] or logged
+    finished = {row["iteration"] for row in reader.metrics()}
+    return [number for number in logged if number in finished] or logged
 
 
 def best_match(run: Path) -> str | None:
-    """The match of the last iteration that is most worth reading: the highest total payoff, then the longest."""
+    """Return the id of the last iteration's match with the highest total payoff, then the most turns; None if none."""
     reader = RunReader(run)
-    numbers = _over(reader)
+    numbers = _finished_iterations(reader)
     rows = [r for r in reader.log.read(numbers[-1], streams=False) if r["status"] == "finished"] if numbers else []
     best = max(rows, key=lambda row: (sum(row["payoffs"].values()), len(row["turns"])), default=None)
     return None if best is None else str(best["id"])

@@ -1,1 +1,1 @@
-"""Export: a run's matches in the formats of other programs (docs/export.md)."""
+"""Export of a run's matches in the formats of other programs (docs/export.md)."""

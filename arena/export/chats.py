@@ -1,7 +1,7 @@
-"""Matches as chats: each seat's messages as its role rendered them, and its replies.
+"""Matches as chats: per seat, the messages as its role rendered them and the model's replies.
 
-A log keeps what was said, not the prompts around it. Every match is dealt again and its acts are put to the game; the
-role renders what the seat saw, system text and examples included. Only seats that models or endpoints held have chats.
+The log has no prompts, so each match is replayed from its seed and logged acts, and the role renders each view. Only
+seats of models and endpoints have chats.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,20 +36,20 @@ CHATS = pa.schema(
 )
 
 
-class Said(NamedTuple):
-    """One reply of a model, and all that stood before it."""
+class Reply(NamedTuple):
+    """One reply of a model with its prompt."""
 
     row: Row
-    """The match's."""
+    """Log row of the match."""
     turn: Row
     prompt: Chat
     worth: float
-    """What its seat earned from there to the end of the match."""
+    """Undiscounted return of the seat from this turn to the end of the match."""
 
 
 @dataclass
 class Chats:
-    """The chats of a run; `left_out` counts the matches that could not be dealt again, by reason."""
+    """The selected chats of a run. `left_out` counts matches that could not be replayed, by reason."""
 
     reader: RunReader
     selection: Selection
@@ -57,79 +57,82 @@ class Chats:
     left_out: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """ConfigError where the experiment, or a role or game of it, cannot be had."""
+        """Load the experiment. Raises ConfigError if it, or one of its roles or games, cannot be loaded."""
         run = self.reader.path
         self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
         tables = set_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
 
-    def iterations(self) -> Iterator[tuple[int, Iterator[Said]]]:
-        """Every reply of the chosen seats in finished matches, in the order of play, an iteration at a time."""
-        for iteration in self.selection.of(self.reader):
+    def iterations(self) -> Iterator[tuple[int, Iterator[Reply]]]:
+        """Yield each iteration's number and the replies in its finished matches, in the order of play."""
+        for iteration in self.selection.iterations_of(self.reader):
             finished = [row for row in iteration.matches if row["status"] == "finished"]
-            yield iteration.number, chain.from_iterable(self._said(iteration, row) for row in finished)
+            yield iteration.number, chain.from_iterable(self._replies(iteration, row) for row in finished)
 
     def rows(self) -> Iterator[list[Row]]:
-        """Rows of `CHATS`: one for each seat of a match, or for each context where its memory drops some of it.
+        """Yield rows of `CHATS`, one list per iteration.
 
-        `opening` counts the messages before the first reply: system text, examples, and what was seen first.
+        A seat has one row per match, or one per context if its memory drops messages. `opening` is the number of
+        messages before the first reply: system text, examples and first observation.
         """
-        for _, said in self.iterations():
-            found: dict[tuple[str, str], Row] = {}
-            done: list[Row] = []
-            for one in said:
-                key = one.row["id"], one.turn["seat"]
-                row = found.get(key)
-                if row is None or row["messages"] != one.prompt[: len(row["messages"])]:
-                    row = found[key] = _chat_row(one)
-                    done.append(row)
-                row["messages"] = [*one.prompt, {"role": "assistant", "content": one.turn["raw"]}]
-                row["all_valid"] &= one.turn["valid"]
-            yield done
+        for _, replies in self.iterations():
+            current: dict[tuple[str, str], Row] = {}
+            rows: list[Row] = []
+            for reply in replies:
+                key = reply.row["id"], reply.turn["seat"]
+                row = current.get(key)
+                if row is None or row["messages"] != reply.prompt[: len(row["messages"])]:
+                    row = current[key] = _chat_row(reply)
+                    rows.append(row)
+                row["messages"] = [*reply.prompt, {"role": "assistant", "content": reply.turn["raw"]}]
+                row["all_valid"] &= reply.turn["valid"]
+            yield rows
 
-    def _said(self, iteration: Iteration, row: Row) -> list[Said]:
-        """The replies of a match; none, counted, where it cannot be dealt again as it was."""
+    def _replies(self, iteration: Iteration, row: Row) -> list[Reply]:
+        """Return the replies of a match; empty, and counted in `left_out`, if the replay differs from the log."""
         try:
-            return list(self._walk(row, iteration.returns(row)))
-        except Exception as error:  # noqa: BLE001 a game of others, or an edited log, may fail in any way
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            self.left_out[why] = self.left_out.get(why, 0) + 1
+            return list(self._replay(row, iteration.returns(row)))
+        except Exception as error:  # noqa: BLE001 a user's game, or an edited log, may raise anything
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            self.left_out[reason] = self.left_out.get(reason, 0) + 1
             return []
 
-    def _walk(self, row: Row, worth: Mapping[int, float]) -> Iterator[Said]:
+    def _replay(self, row: Row, worth: Mapping[int, float]) -> Iterator[Reply]:
         name = same_game(row["game"], self.experiment)
-        talking = {seat: Conversation(self._role(name, held)) for seat, held in self._held(row).items()}
+        conversations = {seat: Conversation(self._role(name, held)) for seat, held in self._model_seats(row).items()}
         game = games.deal(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
             raise StoreError(f"the rules of {name} were changed since")
         for turn in row["turns"]:
             while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
                 game.step(None)
-            seat = turn["seat"]
-            if turn.get("source") == "summary":
-                if seat in talking:
-                    yield Said(row, turn, talking[seat].ask_summary(), worth[turn["index"]])
-                    talking[seat].said(turn["raw"])
+            seat, source = turn["seat"], turn.get("source", "policy")
+            conversation = conversations.get(seat)
+            if source == "summary":
+                if conversation:
+                    yield Reply(row, turn, conversation.ask_summary(), worth[turn["index"]])
+                    conversation.said(turn["raw"])
                 continue
-            if turn.get("source") == "replaced":
+            if source == "replaced":
                 continue
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
             view = view_of(game, seat, turn["index"])
             if _texts(turn["messages"]) != [(message.sender, message.text) for message in view.messages]:
                 raise StoreError(f"{name} shows something else than it did")
-            if seat in talking:
-                prompt = talking[seat].ask(view)
-                if turn.get("source", "policy") == "policy":
-                    yield Said(row, turn, prompt, worth[turn["index"]])
-                talking[seat].said(turn["raw"])
+            if conversation:
+                prompt = conversation.ask(view)
+                if source == "policy":
+                    yield Reply(row, turn, prompt, worth[turn["index"]])
+                conversation.said(turn["raw"])
             game.step(turn["action"])
 
-    def _held(self, row: Row) -> Mapping[str, Mapping[str, Any]]:
-        """The chosen seats that models or endpoints held."""
-        seats = row["seats"].items()
+    def _model_seats(self, row: Row) -> Mapping[str, Mapping[str, Any]]:
+        """Return the selected seats of models and endpoints."""
         return {
-            seat: held for seat, held in seats if held["kind"] in ("model", "endpoint") and self.selection.has(held)
+            seat: held
+            for seat, held in row["seats"].items()
+            if held["kind"] in ("model", "endpoint") and self.selection.has(held)
         }
 
     def _role(self, game: str, held: Mapping[str, Any]) -> Role:
@@ -143,13 +146,12 @@ def _texts(messages: list[Row]) -> list[tuple[str, str]]:
     return [(message["sender"], message["text"]) for message in messages]
 
 
-def _chat_row(one: Said) -> Row:
-    row, turn = one.row, one.turn
+def _chat_row(first: Reply) -> Row:
+    row, turn = first.row, first.turn
     return {
-        "messages": [], "match": row["id"], "iteration": row["iteration"], "game": row["game"], "seat": turn["seat"],
-        "role": turn["role"], "policy": turn["policy"], "version": turn["version"], "first_turn": turn["index"],
-        "payoff": row["payoffs"].get(turn["seat"]), "return": one.worth, "all_valid": True,
-        "opening": len(one.prompt),
-        "source": row.get("source", "played"), "parent": row.get("parent", ""),
+        "messages": [], "match": row["id"], "iteration": row["iteration"], "game": row["game"],
+        **{name: turn[name] for name in ("seat", "role", "policy", "version")}, "first_turn": turn["index"],
+        "payoff": row["payoffs"].get(turn["seat"]), "return": first.worth, "all_valid": True,
+        "opening": len(first.prompt), "source": row.get("source", "played"), "parent": row.get("parent", ""),
         "started": row["started"],
     }  # fmt: skip

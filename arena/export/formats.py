@@ -1,121 +1,69 @@
-"""The formats of `arena export --as`: each writes a run's chosen matches into an empty folder."""
+"""The formats of `arena export --as`: csv, parquet, chats, pairs and inspect."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
 
 from arena.errors import StoreError
-from arena.export import inspect_log, pairs, tables
+from arena.export import inspect_log, tables
 from arena.export.chats import CHATS, Chats
-from arena.export.pairs import PAIRS
-from arena.export.selection import Row, Selection
+from arena.export.pairs import PAIRS, pair_rows
+from arena.export.selection import Selection
 from arena.export.training import write_templates
-from arena.export.writers import Csv, JsonLines, Parquet, Writer
-from arena.store.files import write_atomic
+from arena.export.writers import write_csv, write_json_lines, write_parquet
 from arena.store.reader import RunReader
 
-Format = Literal["csv", "parquet", "chats", "pairs", "datasets", "inspect"]
-NAMES: tuple[str, ...] = get_args(Format)
-Counts = dict[str, int]
-"""Rows that were written, by what they are."""
+FORMATS = ("csv", "parquet", "chats", "pairs", "inspect")
+Written = tuple[dict[str, int], list[str]]
+"""Number of rows by table, and notes for the user."""
 
 
-@dataclass
-class Export:
-    """A run, a choice of its matches, and notes for the user on what was written."""
+def export_matches(reader: RunReader, selection: Selection, name: str, to: Path, trust: bool = False) -> Written:
+    """Write the selected matches of a run into the empty folder `to`, in one of `FORMATS`.
 
-    reader: RunReader
-    selection: Selection
-    trust: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @cached_property
-    def chats(self) -> Chats:
-        """The run's chats, which need its experiment."""
-        return Chats(self.reader, self.selection, self.trust)
-
-    def table(self, name: str) -> tuple[Any, Iterator[list[Row]]]:
-        """Schema and rows of matches, turns, chats or pairs."""
-        if name in ("matches", "turns"):
-            return (tables.matches if name == "matches" else tables.turns)(self.reader, self.selection)
-        return (CHATS, self.chats.rows()) if name == "chats" else (PAIRS, pairs.rows(self.chats))
-
-
-def write(export: Export, name: str, to: Path) -> Counts:
-    """Write the format of this name; StoreError where nothing is left of what was chosen."""
-    counts = _FORMATS[name](export, to)
-    export.selection.check_met()
-    left_out = export.chats.left_out if "chats" in vars(export) else {}
-    if left_out:
-        why, count = max(left_out.items(), key=lambda item: item[1])
-        export.notes.append(f"{sum(left_out.values())} matches were left out, {count} of them because {why}")
+    `trust` allows code from the run's folder. Raises ConfigError if a selected policy or role does not occur or the
+    experiment cannot be loaded, StoreError if there is nothing to write.
+    """
+    if name in ("csv", "parquet"):
+        counts, notes = _write_tables(reader, selection, name, to)
+        selection.check_met()
+    else:
+        counts, notes = _write_chats(Chats(reader, selection, trust), name, to)
     if not any(counts.values()):
-        raise StoreError(_nothing(export, name))
+        reason = f" ({notes[-1]})" if notes else ""
+        if name == "pairs":
+            raise StoreError(
+                f"{reader.path} has no two replies to one prompt that came to different returns{reason}: pairs come of "
+                "play.group or play.branch"
+            )
+        raise StoreError(f"{reader.path} has nothing of what was chosen{reason}")
+    return counts, notes
+
+
+def _write_tables(reader: RunReader, selection: Selection, name: str, to: Path) -> Written:
+    counts, formulas = {}, 0
+    for table, make in (("matches", tables.matches), ("turns", tables.turns)):
+        path, (schema, batches) = to / f"{table}.{name}", make(reader, selection)
+        if name == "parquet":
+            counts[table] = write_parquet(path, schema, batches)
+        else:
+            counts[table], found = write_csv(path, schema, batches)
+            formulas += found
+    if not formulas:
+        return counts, []
+    cells = f"{formulas} cells begin as a formula does (= + - @)"
+    return counts, [f"{cells}, and a model may have written them: import columns as text, or use --as parquet"]
+
+
+def _write_chats(chats: Chats, name: str, to: Path) -> Written:
+    if name == "inspect":
+        counts = {"samples": inspect_log.write(chats, to)}
+    else:
+        schema, batches = (CHATS, chats.rows()) if name == "chats" else (PAIRS, pair_rows(chats))
+        counts = {name: write_json_lines(to / f"{name}.jsonl", schema, batches)}
+    chats.selection.check_met()
+    notes = []
+    if chats.left_out:
+        reason, count = max(chats.left_out.items(), key=lambda item: item[1])
+        notes.append(f"{sum(chats.left_out.values())} matches were left out, {count} of them because {reason}")
     if counts.get("chats"):
-        export.notes += write_templates(export.chats, to)
-    return counts
-
-
-def _nothing(export: Export, name: str) -> str:
-    why = f" ({export.notes[-1]})" if export.notes else ""
-    if name == "pairs":
-        return (
-            f"{export.reader.path} has no two replies to one prompt that came to different returns{why}: pairs come of "
-            "play.group or play.branch"
-        )
-    return f"{export.reader.path} has nothing of what was chosen{why}"
-
-
-def _files(writer: Writer, *names: str) -> Callable[[Export, Path], Counts]:
-    """A format of one file for each of these tables."""
-
-    def made(export: Export, to: Path) -> Counts:
-        return {name: writer(to / f"{name}.{writer.suffix}", *export.table(name)) for name in names}
-
-    return made
-
-
-def _csv(export: Export, to: Path) -> Counts:
-    writer = Csv()
-    counts = _files(writer, "matches", "turns")(export, to)
-    if writer.formulas:
-        cells = f"{writer.formulas} cells begin as a formula does (= + - @)"
-        export.notes.append(f"{cells}, and a model may have written them: import columns as text, or use --as parquet")
-    return counts
-
-
-def _datasets(export: Export, to: Path) -> Counts:
-    """A folder that `datasets.load_dataset(folder, "chats")` opens: Parquet, and a card that says what lies where."""
-    counts = {}
-    for name in ("chats", "pairs", "matches", "turns"):
-        (to / name).mkdir()
-        counts[name] = Parquet()(to / name / "train.parquet", *export.table(name))
-        if not counts[name]:
-            (to / name / "train.parquet").unlink()
-            (to / name).rmdir()
-    there = [name for name, count in counts.items() if count]
-    configs = [
-        {"config_name": name, "data_files": f"{name}/train.parquet", "default": name == there[0]} for name in there
-    ]
-    said = "\n".join(f"- {name}: {count} rows" for name, count in counts.items())
-    write_atomic(
-        to / "README.md", f"---\nconfigs: {json.dumps(configs)}\n---\nMatches of one run of Arena.\n\n{said}\n"
-    )
-    return counts
-
-
-def _inspect(export: Export, to: Path) -> Counts:
-    return {"samples": inspect_log.write(export.chats, to)}
-
-
-_FORMATS: Mapping[str, Callable[[Export, Path], Counts]] = {
-    "csv": _csv,
-    "parquet": _files(Parquet(), "matches", "turns"),
-    "chats": _files(JsonLines(), "chats"),
-    "pairs": _files(JsonLines(), "pairs"),
-    "datasets": _datasets,
-    "inspect": _inspect,
-}
+        notes += write_templates(chats, to)
+    return counts, notes

@@ -1,7 +1,4 @@
-"""Logs of Inspect, one for each iteration and game: a sample for each chat, its payoff and return as scores.
-
-`inspect view --log-dir FOLDER` lists the iterations one below the other; `read_eval_log` reads each.
-"""
+"""Eval logs for Inspect, one per iteration and game: a sample per chat, with payoff and return as scores."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
 from arena.export.chats import Chats
@@ -23,7 +20,7 @@ SCORES = ("payoff", "return")
 
 
 def write(chats: Chats, to: Path) -> int:
-    """Write the logs; how many samples they have. ConfigError where Inspect is not installed."""
+    """Write the logs into the folder and return their number of samples. Raises ConfigError without Inspect."""
     try:
         from inspect_ai.log import write_eval_log
     except ImportError:
@@ -73,26 +70,19 @@ def _score(name: str, values: Sequence[float]) -> EvalScore:
 
 def _sample(row: Row) -> EvalSample:
     from inspect_ai.log import EvalSample
-    from inspect_ai.model import ModelOutput
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser, ModelOutput
     from inspect_ai.scorer import Score
 
-    messages = [_message(message) for message in row["messages"]]
-    said = row["messages"][-1]["content"]
-    known = {name: value for name, value in row.items() if name not in ("messages", *SCORES)}
+    classes = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+    messages = [classes[message["role"]](content=message["content"]) for message in row["messages"]]
+    answer = row["messages"][-1]["content"]
     return EvalSample(
         id=f"{row['match']}/{row['seat']}/{row['first_turn']}",
         epoch=1,
         input=messages[: row["opening"]],
         target="",
         messages=messages,
-        output=ModelOutput.from_content(row["policy"], said),
-        scores={name: Score(value=row[name], answer=said) for name in SCORES if row[name] is not None},
-        metadata=known,
+        output=ModelOutput.from_content(row["policy"], answer),
+        scores={name: Score(value=row[name], answer=answer) for name in SCORES if row[name] is not None},
+        metadata={name: value for name, value in row.items() if name not in ("messages", *SCORES)},
     )
-
-
-def _message(message: dict[str, str]) -> Any:
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
-
-    kinds = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
-    return kinds[message["role"]](content=message["content"])

@@ -1,20 +1,18 @@
-"""Preference pairs: two replies to the same prompt, of which one came to more.
+"""Preference pairs: two replies of one policy version to the same prompt, with different returns.
 
-Replies are compared where one policy, of one version, read the very same messages at the same seat in one iteration:
-at a turn that was branched, or in matches of one deal as long as they went alike. A reply's worth is what its seat
-earned from that turn to the end of the match; a text that was given several times has the mean. The best text is
-chosen, the worst rejected; where they came to the same there is no pair. What a branch repeats of its parent is not
-counted again.
+Replies share a prompt at a branched turn, or in matches of one deal up to the first difference. A reply's worth is
+its seat's return from that turn; equal texts are merged, with the mean of their returns. The best text is chosen and
+the worst rejected. Turns that a branch repeats from its parent count once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
-from typing import NamedTuple
+from statistics import fmean
 
 import pyarrow as pa
 from pydantic_core import to_json
 
-from arena.export.chats import MESSAGES, Chats, Said
+from arena.export.chats import MESSAGES, Chats, Reply
 from arena.export.selection import Row
 
 PAIRS = pa.schema(
@@ -25,51 +23,42 @@ PAIRS = pa.schema(
         *((name, pa.int64()) for name in ("iteration", "version", "turn", "replies")),
     ]
 )
-ALIKE = 1e-9
+TOLERANCE = 1e-9
+"""Smallest difference of returns that makes a pair."""
 
 
-class _Reply(NamedTuple):
-    text: str
-    worth: float
-    first: Said
+def pair_rows(chats: Chats) -> Iterator[list[Row]]:
+    """Yield rows of `PAIRS`, one list per iteration and at most one row per prompt."""
+    for number, replies in chats.iterations():
+        groups: dict[bytes, list[Reply]] = {}
+        for reply in replies:
+            if reply.turn["index"] >= reply.row.get("parent_turn", -1):
+                groups.setdefault(_group_key(reply), []).append(reply)
+        yield [pair for group in groups.values() if (pair := _pair(group, number))]
 
 
-def rows(chats: Chats) -> Iterator[list[Row]]:
-    """Rows of `PAIRS`, at most one for each prompt; `replies` is how many there were to it."""
-    for number, said in chats.iterations():
-        groups: dict[bytes, list[Said]] = {}
-        for one in said:
-            if one.turn["index"] >= one.row.get("parent_turn", -1):
-                groups.setdefault(_place(one), []).append(one)
-        yield [pair for group in groups.values() for pair in _pairs(group, number)]
+def _group_key(reply: Reply) -> bytes:
+    """Return a hash of everything that two replies must share to be compared."""
+    turn = reply.turn
+    shared = [reply.row["game"], turn["seat"], turn["policy"], turn["version"], reply.prompt]
+    return sha256(to_json(shared, inf_nan_mode="null")).digest()
 
 
-def _place(one: Said) -> bytes:
-    """A hash of all that two replies must share to be compared."""
-    held = (one.row["game"], one.turn["seat"], one.turn["policy"], one.turn["version"])
-    return sha256(to_json([*held, one.prompt], inf_nan_mode="null")).digest()
-
-
-def _pairs(group: list[Said], iteration: int) -> Iterable[Row]:
-    returns: dict[str, list[float]] = {}
-    first: dict[str, Said] = {}
-    for one in group:
-        text = one.turn["raw"]
-        returns.setdefault(text, []).append(one.worth)
-        first.setdefault(text, one)
-    replies = [_Reply(text, sum(values) / len(values), first[text]) for text, values in returns.items()]
-    best, worst = max(replies, key=lambda reply: reply.worth), min(replies, key=lambda reply: reply.worth)
-    if best.worth - worst.worth < ALIKE:
-        return
-    row, turn, prompt, _ = best.first
-    yield {
-        "prompt": prompt, "chosen": _spoken(best), "rejected": _spoken(worst),
-        "chosen_return": best.worth, "rejected_return": worst.worth,
-        "chosen_match": row["id"], "rejected_match": worst.first.row["id"], "replies": len(group),
+def _pair(group: list[Reply], iteration: int) -> Row | None:
+    by_text: dict[str, list[Reply]] = {}
+    for reply in group:
+        by_text.setdefault(reply.turn["raw"], []).append(reply)
+    worth = {text: fmean(reply.worth for reply in replies) for text, replies in by_text.items()}
+    best, worst = max(worth, key=worth.__getitem__), min(worth, key=worth.__getitem__)
+    if worth[best] - worth[worst] < TOLERANCE:
+        return None
+    row, turn, prompt, _ = by_text[best][0]
+    return {
+        "prompt": prompt,
+        "chosen": [{"role": "assistant", "content": best}],
+        "rejected": [{"role": "assistant", "content": worst}],
+        "chosen_return": worth[best], "rejected_return": worth[worst],
+        "chosen_match": row["id"], "rejected_match": by_text[worst][0].row["id"], "replies": len(group),
         "iteration": iteration, "game": row["game"], "turn": turn["index"],
         **{name: turn[name] for name in ("seat", "role", "policy", "version")},
     }  # fmt: skip
-
-
-def _spoken(reply: _Reply) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": reply.text}]

@@ -1,4 +1,4 @@
-"""Choice of what is exported of a run: iterations, matches, and the seats of some policies or roles."""
+"""Selection of the iterations, matches, policies and roles of a run to export."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,67 +13,65 @@ Row = dict[str, Any]
 
 
 class Iteration(NamedTuple):
-    """The chosen matches of an iteration, rows of the log by id, and credit by match and turn where it was given."""
+    """Selected matches of an iteration, as log rows, with their credit by match id and turn index."""
 
     number: int
     matches: list[Row]
     credit: Mapping[tuple[str, int], CreditRow]
 
-    def earned(self, row: Row, turn: Row) -> float:
-        """A turn's reward: credit's weighted sum, or the plain sum of its named rewards where there was none."""
+    def reward(self, row: Row, turn: Row) -> float:
+        """Return a turn's reward: the weighted sum from credit, or the plain sum of its rewards if it has none."""
         credit = self.credit.get((row["id"], turn["index"]))
         return sum(turn["rewards"].values()) if credit is None else credit.reward
 
     def returns(self, row: Row) -> dict[int, float]:
-        """Undiscounted returns: what each turn's seat earned from there to the end of the match."""
-        left, found = dict[str, float](), dict[int, float]()
+        """Return the undiscounted return of each turn of a match: its seat's rewards from there to the end."""
+        by_seat, by_turn = dict[str, float](), dict[int, float]()
         for turn in reversed(row["turns"]):
-            found[turn["index"]] = left[turn["seat"]] = self.earned(row, turn) + left.get(turn["seat"], 0.0)
-        return found
+            seat = turn["seat"]
+            by_turn[turn["index"]] = by_seat[seat] = self.reward(row, turn) + by_seat.get(seat, 0.0)
+        return by_turn
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Empty is all."""
+    """Filters on a run's matches and seats. An empty filter selects everything."""
 
     iterations: tuple[int, ...] = ()
     matches: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
-    _seen: dict[str, set[str]] = field(default_factory=lambda: {"policy": set(), "role": set()}, compare=False)
+    _met: dict[str, set[str]] = field(default_factory=lambda: {"policy": set(), "role": set()}, compare=False)
 
-    def of(self, reader: RunReader) -> Iterator[Iteration]:
-        """The chosen matches, an iteration at a time; ConfigError or StoreError for one that there is not."""
+    def iterations_of(self, reader: RunReader) -> Iterator[Iteration]:
+        """Yield the selected matches, one iteration at a time.
+
+        Raises ConfigError for an unknown iteration, StoreError for an unknown match.
+        """
         for id in self.matches:
             reader.match(id)
-        for number in self.numbers(reader):
-            rows = reader.log.read(number, streams=False, ids=self.matches or None)
-            rows = [row for row in rows if any([self.has(seat) for seat in row["seats"].values()])]
-            credit = {(row.match, row.turn): row for row in reader.credit(number)}
-            yield Iteration(number, rows, credit)
-
-    def numbers(self, reader: RunReader) -> list[int]:
-        """The iterations that are looked at."""
         known = reader.iterations()
         if unknown := [k for k in self.iterations if k not in known]:
             has = f"{known[0]} to {known[-1]}" if known else "none yet"
             raise ConfigError(f"--iteration {unknown[0]}: {reader.path} has no matches of it (there are: {has})")
-        asked = {iteration_of(id) for id in self.matches}
-        return [k for k in known if k in (self.iterations or known) and k in (asked or known)]
+        wanted = {iteration_of(id) for id in self.matches} or set(known)
+        for number in known:
+            if number in wanted and number in (self.iterations or known):
+                rows = reader.log.read(number, streams=False, ids=self.matches or None)
+                rows = [row for row in rows if any([self.has(seat) for seat in row["seats"].values()])]
+                yield Iteration(number, rows, {(row.match, row.turn): row for row in reader.credit(number)})
 
     def has(self, seat: Mapping[str, Any]) -> bool:
-        """Return True if the holder of a seat, or who took a turn, is among the policies and roles asked for."""
-        for name in self._seen:
-            self._seen[name].add(seat[name])
-        return seat["policy"] in (self.policies or (seat["policy"],)) and seat["role"] in (
-            self.roles or (seat["role"],)
-        )
+        """Return True if the policy and role of a seat, or of a turn, are selected."""
+        for name in self._met:
+            self._met[name].add(seat[name])
+        is_policy = not self.policies or seat["policy"] in self.policies
+        return is_policy and (not self.roles or seat["role"] in self.roles)
 
     def check_met(self) -> None:
-        """ConfigError, once all was read, for a policy or role that nobody had."""
-        for name, asked in (("policy", self.policies), ("role", self.roles)):
-            met = sorted(self._seen[name])
-            if met and (unknown := [one for one in asked if one not in met]):
-                raise ConfigError(
-                    f"--{name} {unknown[0]}: nobody had it{nearest(unknown[0], met)} (there are: {', '.join(met)})"
-                )
+        """Raise ConfigError if a selected policy or role was not met in the rows read so far."""
+        for name, wanted in (("policy", self.policies), ("role", self.roles)):
+            met = sorted(self._met[name])
+            if met and (unknown := [one for one in wanted if one not in met]):
+                hint = nearest(unknown[0], met)
+                raise ConfigError(f"--{name} {unknown[0]}: not in these matches{hint} (there are: {', '.join(met)})")

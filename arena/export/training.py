@@ -1,4 +1,4 @@
-"""Chat templates beside exported chats and weights, in which replies are marked for training (`{% generation %}`)."""
+"""Chat templates for exported chats and weights, with replies marked for training by `{% generation %}`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATE = "chat_template.jinja"
 
 
 def mark_replies(folder: Path) -> list[str]:
-    """Mark the replies in the chat template of exported weights; return notes for the user. Adapters have none."""
+    """Mark the replies in the chat template of exported weights, except an adapter's. Returns notes for the user."""
     if is_adapter(folder):
         return []
     tokenizer, frame = tokenizer_and_frame(folder)
@@ -31,7 +31,7 @@ def mark_replies(folder: Path) -> list[str]:
 
 
 def write_templates(chats: Chats, to: Path) -> list[str]:
-    """Write the templates that render the chats as they were read: one, or one for each policy if they differ.
+    """Write the template that renders the chats as the policy read them, or one per policy if they differ.
 
     Returns notes for the user.
     """
@@ -52,7 +52,7 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
 
 
 def _folders(chats: Chats) -> dict[str, Path]:
-    """Return a folder with the tokenizer of each chosen policy."""
+    """Return the folder with the tokenizer of each selected policy."""
     run, chosen = chats.reader.path, chats.selection.policies
     newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
     folders = {}

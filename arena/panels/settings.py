@@ -1,4 +1,4 @@
-"""Settings of evaluation from outside: panels of opponents, one YAML file each, shipped or one's own; other games."""
+"""Evaluation settings: panels of fixed opponents, shipped or from a YAML file, and held-out games."""
 
 import re
 from functools import cache
@@ -18,11 +18,11 @@ from arena.play.settings import GameSpec
 from arena.store.files import CONFIG, explained
 
 RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
-"""A run folder, and which of its weights: runs/latest@12:opener."""
+"""A run folder with optional iteration and policy: runs/latest@12:opener."""
 
 
 def _contender(spec: str) -> str:
-    """A run's folder, before what says which of its weights, or a model's."""
+    """Return the contender with absolute paths of run folders, model folders and scripts."""
     from agents.players.scripted import names_scripted
 
     run = RUN_WEIGHTS.fullmatch(spec)
@@ -34,11 +34,11 @@ def _contender(spec: str) -> str:
 
 
 ContenderName = Annotated[str, Anchor(_contender)]
-"""As `arena eval` takes it: a scripted policy, a run folder, a model or its folder, or endpoint:MODEL."""
+"""A contender of `arena eval`: a scripted policy, a run folder, a model or its folder, or endpoint:MODEL."""
 Deals = Annotated[int, Field(ge=2, le=10**5)]
-"""Two at least: one deal has no interval."""
+"""At least two, because one deal has no interval."""
 MODELINE = re.compile(r"# yaml-language-server:.*\n")
-"""Comment line from which an editor learns a file's schema."""
+"""Comment that names a file's JSON Schema for editors."""
 
 
 class PanelGame(BaseModel):
@@ -49,24 +49,24 @@ class PanelGame(BaseModel):
     name: GameName
     """One of `arena list games`, of two seats or more."""
     options: dict[str, OptionValue] | None = None
-    """Options of the game; null are those of the run that is judged."""
+    """Options of the game; null takes those of the evaluated run."""
 
 
 class Panel(BaseModel):
-    """Opponents that stand still, and the deals that everybody plays against them from every seat."""
+    """Fixed opponents, and the deals that each contender plays against them from every seat."""
 
     model_config = STRICT
 
     panel: Name
-    """Its name."""
+    """Name of the panel."""
     game: PanelGame
-    """Game that is played."""
+    """Game of the panel."""
     members: Annotated[list[ContenderName], Field(min_length=1, max_length=100)]
-    """Contenders as in `arena eval`: scripted policies, runs, models, endpoint:MODEL; at all seats but the judged."""
+    """Contenders as in `arena eval`: scripted policies, runs, models, endpoint:MODEL. They play all other seats."""
     deals: Deals = 32
-    """Each is played once from every seat against every member."""
+    """Number of deals; each is played once from every seat against every member."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """The deals come from it alone."""
+    """Seed of the deals."""
 
     @field_validator("members")
     @classmethod
@@ -80,18 +80,18 @@ class Panel(BaseModel):
 
 
 def panel_names() -> list[str]:
-    """Panels that come with the package."""
+    """Return the names of the shipped panels."""
     return sorted(f.name[:-5] for f in files("arena.panels").iterdir() if f.name.endswith(".yaml"))
 
 
 @cache
 def panel_text(name: str) -> str:
-    """The text of a panel that comes with the package."""
+    """Return the YAML text of a shipped panel."""
     return (files("arena.panels") / f"{name}.yaml").read_text("utf-8")
 
 
 def load_panel(name: str) -> Panel:
-    """A panel by its name, or from a file; ConfigError in one line, with the file, the line and the field."""
+    """Return a panel by name, or from a YAML file. Raises ConfigError that names file, line and field."""
     if name in panel_names():
         return read_panel(panel_text(name), f"panel {name}")
     if not name.strip() or (not name.endswith((".yaml", ".yml")) and not Path(expanduser(name)).exists()):
@@ -109,7 +109,7 @@ def load_panel(name: str) -> Panel:
 
 
 def read_panel(text: str, source: str) -> Panel:
-    """A panel from its text; ConfigError naming the source, the line and the field."""
+    """Return the panel in a YAML text. Raises ConfigError that names source, line and field."""
     try:
         data = strict_yaml.load(text, source)
         if not isinstance(data, dict):
@@ -122,12 +122,12 @@ def read_panel(text: str, source: str) -> Panel:
 
 
 def about(name: str) -> str:
-    """Return what a shipped panel says of itself in the comment above it."""
+    """Return the comment at the head of a shipped panel."""
     lines = MODELINE.sub("", panel_text(name)).splitlines()
     return " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
 
 
-def _given(value: Any) -> Any:
+def _load_if_named(value: Any) -> Any:
     if not isinstance(value, str):
         if not isinstance(value, dict | Panel):
             raise ValueError("give a panel's name, its file, or its fields: panel, game, members")
@@ -138,35 +138,35 @@ def _given(value: Any) -> Any:
         raise ConfigError(f"evaluate.panel: {error}") from None
 
 
-GivenPanel = Annotated[Panel, BeforeValidator(_given)]
-"""A panel, written out or by its name or file: an experiment that was read holds it whole."""
+GivenPanel = Annotated[Panel, BeforeValidator(_load_if_named)]
+"""A panel written out, or by name or file, which validation replaces by the panel itself."""
 
 
 class EvaluateSpec(Spec):
-    """Evaluation of a run from outside: a panel of opponents while it goes on, other games when it is over."""
+    """Evaluation of a run: on a panel of fixed opponents during training, and on other games at its end."""
 
     panel: GivenPanel | None = None
-    """Opponents that stand still: a name (`arena list panels`), a YAML file, or written out. The weights play them
-    before the first iteration and after the last."""
+    """Fixed opponents: a name (`arena list panels`), a YAML file, or written out. The weights play them before the
+    first iteration and after the last."""
     every: Positive | None = None
-    """And after every so many iterations."""
+    """Also evaluate on the panel after every N iterations."""
     deals: Deals | None = None
-    """Number of deals, in place of the panel's own."""
+    """Number of deals, instead of the panel's own."""
     games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
-    """Which games, held out of training or not, the first and the last weights play on the same deals."""
+    """Games that the first and the last weights play on the same deals, held out of training or not."""
     summaries: Annotated[int, Field(ge=1, le=10**4)] | None = None
-    """Number of summaries that a seat may write in a match of `games`, in place of its role's `memory.summaries`: more
+    """Number of summaries that a seat may write in a match of `games`, instead of its role's `memory.summaries`: more
     rounds at test than in training (SUPO)."""
     policy: Name | None = None
-    """Whose weights play `games`, where a run trains several that do not sit there."""
+    """Policy that plays `games`, if the run trains several and none has a seat there."""
     against: list[ContenderName] = ["random"]
-    """In `games`, as in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
+    """Opponents in `games`, as in `arena eval`. In cooperative games the policy plays with itself instead."""
     matches: Annotated[int, Field(ge=2, le=10**6)] = 100
-    """Per game and opponent, before and after each."""
+    """Number of matches per game and opponent, before and after training each."""
 
     @property
     def held_out(self) -> list[GameSpec]:
-        """The games that are played when the run is over; often none."""
+        """Games to play at the end of the run; often none."""
         return self.games or []
 
     @model_validator(mode="after")

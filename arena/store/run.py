@@ -77,7 +77,6 @@ class RunFolder:
         self.failures = FailureLog(path)
         self._fingerprints: Fingerprints = {}
         """Fingerprints of the files that the last checkpoint lists."""
-        self.tensorboard = path / "tensorboard"
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":

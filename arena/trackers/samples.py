@@ -1,7 +1,6 @@
-"""Sample matches of an iteration: a few, drawn by the run's seed, as texts that can be shown anywhere.
+"""Sample matches of an iteration as texts of bounded length, for trackers.
 
-They hold what was done and said at the table, payoffs and the game's report. What a seat alone knew (its deal, its
-thoughts, what it was shown) is left out.
+A sample has the public acts, the payoffs and the game's report. Private facts, thoughts and observations are left out.
 """
 
 from collections.abc import Mapping
@@ -14,14 +13,14 @@ from arena.plain import printable, truncate_middle
 from arena.store.reader import LogReader
 
 COUNT = 4
-LONGEST = 4000
+MAX_MATCH = 4000
 """Characters of a match's text."""
-LINE = 500
-"""Characters of a turn's."""
+MAX_TURN = 500
+"""Characters of a turn's text."""
 
 
 class SampleMatch(NamedTuple):
-    """A match as a row of text, of bounded length and without control characters."""
+    """A match as a row of texts without control characters."""
 
     match: str
     game: str
@@ -31,8 +30,8 @@ class SampleMatch(NamedTuple):
     outcome: str
 
 
-def samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]:
-    """Up to `COUNT` of the iteration's finished matches, the same ones whenever they are asked for."""
+def draw_samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]:
+    """Return up to `COUNT` finished matches of the iteration. The same seed draws the same matches."""
     table = log.table(iteration, ["id", "status"])
     ids = table.filter(pc.equal(table["status"], "finished"))["id"].to_pylist()
     drawn = generator(seed, iteration, "samples").permutation(len(ids))[:COUNT].tolist()
@@ -41,22 +40,21 @@ def samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]:
 
 
 def sample_of(row: Mapping[str, Any]) -> SampleMatch:
-    """A match's row of the log as texts."""
+    """Return a match's log row as a row of texts."""
     seats = (f"{seat}: {held['role']} ({held['policy']}@{held['version']})" for seat, held in row["seats"].items())
-    said = "\n".join(_line(turn) for turn in row["turns"])
     report = (f"{name} {_short(value)}" for name, value in row["report"].items())
     return SampleMatch(
         match=row["id"],
         game=printable(row["game"]),
-        roles=printable(", ".join(seats))[:LONGEST],
-        said=truncate_middle(said, LONGEST),
-        payoffs=printable(", ".join(f"{seat} {_short(value)}" for seat, value in row["payoffs"].items()))[:LONGEST],
-        outcome=printable(", ".join([row["status"], *report]))[:LONGEST],
+        roles=printable(", ".join(seats))[:MAX_MATCH],
+        said=truncate_middle("\n".join(map(_turn_line, row["turns"])), MAX_MATCH),
+        payoffs=printable(", ".join(f"{seat} {_short(value)}" for seat, value in row["payoffs"].items()))[:MAX_MATCH],
+        outcome=printable(", ".join([row["status"], *report]))[:MAX_MATCH],
     )
 
 
-def _line(turn: Mapping[str, Any]) -> str:
-    act = printable(turn["action"][:LINE]) or "(nothing that the game could read)"
+def _turn_line(turn: Mapping[str, Any]) -> str:
+    act = printable(turn["action"][:MAX_TURN]) or "(nothing that the game could read)"
     return f"{printable(turn['seat'])}: {act}{'' if turn['valid'] else ' (not a legal act)'}"
 
 

@@ -1,17 +1,31 @@
-"""Settings of trackers: the programs that show a run, beside its own record."""
+"""The `tracker` setting of an experiment, and the check that the named trackers are installed."""
 
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
+from arena.errors import ConfigError
+
 TrackerName = Literal["tensorboard", "trackio", "wandb"]
+"""Python package of a tracker. A new one also needs the module `arena.trackers.NAME_run` with a class `Run`."""
 
 
-def _once_each(names: list[TrackerName]) -> list[TrackerName]:
-    """The names; ValueError where one stands twice."""
+def _require_unique(names: list[TrackerName]) -> list[TrackerName]:
     if len(set(names)) < len(names):
         raise ValueError("a tracker is named twice: name each once")
     return names
 
 
-TrackerNames = Annotated[list[TrackerName], AfterValidator(_once_each)]
+TrackerNames = Annotated[list[TrackerName], AfterValidator(_require_unique)]
+
+
+def check_installed(names: list[TrackerName]) -> None:
+    """Raise ConfigError if the package of a tracker is not installed."""
+    for name in names:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:  # a folder that wandb left behind is found without an origin
+            extra = "train" if name == "tensorboard" else name
+            raise ConfigError(
+                f"tracker: {name} is not installed: pip install 'arena-selfplay[{extra}]', or leave it out of `tracker`"
+            )

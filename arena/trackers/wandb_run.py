@@ -1,42 +1,44 @@
-"""Weights & Biases, in files of the run's folder: offline, unless WANDB_MODE in the environment says otherwise."""
+"""Weights & Biases as a tracker: offline files in the run's folder, unless WANDB_MODE says otherwise."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from arena.trackers.base import FOLDER
 from arena.trackers.samples import SampleMatch
 
-PROJECT = "arena"
-USUAL = {
-    "WANDB_MODE": "offline",
+DEFAULTS = {
     "WANDB_SILENT": "true",
     "WANDB_CONSOLE": "off",
     "WANDB_DISABLE_CODE": "true",
     "WANDB_DISABLE_GIT": "true",
     "WANDB_X_DISABLE_STATS": "true",
 }
-"""Settings that the user's environment may change. The machine's load would be that of this process, not the run's."""
+"""Settings that the user's environment may override."""
 
 
-class WandbRun:
-    """One run at Weights & Biases, of the same id whenever it goes on."""
+class Run:
+    """One run at Weights & Biases; a resumed run keeps its id."""
 
     def __init__(self, run: Path, id: str, experiment: Mapping[str, Any]) -> None:
-        """Whatever wandb raises."""
-        for name, value in {**USUAL, "WANDB_DIR": str(run / FOLDER), "WANDB_PROJECT": PROJECT}.items():
+        """Open or resume the run."""
+        for name, value in DEFAULTS.items():
             os.environ.setdefault(name, value)
         import wandb
 
+        # The folder belongs to this run alone, so it is no variable: a process may play several runs.
         self._table = wandb.Table
-        self._run = wandb.init(name=run.name, id=id, group=experiment.get("name"), resume="allow", config=experiment)
+        self._run = wandb.init(
+            name=run.name, id=id, group=experiment.get("name"), resume="allow", config=experiment,
+            dir=os.environ.get("WANDB_DIR", str(run / "trackers")), mode=os.environ.get("WANDB_MODE", "offline"),
+            project=os.environ.get("WANDB_PROJECT", "arena"),
+        )  # fmt: skip
 
     def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
-        """The figures, and the matches as a table, at the iteration as the step."""
-        shown = self._table(columns=["iteration", *SampleMatch._fields], data=[[iteration, *one] for one in samples])
-        self._run.log({**figures, "matches": shown} if samples else dict(figures), step=iteration)
+        """Record the figures, and the matches as a table, with the iteration as step."""
+        table = self._table(columns=["iteration", *SampleMatch._fields], data=[[iteration, *one] for one in samples])
+        self._run.log({**figures, "matches": table} if samples else dict(figures), step=iteration)
 
     def close(self) -> None:
-        """Write, or in online mode send, what is left."""
+        """Write all buffered data; in online mode, send it."""
         self._run.finish()

@@ -1,4 +1,4 @@
-"""Stand in for wandb in a tracker's process: writes what it is given to a file, or fails, or hangs."""
+"""Fake wandb package that writes its calls to a file, or fails, or hangs."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ class Table:
 class Run:
     def __init__(self, settings):
         self.out = open(os.environ["FAKE_WANDB"], "a")
-        self.write("init", {**settings, "mode": os.environ["WANDB_MODE"], "dir": os.environ["WANDB_DIR"]})
+        self.write("init", settings)
     def write(self, what, body):
         self.out.write(json.dumps([what, body], default=lambda table: table.rows) + "\\n")
         self.out.flush()
@@ -31,7 +31,7 @@ def init(**settings):
 
 
 def install(folder: Path) -> Path:
-    """Write it where PYTHONPATH may lead; the path to put there."""
+    """Write the package into the folder and return the folder, for sys.path."""
     folder.mkdir(exist_ok=True)
     (folder / "wandb.py").write_text(SOURCE, "utf-8")
     return folder

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from analysis.view.services import Services
-from arena.cli.dealt import dealt, theory
-from arena.cli.judged import estimators, judged
-from arena.cli.pieces import pieces
+from arena.cli.page_data import compare_estimators, deal_facts, list_estimators, theory_values, token_texts
 
 TOKEN, PORT = "t0ken", 8123
-SERVICES = Services(dealt, theory, judged, estimators, pieces, [sys.executable, "-P", "-m", "arena"])
+PROGRAM = [sys.executable, "-P", "-m", "arena"]
+SERVICES = Services(deal_facts, theory_values, compare_estimators, list_estimators, token_texts, PROGRAM)
 
 
 class Client:

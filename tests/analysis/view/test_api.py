@@ -18,7 +18,7 @@ from analysis.view import runs, tail
 from analysis.view.index import Index
 from analysis.view.runs import Library
 from analysis.view.services import Services
-from arena.cli.dealt import dealt
+from arena.cli.page_data import deal_facts
 from arena.errors import StoreError
 from arena.store.reader import RunReader
 from tests.factories.commands import arena
@@ -389,7 +389,7 @@ def test_what_nobody_runs_is_not_stopped(tmp_path: Path) -> None:
 
 
 def test_without_what_the_command_gives_the_page_does_with_less() -> None:
-    asks = Client(EXAMPLE, services=Services(dealt))
+    asks = Client(EXAMPLE, services=Services(deal_facts))
     assert asks.get("/api/estimators") == []
     assert "error" in asks.get(f"{ONE}/matches/0003-0001/credit", 400, estimator="rae")
     assert "error" in asks.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
@@ -413,7 +413,7 @@ POSTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", POSTS)
 def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
     """Each of these has one thing wrong beside what is odd."""
-    asks, base = Client(EXAMPLE / "bargain", services=Services(dealt)), POSTS[path]
+    asks, base = Client(EXAMPLE / "bargain", services=Services(deal_facts)), POSTS[path]
     headers = asks.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
     for field in [*base, "remove", "match", "run", "turn", "seat"]:
         for value in ODD:

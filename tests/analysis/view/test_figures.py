@@ -15,7 +15,7 @@ from analysis.report import report
 from analysis.view import learned
 from analysis.view.charts import pareto_front
 from analysis.view.metric_names import NAMES, THEORY, name_figure
-from arena.cli.dealt import dealt, theory
+from arena.cli.page_data import deal_facts, theory_values
 from arena.store.contents import METRICS, PANEL
 from games import GAMES
 from tests.factories.browser import chromium, widths
@@ -117,11 +117,11 @@ def test_every_role_is_drawn(page: str) -> None:
 
 
 def test_what_was_dealt_is_what_the_game_deals() -> None:
-    found = dealt("kuhn_poker", '{"talk": false}', 7, [("first", "PASS"), ("second", "PASS")])
+    found = deal_facts("kuhn_poker", '{"talk": false}', 7, [("first", "PASS"), ("second", "PASS")])
     game = GAMES["kuhn_poker"](talk=False)
     game.reset(seed=7)
     assert {seat: found[seat]["card"] for seat in game.seats} == {s: game.private(s)["card"] for s in game.seats}
-    assert theory("kuhn_poker") == {"value": -1 / 18}
+    assert theory_values("kuhn_poker") == {"value": -1 / 18}
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_what_was_dealt_is_what_the_game_deals() -> None:
 )
 def test_a_deal_that_cannot_be_known_is_left_out(game: str, options: str) -> None:
     """A file of the run's own is never run for it."""
-    assert dealt(game, options, 1, []) == {} or game == "maze"
-    assert theory("mine.py:Game") == {}
+    assert deal_facts(game, options, 1, []) == {} or game == "maze"
+    assert theory_values("mine.py:Game") == {}
 
 
 def panel_row(iteration: int, payoff: float) -> str:

@@ -370,7 +370,7 @@ def test_a_folder_in_use(tmp_path: Path, unbroken: Path) -> None:
         assert refused("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
     begun = RunFolder.open(shutil.copytree(unbroken, tmp_path / "begun"))
     with begun.lock():
-        for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard", "run.log"):
+        for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard", "trackers", "run.log"):
             part = begun.path / name
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
         assert refused(*RUN, "--out", begun.path) == f"{begun.path} is in use by process {os.getpid()}"

@@ -74,7 +74,7 @@ def test_bad_names(words: list[str], line: str) -> None:
 def test_help_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     told = arena("check", "game", "--help")
-    assert told.code == 0 and "textarena:TicTacToe-v0" in told.out and "exit code 1" in told.out
+    assert told.code == 0 and "textarena:TicTacToe-v0" in told.out and "exit with code 1" in told.out
 
 
 def test_a_role_for_another_game_is_told_to_name_it(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_version() -> None:
         ([], "arena run selfplay --game negotiation"),
         (["--help"], "resume"),
         (["run", "selfplay", "--help"], "--set"),
-        (["run", "selfplay", "--help"], "learn from it"),
+        (["run", "selfplay", "--help"], "Train policies"),
         (["resume", "--help"], "newest valid checkpoint"),
         (["show", "--help"], "advantage|credited"),
-        (["export", "--help"], "from_pretrained"),
+        (["export", "--help"], "transformers"),
         (["list", "--help"], "estimators"),
         (["check", "role", "--help"], "role file"),
     ],
@@ -96,7 +96,7 @@ def test_what_is_listed_can_be_named() -> None:
 
 
 def test_models_and_doctor_for_scripts() -> None:
-    rows = json.loads(arena("models", "--json").out)
+    rows = json.loads(arena("list", "models", "--json").out)
     assert {"nano", "smollm2-135m-instruct"} <= {row["name"] for row in rows}
     told = arena("doctor", "--json")
     findings = json.loads(told.out)

@@ -31,8 +31,8 @@ def test_what_does_not_fit_says_what_would_and_ends_with_1() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--adapters", "2"], "which model is to fit?"),
-        (["--set", "a=1"], "which model is to fit?"),
+        (["--adapters", "2"], "add --model"),
+        (["--set", "a=1"], "add --model"),
         (["--model", "nanoo"], "no model 'nanoo'"),
         (["--model", "nano", "--recipe", "none"], "unknown recipe 'none'"),
         (["--model", "nano", "--set", "learn.token_budget=-1"], "learn.token_budget"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli.init import STARTS
+from arena.cli.init import TEMPLATES
 from tests.factories.commands import arena, refused
 
 
@@ -21,7 +21,7 @@ def next_commands(out: str) -> list[list[str]]:
     return [line.removeprefix(marked).split() for line in out.splitlines() if line.startswith(marked)]
 
 
-@pytest.mark.parametrize("kind", STARTS)
+@pytest.mark.parametrize("kind", TEMPLATES)
 def test_what_it_writes_passes_the_check_that_it_names(kind: str) -> None:
     told = arena("init", kind, f"my_{kind}")
     assert told.code == 0, told.err
@@ -78,7 +78,7 @@ def test_what_is_begun_learns_in_a_minute(kind: str, figure: str, least: float) 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["rol", "x"], "unknown start 'rol' — did you mean 'role'?"),
+        (["rol", "x"], "unknown kind 'rol' — did you mean 'role'?"),
         (["role", "My Role"], "a name is of small letters"),
         (["game", "class"], "choose another name"),
         (["role", "null"], "choose another name"),

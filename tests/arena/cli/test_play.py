@@ -137,7 +137,7 @@ def test_a_run_is_played_as_it_was_trained(monkeypatch, unbroken):
         options = {"illegal": "retry", "max_turns": 2 if given else 4, "talk": False}
         assert json.loads(told.out)["options"] == options
         typed = f"illegal=retry, max_turns={options['max_turns']}, talk=false"
-        assert f"options, the run's where none is given: {typed}" in told.err
+        assert f"options (from the run unless given): {typed}" in told.err
 
 
 def test_json_keeps_talk_apart(monkeypatch):
@@ -166,8 +166,8 @@ def test_options_of_the_game():
     ("arguments", "says"),
     [
         (["--game", "kuhn_pokr", "--seat", "0=human"], "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
-        (["--game", "kuhn_poker"], "nobody sits at first: add --seat first=random, or first=human"),
-        (["--game", "kuhn_poker", "--seat", "0=human"], "nobody sits at second: add --seat second=random"),
+        (["--game", "kuhn_poker"], "first has no player: add --seat first=random, or first=human"),
+        (["--game", "kuhn_poker", "--seat", "0=human"], "second has no player: add --seat second=random"),
         (["--game", "kuhn_poker", "--seat", "human"], "--seat human: write SEAT=WHO, such as --seat first=human"),
         (["--game", "kuhn_poker", "--seat", "0="], "write SEAT=WHO"),
         (["--game", "kuhn_poker", "--seat", "2=human"], "no seat '2' (the seats: 0 first, 1 second)"),
@@ -175,7 +175,7 @@ def test_options_of_the_game():
         ([*KUHN, "--seat", "0=humna", "--seat", "1=cfr"], "did you mean 'human'?"),
         ([*KUHN, "--seat", "0=mcts:9", "--seat", "1=cfr"], "mcts looks at the whole state: kuhn_poker"),
         ([*KUHN, "--seat", "0=endpoint:", "--seat", "1=cfr"], "write endpoint:MODEL"),
-        (["--game", "kuhn_poker", "--seat", "0=cfr", "--seat", "first=nash"], "two are to sit at first: cfr and nash"),
+        (["--game", "kuhn_poker", "--seat", "0=cfr", "--seat", "first=nash"], "first is given twice: cfr and nash"),
         ([*PLAY, "--option", "x"], "--option x: write A=B"),
         ([*PLAY, "--option", "illegal=maybe"], "illegal must be"),
         ([*PLAY, "--option", "foo=1"], "there is no option 'foo'"),

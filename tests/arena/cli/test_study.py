@@ -123,7 +123,7 @@ def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> 
 
 def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another set in the same folder is refused, as another rule is; what an arm is made of, it keeps."""
-    monkeypatch.setattr(batch, "_fit_for", lambda arms, quiet: lambda experiment: experiment)
+    monkeypatch.setattr(batch, "_preflight_arms", lambda arms, quiet: lambda experiment: experiment)
     monkeypatch.setattr(batch, "_run_all", lambda runner, quiet: None)
     folder, file = tmp_path / "study", written(tmp_path, each=["policies.shared.model=nano-{seed}"])
     words = ["study", file, "--seeds", "2", "--out", folder]

@@ -9,8 +9,8 @@ from statistics import fmean
 import pytest
 
 from arena.cli.console import PlainConsole
-from arena.cli.live import Screen, cell
-from arena.cli.tables import verdict
+from arena.cli.live import Screen
+from arena.cli.tables import cell, verdict
 from arena.league.ratings import Ratings
 from arena.metrics import iteration_metrics
 from arena.records import MatchRecord

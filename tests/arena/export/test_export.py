@@ -16,11 +16,11 @@ from agents.chat import ChatFrame
 from agents.policy import tokenizer_and_frame
 from agents.weights import resolve
 from arena.errors import ConfigError, StoreError
-from arena.export.chats import Chats, Said
-from arena.export.formats import Export, write
-from arena.export.pairs import rows as pair_rows
+from arena.export.chats import Chats, Reply
+from arena.export.formats import export_matches
+from arena.export.pairs import pair_rows
 from arena.export.selection import Selection
-from arena.export.writers import Csv, JsonLines, Parquet
+from arena.export.writers import write_csv, write_json_lines, write_parquet
 from arena.records import MatchRecord, place_of
 from arena.store.matchlog import MatchLog
 from arena.store.reader import RunReader
@@ -79,8 +79,8 @@ def test_what_is_chosen_is_all_there_is(made: Path, tmp_path: Path) -> None:
         (["--as", "cvs"], "--as cvs: there is no such format — did you mean 'csv'?"),
         (["--as", "csv", "--iteration", "9"], "--iteration 9: {run} has no matches of it (there are: 0 to 2)"),
         (["--as", "csv", "--match", "0001-0009"], "has no match '0001-0009' — did you mean '0001-000"),
-        (["--as", "csv", "--policy", "sharde"], "--policy sharde: nobody had it — did you mean 'shared'?"),
-        (["--as", "csv", "--role", "x"], "--role x: nobody had it (there are: the_opener, the_responder)"),
+        (["--as", "csv", "--policy", "sharde"], "--policy sharde: not in these matches — did you mean 'shared'?"),
+        (["--as", "csv", "--role", "x"], "--role x: not in these matches (there are: the_opener, the_responder)"),
         (["--as", "csv", "--merged"], "--merged is of weights: leave it out with --as csv"),
         (["--role", "x"], "--role chooses among matches: leave it out, or give --as"),
         (["--policy", "a", "--policy", "b"], "weights are of one policy after one iteration"),
@@ -115,8 +115,10 @@ HOSTILE = (
 def test_whatever_text_stays_one_row(made: Path, tmp_path: Path) -> None:
     rows = [{"text": text, "n": n, "x": float("nan")} for n, text in enumerate(HOSTILE)]
     schema = pa.schema([("text", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
-    for writer in (Csv(), JsonLines(), Parquet()):
-        assert writer(tmp_path / writer.suffix, schema, [rows[:3], [], rows[3:]]) == len(HOSTILE)
+    batches = [rows[:3], [], rows[3:]]
+    assert write_csv(tmp_path / "csv", schema, batches) == (len(HOSTILE), 3)
+    assert write_json_lines(tmp_path / "jsonl", schema, batches) == len(HOSTILE)
+    assert write_parquet(tmp_path / "parquet", schema, batches) == len(HOSTILE)
     csv.field_size_limit(2_000_000)
     kept = [text.replace("\ud800", "\ufffd") for text in HOSTILE]
     assert [row["text"] for row in cells(tmp_path / "csv")] == [text.replace("\0", "\ufffd") for text in kept]
@@ -187,10 +189,10 @@ def test_chats_are_one_for_each_seat_of_a_match(grouped: Path, tmp_path: Path) -
 
 def said(
     turn: int, prompt: list[dict[str, str]], raw: str, worth: float, match: str = "0001-0000", **more: Any
-) -> Said:
+) -> Reply:
     """A reply at the only seat of a match."""
     row = {"id": match, "iteration": 1, "game": "g", "payoffs": {"a": 1.0}, "started": "2026", **more}
-    return Said(
+    return Reply(
         row,
         {"index": turn, "seat": "a", "role": "r", "policy": "p", "version": 1, "raw": raw, "valid": True},
         prompt,
@@ -209,10 +211,10 @@ def assistant(text: str) -> dict[str, str]:
 class Given(Chats):
     """Chats of these replies."""
 
-    def __init__(self, *replies: Said) -> None:
+    def __init__(self, *replies: Reply) -> None:
         self.replies = replies
 
-    def iterations(self) -> Iterator[tuple[int, Iterator[Said]]]:
+    def iterations(self) -> Iterator[tuple[int, Iterator[Reply]]]:
         yield 1, iter(self.replies)
 
 
@@ -239,10 +241,9 @@ def test_a_match_that_cannot_be_dealt_again_is_left_out_and_said(grouped: Path, 
     log = MatchLog(run / "log")
     log.extend([MatchRecord.from_json(row) for row in rows])
     log.close()
-    export = Export(reader, Selection())
     (tmp_path / "out").mkdir()
-    write(export, "chats", tmp_path / "out")
-    assert export.notes == ["2 matches were left out, 1 of them because the rules of negotiation were changed since"]
+    _, notes = export_matches(reader, Selection(), "chats", tmp_path / "out")
+    assert notes == ["2 matches were left out, 1 of them because the rules of negotiation were changed since"]
     kept = {row["match"] for row in lines(tmp_path / "out" / "chats.jsonl")}
     assert not kept & {rows[0]["id"], rows[1]["id"]} and kept
 
@@ -298,4 +299,4 @@ def test_a_run_that_nobody_trusts_is_asked_about(made: Path) -> None:
 def test_an_empty_run_has_nothing(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "game: x\n", {})
     with pytest.raises(StoreError, match="has nothing of what was chosen"):
-        write(Export(RunReader(tmp_path / "run"), Selection()), "csv", tmp_path)
+        export_matches(RunReader(tmp_path / "run"), Selection(), "csv", tmp_path)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from arena.store.reader import RunReader
 from tests.factories.commands import arena, refused
 
 
@@ -23,21 +22,15 @@ def export(run: Path, name: str, to: Path) -> Path:
     return to
 
 
-def test_datasets_loads_chats_pairs_and_tables(grouped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datasets_loads_chats_and_pairs(grouped: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
-
-    def load(*arguments: Any, **options: Any) -> Any:
+    for name, column in (("chats", "messages"), ("pairs", "chosen")):
+        file = export(grouped, name, tmp_path / name) / f"{name}.jsonl"
         with contextlib.redirect_stderr(io.StringIO()):
-            return datasets.load_dataset(*arguments, split="train", cache_dir=str(tmp_path / "cache"), **options)
-
-    folder = str(export(grouped, "datasets", tmp_path / "data"))
-    tables = {name: load(folder, name) for name in ("chats", "pairs", "matches", "turns")}
-    assert tables["matches"].num_rows == len(list(RunReader(grouped).matches()))
-    assert load(folder).column_names == tables["chats"].column_names, "chats are what comes unasked"
-    lines = load("json", data_files=str(export(grouped, "chats", tmp_path / "chats") / "chats.jsonl"))
-    assert lines["messages"] == tables["chats"]["messages"]
-    pairs = load("json", data_files=str(export(grouped, "pairs", tmp_path / "pairs") / "pairs.jsonl"))
-    assert pairs["prompt"] == tables["pairs"]["prompt"] and pairs["chosen"] != pairs["rejected"]
+            table = datasets.load_dataset(
+                "json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache")
+            )
+        assert table[column][:] == [json.loads(line)[column] for line in file.read_bytes().splitlines()]
 
 
 def test_trl_takes_chats_and_pairs_as_they_are(grouped: Path, tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from arena.store.locks import holder, in_use
 from arena.store.reader import RunReader
 from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
-from arena.trackers.follow import Follower
 from tests.factories.hostile import at_most
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -36,7 +35,6 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "lock": ("run.lock", in_use),
     "metrics": ("metrics.jsonl", lambda run: RunReader(run).metrics()),
     "metrics cut": ("metrics.jsonl", lambda run: MetricsLog(run / "metrics.jsonl").discard_after(1, 1)),
-    "metrics followed": ("metrics.jsonl", lambda run: Follower("wandb", run, 1).follow(1)),
     "metrics counted": ("metrics.jsonl", lambda run: runs.count_iterations(Run("mars", 1, run))),
     "evaluations": ("panel.jsonl", read_evaluations),
     "evaluation": ("evaluation.json", lambda run: results.read_evaluated(run, 1, "deal")),

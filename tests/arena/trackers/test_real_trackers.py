@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from arena.store.run import RunFolder
-from arena.trackers import outside
-from arena.trackers.attached import Trackers
+from arena.trackers import threads
 from arena.trackers.settings import TrackerName
+from arena.trackers.threads import Trackers
 from tests.factories.made_run import make_run
 
 STEPS = [1, 2, 3]
@@ -20,7 +20,7 @@ STEPS = [1, 2, 3]
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the user's own settings, and time on a busy machine."""
-    monkeypatch.setattr(outside, "CLOSING", 300.0)
+    monkeypatch.setattr(threads, "CLOSE_TIMEOUT", 300.0)
     monkeypatch.setenv("WANDB_INIT_TIMEOUT", "300")
     for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "TRACKIO_DIR", "TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -30,9 +30,9 @@ def followed(path: Path, name: TrackerName) -> RunFolder:
     """A run that was committed after its iterations 2 and 3, and stopped between the two."""
     run, notes = make_run(path, iterations=4, live=False), list[str]()
     for iteration in (2, 3):
-        with Trackers([name], run, 0, 0, notes.append) as trackers:
+        with Trackers([name], run.path, 0, notes.append) as trackers:
             run.checkpoint(iteration, lambda folder: None)
-            trackers.add({"iteration": iteration})
+            trackers.update()
     assert not notes
     return run
 

@@ -1,7 +1,7 @@
 """Trackers show every committed row once, and nothing that they do stops or holds up a run."""
 
 import json
-import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,17 +11,15 @@ import pytest
 
 from arena.errors import ConfigError, StoreError
 from arena.store.run import RunFolder
-from arena.trackers import follow, outside
-from arena.trackers.attached import Trackers
-from arena.trackers.base import check_installed, figures_of
-from arena.trackers.board import _table
-from arena.trackers.follow import Follower
-from arena.trackers.samples import COUNT, LONGEST, SampleMatch, sample_of, samples
+from arena.trackers import threads
+from arena.trackers.samples import COUNT, MAX_MATCH, SampleMatch, draw_samples, sample_of
+from arena.trackers.settings import check_installed
+from arena.trackers.tensorboard_run import markdown_table
+from arena.trackers.threads import Trackers, TrackerThread, flat_figures
+from arena.trackers.wandb_run import DEFAULTS
 from tests.factories import fake_wandb
 from tests.factories.labs import Quiet, experiment, finished
 from tests.factories.made_run import make_run
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -38,13 +36,13 @@ def commit(run: RunFolder, iteration: int) -> None:
 
 
 def test_samples_are_the_same_ones_again_and_of_finished_matches(run: RunFolder) -> None:
-    drawn = {k: [one.match for one in samples(run.reader.log, k, seed=3)] for k in (1, 2)}
-    assert drawn == {k: [one.match for one in samples(run.reader.log, k, seed=3)] for k in (1, 2)}
+    drawn = {k: [one.match for one in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
+    assert drawn == {k: [one.match for one in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
     assert all(len(ids) == min(3, COUNT) for ids in drawn.values()), "the fourth match failed"
 
 
 def test_a_sample_says_what_was_done_and_nothing_that_a_seat_alone_knew(run: RunFolder) -> None:
-    (one, *_) = samples(run.reader.log, 1, seed=0)
+    (one, *_) = draw_samples(run.reader.log, 1, seed=0)
     assert one.said == "opener: OFFER 1 0 2\nresponder: ACCEPT (not a legal act)"
     assert one.payoffs.startswith("opener ") and one.outcome.startswith("finished, deal ")
     assert one.roles.startswith("opener: the_opener (shared@1)")
@@ -56,8 +54,8 @@ def test_a_hostile_match_is_bounded_text(run: RunFolder) -> None:
     acts = ["x\x1b[2J\u202e\x00\u2028y" * 100_000, "|<script>`*\n# h"]
     turns = [{**turn, "action": act} for turn, act in zip(row["turns"] * 500, acts * 500, strict=True)]
     sample = sample_of({**row, "turns": turns})
-    assert len(sample.said) < LONGEST + 100 and not {"\x1b", "\u202e", "\0", "\u2028"} & set("".join(sample))
-    table = _table([sample])
+    assert len(sample.said) < MAX_MATCH + 100 and not {"\x1b", "\u202e", "\0", "\u2028"} & set("".join(sample))
+    table = markdown_table([sample])
     assert table.count("\n") == 2 and "<script" not in table and "`" not in table
     assert {line.count("|") for line in table.splitlines()} == {len(SampleMatch._fields) + 1}
 
@@ -85,45 +83,47 @@ class Kept:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     tracker = Kept()
-    monkeypatch.setattr(follow, "opened", lambda name, reader, id: tracker)
+    monkeypatch.setattr(threads, "open_tracker", lambda name, reader, id: tracker)
     return tracker
 
 
-def test_rows_are_sent_once_however_often_a_run_goes_on(run: RunFolder, kept: Kept) -> None:
-    (run.path / "trackers").mkdir()
-    first = Follower("wandb", run.path, 0)
-    first.follow(1)
-    first.follow(1)
-    again = Follower("wandb", run.path, 0)
-    again.follow(3)
+def test_rows_are_sent_once_however_often_a_run_is_resumed(run: RunFolder, kept: Kept) -> None:
+    commit(run, 1)
+    first = TrackerThread("wandb", run.path, 0)
+    first.update()
+    first.close(60)
+    commit(run, 3)
+    again = TrackerThread("wandb", run.path, 0)
+    again.close(60)
     assert kept.iterations == [1, 2, 3] and again.id == first.id
 
 
-def test_a_row_that_failed_is_sent_when_the_run_goes_on(run: RunFolder, kept: Kept) -> None:
-    (run.path / "trackers").mkdir()
+def test_a_row_that_failed_is_sent_when_the_run_is_resumed(run: RunFolder, kept: Kept) -> None:
     kept.fails_at = 2
-    with pytest.raises(OSError, match="full"):
-        Follower("wandb", run.path, 0).follow(3)
+    commit(run, 3)
+    with pytest.raises(threads.TrackerError, match="OSError: the disk is full"):
+        TrackerThread("wandb", run.path, 0).close(60)
     kept.fails_at = -1
-    Follower("wandb", run.path, 0).follow(3)
+    TrackerThread("wandb", run.path, 0).close(60)
     assert kept.iterations == [1, 2, 3]
 
 
 def test_figures_are_the_numbers_of_a_row() -> None:
     row = {"iteration": 3, "a": {"b": 1, "c": None}, "valid": 0.5, "recalled": [{"x": 1}]}
-    assert dict(figures_of(row)) == {"a/b": 1.0, "valid": 0.5}
+    assert dict(flat_figures(row)) == {"a/b": 1.0, "valid": 0.5}
 
 
-# -- a process of its own -------------------------------------------------------------------------------------
+# -- a thread of its own --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A wandb for child processes, and the file that it writes."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(fake_wandb.install(tmp_path / "packages")), str(ROOT)]))
+    """A fake wandb, and the file that it writes."""
+    monkeypatch.syspath_prepend(fake_wandb.install(tmp_path / "packages"))
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
     monkeypatch.setenv("FAKE_WANDB", str(tmp_path / "sent.jsonl"))
     monkeypatch.setenv("FAKE_API_KEY", "0123456789abcdef")
-    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
+    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", *DEFAULTS):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "sent.jsonl"
 
@@ -132,29 +132,24 @@ def sent(fake: Path) -> list[Any]:
     return [json.loads(line) for line in fake.read_text("utf-8").splitlines()]
 
 
+def steps(fake: Path) -> list[int]:
+    return [body["step"] for kind, body in sent(fake) if kind == "log"]
+
+
 def show(run: RunFolder, *committed: int) -> list[str]:
-    """Have wandb follow these commits; the notes."""
+    """Have wandb follow these commits; return the notes."""
     notes: list[str] = []
-    with Trackers(["wandb"], run, 0, 0, notes.append) as trackers:
+    with Trackers(["wandb"], run.path, 0, notes.append) as trackers:
         for iteration in committed:
             commit(run, iteration)
-            trackers.add({"iteration": iteration})
+            trackers.update()
     return notes
 
 
-@pytest.mark.slow
-def test_a_process_sends_what_is_committed_offline_and_goes_on_from_there(run: RunFolder, fake: Path) -> None:
+def test_committed_iterations_are_sent_offline_and_once(run: RunFolder, fake: Path) -> None:
     assert show(run, 2) == [] and show(run, 3) == []
-    what = [(kind, body.get("step")) for kind, body in sent(fake)]
-    assert what == [
-        ("init", None),
-        ("log", 1),
-        ("log", 2),
-        ("finish", None),
-        ("init", None),
-        ("log", 3),
-        ("finish", None),
-    ]
+    assert [kind for kind, _ in sent(fake)] == ["init", "log", "log", "finish", "init", "log", "finish"]
+    assert steps(fake) == [1, 2, 3]
     begun = [body for kind, body in sent(fake) if kind == "init"]
     assert begun[0]["id"] == begun[1]["id"] and {one["mode"] for one in begun} == {"offline"}
     assert begun[0]["dir"] == str(run.path / "trackers")
@@ -162,8 +157,7 @@ def test_a_process_sends_what_is_committed_offline_and_goes_on_from_there(run: R
     assert row["reward/opener"] == 1 and len(row["matches"]) == 3 and "OFFER 1 0 2" in row["matches"][0]["said"]
 
 
-@pytest.mark.slow
-def test_a_tracker_that_fails_is_said_once_without_keys(
+def test_a_tracker_that_fails_is_reported_once_without_keys(
     run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the user's environment may ask for more than offline."""
@@ -171,57 +165,30 @@ def test_a_tracker_that_fails_is_said_once_without_keys(
     monkeypatch.setenv("FAKE_FAILS_AT", "2")
     (note,) = show(run, 1, 2, 3)
     assert note.startswith("tracker wandb (the run does without): OSError: no network: ")
-    assert "0123456789abcdef" not in note and "\x1b" not in note and str(run.path / "trackers" / "wandb.log") in note
+    assert "0123456789abcdef" not in note and "\x1b" not in note
     assert sent(fake)[0][1]["mode"] == "online"
     monkeypatch.delenv("FAKE_FAILS_AT")
-    assert show(run) == [] and [body["step"] for kind, body in sent(fake) if kind == "log"] == [1, 2, 3]
+    assert show(run, 3) == [] and steps(fake) == [1, 2, 3]
 
 
-def test_a_tracker_that_hangs_holds_nobody_up(run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_hangs_delays_nothing(run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_HANGS_AT", "1")
-    monkeypatch.setattr(outside, "CLOSING", 0.2)
+    monkeypatch.setattr(threads, "CLOSE_TIMEOUT", 0.2)
     commit(run, 3)
     notes: list[str] = []
-    with Trackers(["wandb"], run, 0, 0, notes.append) as trackers:
-        tracker = trackers._trackers["wandb"]
-        assert isinstance(tracker, outside.Outside)
+    with Trackers(["wandb"], run.path, 0, notes.append) as trackers:
         while not (fake.exists() and sent(fake)):
             time.sleep(0.05)
         begun = time.monotonic()
-        monkeypatch.setattr("arena.store.checkpoints.committed", lambda run: tracker._told + 1)
-        for _ in range(50_000):  # far beyond what a pipe holds
-            trackers.add({})
+        for _ in range(1000):
+            trackers.update()
         assert time.monotonic() - begun < 20
-    assert notes == ["tracker wandb (the run does without): not done yet, and has a minute more to write what is left"]
-    tracker._child.kill()
-    tracker._child.wait()
+    assert notes == ["tracker wandb (the run does without): not done after 0.2 s: arena resume sends what is missing"]
 
 
-def test_a_tracker_that_is_killed_says_so_and_the_next_one_catches_up(run: RunFolder, fake: Path) -> None:
-    commit(run, 2)
-    notes: list[str] = []
-    with Trackers(["wandb"], run, 0, 0, notes.append) as trackers:
-        tracker = trackers._trackers["wandb"]
-        assert isinstance(tracker, outside.Outside)
-        tracker._child.kill()
-        tracker._child.wait()
-        trackers.add({})
-    (note,) = notes
-    assert note.startswith("tracker wandb (the run does without): it was ended by signal 9 (Killed; its last words")
-    assert show(run) == [] and [body["step"] for kind, body in sent(fake) if kind == "log"] == [1, 2]
-
-
-def test_a_process_whose_run_is_over_does_not_linger(
-    run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel ends it, whatever it hangs in."""
-    read, write = os.pipe()
-    alarms: list[int] = []
-    monkeypatch.setattr("signal.alarm", alarms.append)
-    os.write(write, b"1\n2\n")
-    os.close(write)
-    assert list(follow.committed_iterations(read)) == [1, 2]
-    assert alarms == [follow.ENDING]
+def test_a_tracker_that_exits_does_not_end_the_run(run: RunFolder, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "log", lambda *_: sys.exit(3))
+    assert show(run, 1) == ["tracker wandb (the run does without): SystemExit: 3"]
 
 
 # -- in a lab ------------------------------------------------------------------------------------------------
@@ -231,7 +198,7 @@ def test_a_board_that_fails_is_said_once_and_the_run_ends_well(tmp_path: Path, m
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("arena.trackers.board.Board.log", full)
+    monkeypatch.setattr("arena.trackers.tensorboard_run.Run.log", full)
     watcher = Quiet()
     finished(tmp_path / "run", experiment("policies.shared.imitate=null"), watcher)
     assert [row["iteration"] for row in watcher.rows] == [1, 2]
@@ -255,7 +222,7 @@ def test_tensorboard_shows_figures_and_matches_unless_asked_otherwise(tmp_path: 
 
 
 def test_what_is_not_installed_is_refused_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.trackers.base.find_spec", lambda name: None)
+    monkeypatch.setattr("arena.trackers.settings.find_spec", lambda name: None)
     with pytest.raises(
         ConfigError, match=r"tracker: trackio is not installed: pip install 'arena-selfplay\[trackio\]'"
     ):
@@ -270,6 +237,6 @@ def test_a_folder_that_wandb_left_is_no_wandb(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_file_where_tensorboard_writes_is_refused(run: RunFolder) -> None:
-    run.tensorboard.touch()
+    (run.path / "tensorboard").touch()
     with pytest.raises(StoreError, match="tensorboard is no folder"):
-        Trackers(["tensorboard"], run, 0, 0, print)
+        Trackers(["tensorboard"], run.path, 0, print)

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from arena.cli import offered
+from arena.cli import command_plugins
 from tests.factories.commands import arena, refused
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
-    points = [EntryPoint(name, value, offered.GROUP) for name, value in entries]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == offered.GROUP else [])
+    points = [EntryPoint(name, value, "arena.commands") for name, value in entries]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == "arena.commands" else [])
 
 
 def wave(to: str) -> None:
@@ -28,11 +28,11 @@ def test_an_offered_command_is_listed_and_called(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("value", ["no_such_module:wave", f"{__name__}:nothing", "tests.arena.cli.no_python:wave"])
 def test_one_that_cannot_be_loaded_names_its_package(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    point = EntryPoint("wave", value, offered.GROUP)
+    point = EntryPoint("wave", value, "arena.commands")
     if "no_python" in value:
         monkeypatch.setattr(EntryPoint, "load", lambda self: compile("def", "no_python.py", "exec"))
     known = SimpleNamespace(name="wave", load=point.load, dist=SimpleNamespace(name="waving"), value=value)
-    monkeypatch.setattr(offered, "_offered", lambda: {"wave": known})
+    monkeypatch.setattr(command_plugins, "_plugins", lambda: {"wave": known})
     for words in (["wave"], ["wave", "--to", "all"], ["wave", "--help"]):
         assert refused(*words).startswith("arena wave comes with waving, which cannot be loaded: ")
     listed = arena("--help")
@@ -40,4 +40,4 @@ def test_one_that_cannot_be_loaded_names_its_package(monkeypatch: pytest.MonkeyP
 
 
 def test_the_analysis_offers_its_own() -> None:
-    assert {"sql"} <= set(offered._offered())
+    assert {"sql"} <= set(command_plugins._plugins())

@@ -1,0 +1,112 @@
+"""The report that a run prints at its end: panel, changes in play, strength, and commands to try next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from agents.errors import RoleError, WeightsError
+from arena.cli.progress import progress
+from arena.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from arena.cli.live import Screen
+    from arena.evaluate.exploitability import Exploitability
+    from arena.evaluate.held_out import Compared
+
+
+def print_report(console: Console, folder: Path, screen: Screen) -> None:
+    """Evaluate and print the report of a finished run, as JSON if the screen's style is `json`."""
+    from arena.cli.show import show_changes, show_strength
+    from arena.cli.show_evaluate import show_differences, warn
+    from arena.cli.show_panel import show_run_panel
+    from arena.cli.summary import best_match, changes, games_without_rivals, silent_games
+    from arena.config.saved_config import experiment_of
+    from arena.store.evaluations import read_evaluations
+    from arena.store.reader import RunReader
+
+    is_json = screen.style == "json"
+    compared, exact = evaluate_games(folder, quiet=is_json), measure_exploitability(folder)
+    if is_json:
+        print(json.dumps(_as_json(folder, compared, exact)))
+        return
+    experiment, metrics, best = experiment_of(folder), RunReader(folder).metrics(), best_match(folder)
+    show_run_panel(console, read_evaluations(folder), experiment, folder)
+    show_changes(console, changes(folder), metrics)
+    show_strength(console, exact, [] if compared else silent_games(folder), games_without_rivals(folder))
+    if compared:
+        console.print()
+        show_differences(console, compared.before, compared.after)
+        warn(console, [*compared.before, *compared.after])
+    games = dict.fromkeys(table.game.name for table in experiment.all_tables())
+    commands = [f"arena show {folder}", *([f"arena show {folder} {best}"] if best else [])]
+    commands.append(f"arena eval {folder} --game {','.join(games)} --before")
+    commands += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
+    console.print(Text("\nNext:\n" + "\n".join(f"  {command}" for command in commands)), soft_wrap=True)
+
+
+def _as_json(
+    folder: Path, compared: Compared | None, exact: Mapping[str, tuple[Exploitability, Exploitability]]
+) -> dict[str, object]:
+    from arena.cli.show_panel import panel_json
+    from arena.cli.summary import best_match, changes
+    from arena.config.saved_config import experiment_of
+    from arena.store.evaluations import read_evaluations
+
+    rows = [
+        {"figure": c.name, "first": c.first, "last": c.last, "difference": c.difference, "theory": c.theory}
+        for c in changes(folder)
+    ]
+    ends = {game: [first.exploitability, last.exploitability] for game, (first, last) in exact.items()}
+    data = {"run": str(folder), "changes": rows, "match": best_match(folder), "exploitability": ends}
+    panel = panel_json(read_evaluations(folder), experiment_of(folder), folder)
+    return data | ({"panel": panel} if panel else {}) | ({"evaluation": compared.to_json()} if compared else {})
+
+
+def evaluate_games(run: Path, quiet: bool) -> Compared | None:
+    """Play the games of a run's `evaluate.games` with its first and last weights; None if it names none."""
+    from arena.cli.loop import wait
+    from arena.config.saved_config import experiment_of
+    from arena.evaluate.held_out import held_out
+
+    experiment = experiment_of(run)
+    if experiment.evaluate is None or not experiment.evaluate.games:
+        return None
+    with ExitStack() as stack:
+
+        def begin(total: int) -> Callable[[], None]:
+            return stack.enter_context(progress(total, quiet))
+
+        return wait(held_out(run, experiment.evaluate, experiment.seed, begin))
+
+
+MAX_STATES = 100
+"""Information states of a game whose exploitability every run reports at its end, within a second."""
+
+
+def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
+    """Return the exact exploitability of a run's first and last weights, for small games that only learners play."""
+    from arena.cli.loop import wait
+    from arena.config.saved_config import experiment_of
+    from arena.evaluate import specs
+    from arena.evaluate.evaluation import make_game
+    from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
+
+    measured, known, experiment = {}, DecisionCache(), experiment_of(run)
+    loader = specs.Contenders()
+    for table in experiment.all_tables():
+        game = make_game(table.game)
+        if game.cooperative or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
+            continue
+        with suppress(ConfigError, StoreError, WeightsError, RoleError):  # not measurable: reports nothing
+            require_small(game, MAX_STATES)
+            ends = wait(loader.load(specs.before(str(run)), str(run)))
+            first, last = (wait(exploitability_of(contender, table.game, known)) for contender in ends)
+            measured[table.game.name] = first, last
+    return measured

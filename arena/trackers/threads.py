@@ -1,0 +1,179 @@
+"""The trackers of a run, each in a thread of its own, so that none of them can stop or delay the run."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from arena.errors import StoreError
+from arena.plain import printable, without_secrets
+from arena.store import checkpoints
+from arena.store.files import make_folder, require_own, write_atomic
+from arena.store.manifest import digest
+from arena.store.reader import RunReader
+from arena.trackers.samples import SampleMatch, draw_samples
+from arena.trackers.settings import TrackerName
+
+CLOSE_TIMEOUT = 60.0
+"""Seconds that a finished run waits for each tracker's last rows."""
+INTERRUPT_TIMEOUT = 3.0
+"""Seconds that an interrupted run waits for each tracker's last rows."""
+_LOG = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """One run in a tracking program. Its methods may raise any exception."""
+
+    def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
+        """Record an iteration's metrics and sample matches. Called once per iteration."""
+
+    def close(self) -> None:
+        """Write or send all buffered data."""
+
+
+class TrackerError(Exception):
+    """Failure of a tracker; the message is one line for the user."""
+
+
+class TrackerThread:
+    """Daemon thread that sends a run's committed iterations to one tracker, each exactly once.
+
+    The last iteration sent is saved in `RUN/trackers/NAME.json`, so a resumed run neither repeats nor skips a row.
+    """
+
+    def __init__(self, name: str, run: Path, seed: int) -> None:
+        """Start the thread. Raises StoreError if the saved state is not a regular file."""
+        self.name, self.reader, self.seed = name, RunReader(run), seed
+        self.state = make_folder(run / "trackers") / f"{name}.json"
+        require_own(self.state)
+        self.id, self.sent = self._load_state()
+        self.error: BaseException | None = None
+        self._tracker: Tracker | None = None
+        self._committed, self._is_closing, self._wake = 0, False, threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
+        self._thread.start()
+        self.update()
+
+    def update(self) -> None:
+        """Let the thread send newly committed iterations. Returns at once. Raises TrackerError if the thread failed."""
+        self._check()
+        self._committed = checkpoints.committed(self.reader.path)
+        self._wake.set()
+
+    def close(self, timeout: float) -> None:
+        """Send the remaining rows and close the tracker. Raises TrackerError on failure or after `timeout` seconds."""
+        self.update()
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join(timeout)
+        self._check()
+        if self._thread.is_alive():
+            raise TrackerError(f"not done after {timeout:g} s: arena resume sends what is missing")
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise TrackerError(f"{type(self.error).__name__}: {self.error}") from self.error
+
+    def _work(self) -> None:
+        try:
+            is_closing = False
+            while not is_closing:
+                self._wake.wait()
+                self._wake.clear()
+                is_closing = self._is_closing
+                self._send_committed()
+            if self._tracker:
+                self._tracker.close()
+        except BaseException as error:  # noqa: BLE001 a tracker's code may raise anything, SystemExit included
+            self.error = error
+
+    def _send_committed(self) -> None:
+        committed = self._committed
+        if self.sent >= committed:
+            return
+        for row in self.reader.metrics():
+            if self.sent < row["iteration"] <= committed:
+                self._send(row)
+
+    def _send(self, row: Mapping[str, Any]) -> None:
+        iteration, before = row["iteration"], self.sent
+        if self._tracker is None:
+            self._tracker = open_tracker(self.name, self.reader, self.id)
+        samples = draw_samples(self.reader.log, iteration, self.seed)
+        self._save_state(iteration)  # before sending: a run killed in between must not send the row twice
+        try:
+            self._tracker.log(iteration, dict(flat_figures(row)), samples)
+        except BaseException:
+            self._save_state(before)
+            raise
+
+    def _load_state(self) -> tuple[str, int]:
+        """Return the run's id at the tracker and the last iteration sent."""
+        try:
+            saved = json.loads(self.state.read_bytes())
+            return str(saved["id"]), int(saved["iteration"])
+        except FileNotFoundError:
+            return digest({"run": str(self.reader.path), "began": self.reader.environment()})[:16], 0
+
+    def _save_state(self, iteration: int) -> None:
+        self.sent = iteration
+        write_atomic(self.state, json.dumps({"id": self.id, "iteration": iteration}) + "\n")
+
+
+def open_tracker(name: str, reader: RunReader, id: str) -> Tracker:
+    """Import the tracker's module and open its run, which may be slow and may raise anything."""
+    experiment: Mapping[str, Any] = reader.environment().get("experiment") or {}
+    tracker: Tracker = import_module(f"arena.trackers.{name}_run").Run(reader.path, id, experiment)
+    return tracker
+
+
+def flat_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the name and value of each number in a row of metrics; slashes join nested names."""
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from flat_figures(value, f"{prefix}{key}/")
+        elif isinstance(value, int | float) and key != "iteration":
+            yield f"{prefix}{key}", float(value)
+
+
+class Trackers:
+    """Context manager of a run's trackers. A tracker that fails is reported once and dropped."""
+
+    def __init__(self, names: Sequence[TrackerName], run: Path, seed: int, note: Callable[[str], None]) -> None:
+        """Start a thread per tracker. `note` receives one line per tracker that fails.
+
+        Raises StoreError if TensorBoard's folder is a file.
+        """
+        self._note = note
+        self._threads: dict[str, TrackerThread] = {}
+        board = run / "tensorboard"
+        if "tensorboard" in names and board.exists() and not board.is_dir():
+            raise StoreError(f"{board} is no folder, and TensorBoard's files belong there: move it away")
+        for name in names:
+            self._try(name, lambda name=name: self._threads.update({name: TrackerThread(name, run, seed)}))  # type: ignore[misc]
+
+    def update(self) -> None:
+        """Let the trackers send newly committed iterations. Never raises and never waits."""
+        for name, thread in list(self._threads.items()):
+            self._try(name, thread.update)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        timeout = INTERRUPT_TIMEOUT if kind else CLOSE_TIMEOUT
+        for name, thread in list(self._threads.items()):
+            self._try(name, lambda thread=thread: thread.close(timeout))  # type: ignore[misc]
+
+    def _try(self, name: str, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 a tracker's failure must not end the run
+            self._threads.pop(name, None)
+            _LOG.warning("tracker %s failed", name, exc_info=error)
+            reason = printable(without_secrets(str(error)))[:300] or type(error).__name__
+            self._note(f"tracker {name} (the run does without): {reason}")
