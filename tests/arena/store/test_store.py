@@ -600,8 +600,9 @@ def test_the_reader_loads_neither_torch_nor_players_nor_rules() -> None:
     """Of `games` it has what opens files."""
     code = """
         import arena.store.reader, sys
-        assert not {m.split(".")[0] for m in sys.modules} & {"torch", "transformers", "pettingzoo"}
-        assert not {"games.base", "agents.role", "agents.stream"} & sys.modules.keys()
+        loaded = sys.modules.keys() - {"agents", "agents.cgroups"}  # reads files, imports nothing heavy
+        assert not {m.split(".")[0] for m in loaded} & {"torch", "transformers", "agents", "pettingzoo"}
+        assert "games.base" not in sys.modules
     """
     assert run_python(code).returncode == 0
 
