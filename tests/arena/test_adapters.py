@@ -178,27 +178,3 @@ def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:
         begins("first")
     with pytest.raises(StoreError, match="keeps no weights of iteration 7"):
         begins("first@7")
-
-
-def test_versions_are_averaged(warm: str, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    finished(run, two(warm, "iterations=2", "checkpoint.keep=9"))
-    told = arena("average", f"{run}@1:nano_opener", f"{run}@2:nano_opener", "--to", tmp_path / "mean", "--json")
-    assert told.code == 0, told.err
-    assert read_adapter(tmp_path / "mean").rank == 6
-    assert arena("eval", tmp_path / "mean", "--game", "negotiation", "--matches", "2", "--json").code == 0
-
-
-@pytest.mark.parametrize(
-    ("contenders", "options", "says"),
-    [
-        (["nano"], [], "give two or more"),
-        (["nano", "random"], [], "random has no weights"),
-        (["nano", "nano-1"], ["--weight", "1"], "give 2 numbers above 0"),
-        (["nano", "nano-1"], ["--weight", "1", "--weight", "nan"], "give 2 numbers above 0"),
-        (["nano", "nano-1"], ["--weight", "1", "--weight", "0"], "give 2 numbers above 0"),
-    ],
-)
-def test_what_cannot_be_averaged(contenders: list[str], options: list[str], says: str, tmp_path: Path) -> None:
-    assert says in refused("average", *contenders, "--to", tmp_path / "x", *options)
-    assert not (tmp_path / "x").exists()

@@ -189,7 +189,7 @@ def test_another_thread_may_run_and_another_stop_it_and_one_runs_at_a_time(tmp_p
     thread = threading.Thread(target=lambda: results.append(small_run(tmp_path / "run", **run)))
     thread.start()
     assert first.wait(120)
-    with pytest.raises(ConfigError, match="a run goes on in this process"):
+    with pytest.raises(ConfigError, match="this process has a run"):
         small_run(tmp_path / "other")
     progress.cancel()
     thread.join(60)

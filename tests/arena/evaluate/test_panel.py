@@ -232,7 +232,7 @@ def test_best_play_that_does_not_know_whom_it_meets_is_of_the_whole_panel() -> N
     assert again.best_against_mixture == judged.best_against_mixture and again.cells == judged.cells
     console = Console(record=True, width=100, file=StringIO())
     show_panel_table(console, judged, None, TrainingOpponents(), "it")
-    assert "best play that does not know whom it meets: 49.50\n" in console.export_text()
+    assert "best play without knowing the opponent: 49.50\n" in console.export_text()
 
 
 @pytest.mark.usefixtures("coins")

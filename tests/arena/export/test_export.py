@@ -81,7 +81,7 @@ def test_what_is_chosen_is_all_there_is(made: Path, tmp_path: Path) -> None:
         (["--as", "csv", "--match", "0001-0009"], "has no match '0001-0009' — did you mean '0001-000"),
         (["--as", "csv", "--policy", "sharde"], "--policy sharde: not in these matches — did you mean 'shared'?"),
         (["--as", "csv", "--role", "x"], "--role x: not in these matches (there are: the_opener, the_responder)"),
-        (["--as", "csv", "--merged"], "--merged is of weights: leave it out with --as csv"),
+        (["--as", "csv", "--merged"], "--merged is for weights: leave it out with --as csv"),
         (["--role", "x"], "--role chooses among matches: leave it out, or give --as"),
         (["--policy", "a", "--policy", "b"], "weights are of one policy after one iteration"),
         (["--as", "chats"], "config.yaml"),
