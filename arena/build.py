@@ -32,12 +32,12 @@ from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.settings import PolicySpec
 from arena.learn.trainer import local_trainer
-from arena.play.control import Control
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
-from arena.play.match import Limits
-from arena.play.source import Ahead, Play, Source, play_state
+from arena.play.match import Limits, MatchControl, MatchPlan
+from arena.play.parts.base import PartContext, RolloutPart
+from arena.play.source import Ahead, Play, Source, load_parts
 from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
@@ -48,6 +48,7 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
 from arena.store.warm_start import Imitated
+from games.contracts import Game
 
 if TYPE_CHECKING:
     from arena.scale.cluster import Cluster
@@ -165,16 +166,15 @@ async def build(
 
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
-    lineup = _lineup(experiment, tables, policies, engine)
+    parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
+    lineup = _lineup(experiment, tables, policies, engine, parts)
     demonstrations = Demonstrations(
         experiment.learn.demonstrations, lineup, policies.trainers, experiment.play.attempts, run.failures, watcher.note
     )
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
-        kept_play = play_state(experiment.play, experiment.seed, state.get("play", {}))
-    play = Play(
-        run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher, experiment.iterations, *kept_play
-    )
+        late = load_parts(parts, state.get("play", {}))
+    play = Play(run, experiment.play, policies, pool, matchmaker, lineup, watcher, parts, experiment.iterations, late)
     return Parts(
         done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
         critic, crediting, lineup, demonstrations, play, _matches(run, experiment, watcher, play),
@@ -203,10 +203,34 @@ def _source(
         return None, None
 
 
-def _lineup(experiment: Experiment, tables: Sequence[Table], policies: Policies, engine: Engine) -> Lineup:
-    """Return the lineup of a run's tables, with the limits and control of its matches."""
+def _rollout_parts(
+    experiment: Experiment, policies: Policies, engine: Engine, crediting: Crediting, watcher: Watcher
+) -> list[RolloutPart]:
+    """Return the parts of the experiment's play, in order, without restored state."""
+    context = PartContext(
+        seed=experiment.seed,
+        iterations=experiment.iterations,
+        policies=policies,
+        engine=engine,
+        missing_deals=crediting.due,
+        note=watcher.note,
+    )
+    return [chosen(context) for chosen in experiment.play.parts]
+
+
+def _lineup(
+    experiment: Experiment,
+    tables: Sequence[Table],
+    policies: Policies,
+    engine: Engine,
+    parts: Sequence[RolloutPart],
+) -> Lineup:
+    """Return the lineup of a run's tables, with the limits and controls of its matches."""
     limits = Limits(**experiment.play.limits.model_dump())
-    control = partial(Control.of, experiment.play, experiment.iterations)
+
+    def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
+        return [control for part in parts if (control := part.control(plan, game))]
+
     return Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()), control)
 
 

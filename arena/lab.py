@@ -120,7 +120,7 @@ class Lab:
         foreseen = await self.fit_critic(k, credited)
         learned = await self.learn(k, credited, recalled, records)
         await self.publish()
-        self.rate(records)
+        self.rate(k, records)
         await self.admit(k)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
@@ -128,6 +128,7 @@ class Lab:
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
+        row |= self.parts.play.metrics(records)
         row |= {"critic": foreseen} if foreseen else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
         if judged := await self.examine(k):
@@ -222,12 +223,12 @@ class Lab:
         """Serve the current weights as the next version."""
         await self.policies.publish()
 
-    def rate(self, records: Sequence[MatchRecord]) -> None:
-        """Update ratings, win rates against opponents, and adaptive play from the run's own matches."""
+    def rate(self, k: int, records: Sequence[MatchRecord]) -> None:
+        """Update ratings, win rates against opponents, and rollout parts from the run's own matches."""
         own = [record for record in records if record.source != "replayed"]
         self.parts.ratings.update(own)
         self.parts.win_rates.update(own)
-        self.parts.play.learned(own)
+        self.parts.play.observe(k, own)
 
     async def admit(self, k: int) -> None:
         """Add the weights after iteration `k` to the league's pool, if there is a league and it is due."""
@@ -333,8 +334,7 @@ class Lab:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies", kept)}
             state |= {"ratings": self.parts.ratings.state(), "credit": self.parts.crediting.state()}
             state |= {"league": {"pool": self.parts.pool.state(), "win_rates": self.parts.win_rates.state()}}
-            if self.experiment.overlaps or self.experiment.play.adaptive or self.experiment.play.instructions:
-                state |= {"play": self.parts.play.state(k)}
+            state |= {"play": self.parts.play.state(k)}
             (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
             if self.parts.critic and k:
                 (folder / "critic").mkdir()

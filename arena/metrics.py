@@ -15,7 +15,7 @@ from arena.league.ratings import Ratings
 from arena.play.failures import failure_figures
 from arena.records import MatchRecord, trained
 from arena.rows import zero_sum
-from games.contracts import CUT, UNREAD
+from games.contracts import UNREAD
 
 
 def iteration_metrics(
@@ -31,7 +31,7 @@ def iteration_metrics(
     """Return means over the iteration's finished matches; seconds are wall time, tokens the sampled ones.
 
     `failures` are failed attempts; `failure` is their commonest cause. `given_up` counts matches that were not retried;
-    other finished matches of their deals are `left_out` of everything else. Branches (`play.branch`) count as matches,
+    other finished matches of their deals are `left_out` of everything else. Branches count as matches,
     turns and tokens, but not in outcome metrics: the choice of branched turns depends on the match, so branches are no
     sample of the policy. `ratings` are of this iteration's players, past versions at their mean; `win_rate` is that of
     each trained policy against each other policy that it met, a draw counting half, and `payoff_against` its payoff
@@ -64,7 +64,6 @@ def iteration_metrics(
         "ratings": _ratings(records, ratings),
         "seconds": dict(seconds),
         **({"branches": branches} if (branches := _branches(records)) else {}),
-        **({"patches": patches} if (patches := patch_figures(whole)) else {}),
     } | ({"zero_sum": True} if zero_sum((record.payoffs, record.report) for record in whole) else {})
 
 
@@ -127,36 +126,6 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
         "turns": float(turns),
         "tokens": float(tokens),
         "outcomes": len(lines) / max(1, turns),
-    }
-
-
-def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of learners whose wrong acts are patched; {} without patches.
-
-    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance (UI-S1,
-    Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right until then;
-    `success`, 1 if all of it was; and their mean, `sop`. The length of the way is the game's `shortest`, or the number
-    of acts read.
-    """
-    learners = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
-    found = [[turn.source for turn in turns] for turns in learners]
-    if not any("replaced" in sources for sources in found):
-        return {}
-    progress, success = list[float](), list[float]()
-    for record, sources in zip(records, found, strict=True):
-        own = [source for source in sources if source in ("policy", "replaced")]
-        right = own.index("replaced") if "replaced" in own else len(own)
-        whole = float(record.report.get("shortest", 0)) or max(1, len(sources) - sources.count("replaced"))
-        progress.append(min(1.0, right / whole))
-        success.append(float("replaced" not in own and record.report.get("ended") not in CUT))
-    acts = [source for sources in found for source in sources]
-    wrong, agreed = acts.count("replaced"), acts.count("policy")
-    return {
-        "count": acts.count("patch") / len(records),
-        "agreed": agreed / max(1, agreed + wrong),
-        "progress": _mean(progress),
-        "success": _mean(success),
-        "sop": (_mean(progress) + _mean(success)) / 2,
     }
 
 

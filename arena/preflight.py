@@ -10,10 +10,9 @@ from agents.chat import written
 from agents.chat_template import CLOCK
 from agents.computing import compute
 from agents.engines.make import check_engine
-from agents.errors import EndpointError, ScriptedPolicyError
+from agents.errors import EndpointError
 from agents.player import PREFIXES
 from agents.players.model import ScriptedPlayer
-from agents.players.scripted import check_scripted
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
@@ -36,7 +35,8 @@ from arena.panels.settings import RUN_WEIGHTS
 from arena.parts.paths import anchored
 from arena.play.contexts import check_contexts
 from arena.play.demonstrations import check_demonstrations
-from arena.play.match import MATCH, Limits, MatchPlan, play_match
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.parts.base import declaration
 from arena.play.settings import SeatSpec
 from arena.play.tables import Table
 from arena.records import Seating
@@ -73,8 +73,7 @@ async def preflight(
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
-    check_expert(played, tables)
-    marks = [MATCH] if played.play.patch else []
+    marks = [name for part in played.play.parts for name in declaration(part).rewards]
     check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], marks)
     check_spec(played)
     check_demonstrations(
@@ -154,19 +153,6 @@ def _endpoints_in(experiment: Experiment) -> list[str]:
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
     return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]
-
-
-def check_expert(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Raise ConfigError if the expert that patches learners' acts cannot play their seats."""
-    if experiment.play.patch is None:
-        return
-    for spec, table in zip(experiment.all_tables(), tables, strict=True):
-        for seat, held in spec.seats.items():
-            if experiment.trained(held.policy):
-                try:
-                    check_scripted(experiment.play.patch.expert, table.make_game(), seat)
-                except ScriptedPolicyError as error:
-                    raise ConfigError(f"play.patch.expert: {error}") from None
 
 
 def check_log(experiment: Experiment, trusted: bool = False) -> None:

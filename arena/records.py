@@ -27,6 +27,9 @@ MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "
 another run's log; recalled by replay (only of trajectories, the log keeps the original); or a demonstration (not
 logged)."""
 
+OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary")
+"""Sources of turns that a policy wrote itself and learns from by reward."""
+
 
 class RecordError(StoreError, ValueError):
     """Record that cannot be written or read."""
@@ -125,7 +128,7 @@ class Seating:
     trained: bool
     kind: Literal["model", "brain", "endpoint", "human"]
     instruction: str = ""
-    """Text appended to the role's system prompt in this match, "" if none (`arena.play.instructions`)."""
+    """Text appended to the role's system prompt in this match, "" if none (`arena.play.parts.instructions`)."""
 
     def row(self) -> dict[str, Any]:
         """Return plain values, without an empty instruction."""

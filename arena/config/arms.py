@@ -88,7 +88,7 @@ def check_arms(experiment: Experiment) -> None:
 
 def budget(experiment: Experiment) -> tuple[int, int]:
     """Return the number of iterations and of matches per iteration, including branches."""
-    return experiment.iterations, experiment.play.matches * (1 + experiment.play.branch)
+    return experiment.iterations, experiment.play.most_matches
 
 
 def _budget_text(budget: tuple[int, int]) -> str:

@@ -16,11 +16,13 @@ from arena.errors import ConfigError
 from arena.league.settings import LeagueSpec
 from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.panels.settings import EvaluateSpec
+from arena.parts.apportion import apportion
 from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder
 from arena.parts.schedules import Clock
 from arena.parts.spec import Name, Spec
-from arena.play.settings import GameSpec, PlaySpec, SeatSpec, SourceSpec, TableSpec, apportion
+from arena.play.parts.base import Setup, check_parts
+from arena.play.settings import GameSpec, PlaySpec, SeatSpec, SourceSpec, TableSpec
 from arena.scale.settings import ScaleSpec
 from arena.store.settings import CheckpointSpec
 from arena.trackers.settings import TrackerNames
@@ -121,14 +123,13 @@ class Experiment(Spec):
     # -- checks across sections -------------------------------------------------------------------------------
 
     @model_validator(mode="after")
-    def _measures_entropy(self) -> Self:
-        """Check that the engine records entropies if branching depends on them."""
-        trees = self.play.trees
-        if trees and (trees.trigger == "entropy" or trees.first == "auto") and not self.engine.entropy:
-            raise ConfigError(
-                "play.trees: branches by entropy, which the engine does not record: set engine.entropy to true, or "
-                "trigger to random and `first` to a number"
-            )
+    def _has_working_parts(self) -> Self:
+        """Check that every rollout part can work with the other settings."""
+        games = [(table.game.name, table.game.options) for table in self.all_tables()]
+        try:
+            check_parts(self.play.parts, Setup(play=self.play, has_entropy=self.engine.entropy, games=games))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         return self
 
     @model_validator(mode="after")
@@ -161,30 +162,6 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _can_cap(self) -> Self:
-        """Check that every game sets the option that adaptive play lowers, to a number."""
-        cap = self.play.adaptive.cap if self.play.adaptive else None
-        for table in self.all_tables() if cap else ():
-            if not isinstance(table.game.options.get(cap or ""), int):
-                raise ConfigError(
-                    f"play.adaptive.cap: {cap} is lowered from its value in the game's options: set {cap} to a number "
-                    f"in the options of {table.game.name}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_horizon(self) -> Self:
-        """Check that every game sets the option that the horizon schedule replaces, to a number."""
-        option = self.play.horizon.option if self.play.horizon else None
-        for table in self.all_tables() if option else ():
-            if not isinstance(table.game.options.get(option or ""), int):
-                raise ConfigError(
-                    f"play.horizon.option: {option} follows the schedule in training: set its value for evaluations in "
-                    f"the options of {table.game.name}"
-                )
-        return self
-
-    @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
         """Check that the critic computes the values that parts of credit need."""
         rule, by_critic = self.credit, given_by_critics()
@@ -201,7 +178,7 @@ class Experiment(Spec):
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
         """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
-        alone = self.play.group == 1 and not self.play.branch
+        alone = self.play.group == 1 and self.play.most_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
             by = part.whole().settings.get("by") or ()
@@ -219,7 +196,7 @@ class Experiment(Spec):
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
             return self
-        wanted = {"play.branch: 1": self.play.branch > 0}
+        wanted = {"play.parts: [branches]": self.play.part("branches") is not None}
         if of_pairs:
             wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
             wanted["credit.transforms: []"] = not credit.transforms
@@ -234,8 +211,8 @@ class Experiment(Spec):
         """Check that demonstrations have a source, and that their weight is never negative."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
-        if demonstrations.patches and not self.play.patch:
-            raise ConfigError("learn.demonstrations.patches: needs play.patch, such as play.patch.expert=oracle")
+        if demonstrations.patches and not self.play.part("patch"):
+            raise ConfigError("learn.demonstrations.patches: set play.parts to [{patch: {expert: oracle}}] or the like")
         for k in range(1, self.iterations + 1):
             weight: float = demonstrations.weight(Clock(k, self.iterations))
             if not 0 <= weight < math.inf:

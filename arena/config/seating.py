@@ -11,6 +11,7 @@ from agents.players.servers import parsed
 from agents.role import Role
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
+from arena.play.parts.base import check_tables
 from arena.play.settings import TableSpec
 from arena.play.tables import Table, lay_table
 from games.contracts import Game
@@ -31,7 +32,10 @@ def set_tables(experiment: Experiment) -> list[Table]:
         _check_opponents(experiment, spec, table)
         tables.append(table)
     _check_role_names(tables)
-    _check_instructions(experiment, tables)
+    try:
+        check_tables(experiment.play.parts, tables, {n: policy.train for n, policy in experiment.policies.items()})
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     _check_shown(experiment, tables)
     return tables
 
@@ -117,23 +121,6 @@ def _check_sampling(role: Role, policy: str) -> None:
             f"role {role.role}: policy '{policy}' is trained, so it must be sampled with top_p 1, top_k 0 and a "
             "temperature above 0; change the role's sampling, or set the policy's `train: false`"
         )
-
-
-def _check_instructions(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Check that instructions are for roles of policies with weights, and written by such a policy."""
-    held = {
-        table.roles[seat].role: None
-        for table in tables
-        for seat, holder in table.holders.items()
-        if holder in experiment.policies
-    }
-    for role, rule in experiment.play.instructions.items():
-        where = f"play.instructions.{role}"
-        if role not in held:
-            raise ConfigError(f"{where}: no policy plays this role{nearest(role, held)} (there are: {', '.join(held)})")
-        if rule.writer is not None and rule.writer not in experiment.policies:
-            known = ", ".join(experiment.policies)
-            raise ConfigError(f"{where}.writer: unknown policy '{rule.writer}' (policies: {known})")
 
 
 def _check_role_names(tables: Sequence[Table]) -> None:

@@ -11,12 +11,11 @@ from agents.stream import Stream
 from arena.credit.batch import Credited, Floats
 from arena.credit.branches import pairs
 from arena.learn.samples import Sample, Source
-from arena.records import Trajectory
+from arena.records import OWN, Trajectory
 from games.contracts import TurnSource
 
-OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary")
 IMITATED: tuple[TurnSource, ...] = ("demonstration", "summary")
-"""Sources of turns to imitate. A policy learns by reward from turns that it wrote itself (`OWN`)."""
+"""Sources of turns to imitate. A policy learns by reward from turns that it wrote itself (`arena.records.OWN`)."""
 
 
 def samples_of(

@@ -22,7 +22,7 @@ from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
 from arena.play.failures import failed
-from arena.play.match import Limits, MatchPlan, OnTurn, Rules, SeatedPlayer, play_match
+from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.abilities import Tells
 from games.contracts import Game, TurnSource
@@ -83,17 +83,17 @@ async def play_one(
     keep_turns: bool = True,
     on_turn: OnTurn | None = None,
     game: Game | None = None,
-    ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None,
+    control: Control = lambda plan, game: (),
 ) -> MatchRecord:
     """Play one match between contenders, given by seat, and return its record; see `play_match`.
 
-    Without `game`, a new game is made. `ruled` returns the match's rules for patches and stops. A branch fails if it
-    differs from its parent before the branch point.
+    Without `game`, a new game is made. `control` returns the match's controls, which may replace acts and stop it. A
+    branch fails if it differs from its parent before the branch point.
     """
     game = games.make(plan.game, **plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
     try:
-        record = await play_match(plan, game, players, limits, keep_turns, on_turn, ruled(plan, game))
+        record = await play_match(plan, game, players, limits, keep_turns, on_turn, control(plan, game))
     finally:
         for seat, player in players.items():
             contenders[seat].leave(player)

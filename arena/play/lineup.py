@@ -1,20 +1,35 @@
 """Lineup: contenders of a run by name (policies, past versions, scripted policies, endpoints)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
 from agents.player import PREFIXES
 from agents.players.servers import Endpoints
 from agents.policy import Policy
+from agents.role import Role
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
-from arena.play.instructions import instructed
-from arena.play.match import Limits, MatchPlan, OnTurn, Rules
+from arena.play.match import Control, Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
 from arena.policies import PastVersions
 from arena.records import MatchRecord, Seating
-from games.contracts import Game
+from games.contracts import View
+
+
+class Instructed(Role):
+    """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
+
+    instruction: str = ""
+
+    def render_system(self, view: View) -> str:
+        """Return the role's own system text, followed by a line with the instruction."""
+        return f"{super().render_system(view)}\n{self.instruction}".strip()
+
+
+def instructed(role: Role, instruction: str) -> Role:
+    """Return the role with this instruction; the role itself if it is empty."""
+    return Instructed.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
 @dataclass(frozen=True)
@@ -30,8 +45,8 @@ class Lineup:
     limits: Limits
     endpoints: Endpoints
     """Endpoints of all matches, which count the tokens spent."""
-    ruled: Callable[[MatchPlan, Game], Rules | None] = lambda plan, game: None
-    """Factory of a match's rules for patches and stops."""
+    control: Control = lambda plan, game: ()
+    """Function that returns the controls of a match."""
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
         """Return the contender of this name in the seat's role at a table. An instruction is appended to its prompt."""
@@ -50,7 +65,7 @@ class Lineup:
             contenders = {
                 seat: self.contender(held.policy, seat, table, held.instruction) for seat, held in plan.seats.items()
             }
-            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, ruled=self.ruled)
+            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, control=self.control)
 
     def table(self, plan: MatchPlan) -> Table:
         """Return the table of a plan. Raises ConfigError if no table has its game, options and roles any more."""

@@ -1,7 +1,7 @@
 """Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from math import isfinite
@@ -65,7 +65,7 @@ class MatchPlan:
     """Purpose of the match, such as `train`."""
     source: MatchSource = "played"
     capped: str = ""
-    """Option of the game that `arena.play.adaptive` lowered below the table's value; "" if none."""
+    """Option of the game that a rollout part set to another value than the table's; "" if none."""
 
     @cached_property
     def id(self) -> str:
@@ -83,26 +83,46 @@ class MatchPlan:
         return self.identity.attempt
 
 
-MATCH = "match"
-"""Name of the reward of 1 for an act equal to the expert's, if acts are patched."""
+@dataclass(frozen=True)
+class Continue:
+    """Decision to let the game read an act."""
+
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Rewards of the act, by name. They are no part of the payoff, and a reward of the game by that name has priority."""
 
 
-class Rules(Protocol):
-    """Patches and stops of one match; see `arena.play.control`."""
+@dataclass(frozen=True)
+class Stop:
+    """Decision to end the match before the game reads an act."""
 
-    def expected(self, view: View) -> str | None:
-        """Return the expert's act for the learner to move; None if its acts are not patched."""
-
-    def agree(self, act: str, expected: str) -> bool:
-        """Return True if an act equals the expert's."""
-
-    def may_patch(self) -> bool:
-        """Count a patch, and return False if it exceeds the limit."""
-
-    def why_stop(self, act: Act, seat: str, valid: bool) -> str:
-        """Return why the match stops after this act; "" if it continues."""
+    reason: str
 
 
+@dataclass(frozen=True)
+class Replace:
+    """Decision to let the game read another act in place of a model's; the model continues as if it had written it."""
+
+    act: str
+
+
+Decision = Continue | Stop | Replace
+CONTINUE = Continue()
+
+
+class MatchControl:
+    """Control of one match. The hooks do nothing by default."""
+
+    def before(self, view: View, act: Act) -> Decision:
+        """Decide on an act before the game reads it. The default continues."""
+        return CONTINUE
+
+    def after(self, seat: str, act: Act, valid: bool) -> str:
+        """Return a reason to stop the match after the game has read an act, or "" to continue. The default is ""."""
+        return ""
+
+
+Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
+"""Function that returns the controls of a match; the game is not yet reset."""
 OnTurn = Callable[[MatchPlan, Turn], None]
 """Callback for each new turn. The turn's `rewards` may still grow until the match ends."""
 
@@ -160,9 +180,13 @@ class _Turns:
                 total = earning.get(name, 0.0) + _loggable(value, label, "step")
                 earning[name] = _loggable(total, label, "step")
 
-    def mark(self, seat: str) -> None:
-        """Reward the seat's latest act for equalling the expert's, unless the game has rewarded that itself."""
-        self.earning[seat].setdefault(MATCH, 1.0)
+    def earn_more(self, seat: str, rewards: Mapping[str, float]) -> None:
+        """Add rewards to the seat's latest turn, except those that the game itself has given by the same name.
+
+        Raises OutcomeError for a non-finite reward.
+        """
+        for name, value in rewards.items():
+            self.earning[seat].setdefault(name, _loggable(value, f"the reward '{name}' of {seat}", "control"))
 
 
 async def play_match(
@@ -172,20 +196,21 @@ async def play_match(
     limits: Limits,
     keep_turns: bool = True,
     on_turn: OnTurn | None = None,
-    rules: Rules | None = None,
+    controls: Sequence[MatchControl] = (),
 ) -> MatchRecord:
     """Play one match to its end and return its record. A match that cannot finish is returned as failed.
 
     `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
-    no turns and no streams. `on_turn` is called with each new turn. `rules` patch acts of learners and stop the match.
+    no turns and no streams. `on_turn` is called with each new turn. `controls` may replace acts of models and stop the match; the first decision
+    other than `Continue` counts.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
     turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     pictures: dict[str, bytes] = {}
     try:
-        await _Playthrough(plan, game, players, limits, clock, now, turns, rules).play()
+        await _Playthrough(plan, game, players, limits, clock, now, turns, controls).play()
         if turns and isinstance(game, Pictures):
             pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
         outcome = _outcome(game)
@@ -256,7 +281,7 @@ class _Playthrough:
     """Start of the match by the monotonic clock."""
     now: _Now
     turns: _Turns | None
-    rules: Rules | None
+    controls: Sequence[MatchControl]
     steps: Steps | None = None
     """Threads for the steps of a game that may block; None for other games."""
     count: int = 0
@@ -289,14 +314,13 @@ class _Playthrough:
             return self._cut_off("context", f"{seat}: {full}")
         if act.source in UNREAD:  # the player reads the same messages again
             return self._add_turn(view._replace(messages=()), act, True, start, "")
-        expected = self.rules.expected(view) if self.rules else None
-        expected = expected and clean_text(expected)
-        if self.rules and expected is not None and not self.rules.agree(act.action, expected):
+        decision = self._decide(view, act)
+        if not isinstance(decision, Continue):
             self._add_turn(view, act._replace(source="replaced"), True, start, situation)
-            if not self.rules.may_patch():
-                return self._cut_off("stopped", f"{seat} departs from the expert")
+            if isinstance(decision, Stop):
+                return self._cut_off("stopped", decision.reason)
             view, situation = view._replace(turn=self.count, messages=()), ""
-            act = player.put(view, expected)  # type: ignore[attr-defined]  # learners are ChatPlayers
+            act = player.put(view, clean_text(decision.act))  # type: ignore[attr-defined]  # a model's ChatPlayer
         now.act = act.action  # if the step fails, the failure names the act
         if self.steps:
             step = partial(game.step, act.action)
@@ -308,10 +332,21 @@ class _Playthrough:
         self._add_turn(view, act, valid, start, situation)
         if self.turns:
             self.turns.earn(game, seat if act.excused and not valid else "")
-            if expected is not None and act.source != "patch":
-                self.turns.mark(seat)
-        if self.rules and not _over(game) and (why := self.rules.why_stop(act, seat, valid)):
-            self._cut_off("stopped", why)
+            if isinstance(decision, Continue):
+                self.turns.earn_more(seat, decision.rewards)
+        reasons = [why for control in self.controls if (why := control.after(seat, act, valid))]
+        if reasons and not _over(game):
+            self._cut_off("stopped", reasons[0])
+
+    def _decide(self, view: View, act: Act) -> Decision:
+        """Return the first decision of a control that is not `Continue`, else `Continue` with all their rewards."""
+        rewards: dict[str, float] = {}
+        for control in self.controls:
+            decision = control.before(view, act)
+            if not isinstance(decision, Continue):
+                return decision
+            rewards |= decision.rewards
+        return Continue(rewards) if rewards else CONTINUE
 
     def _answer(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
         """Return the player's act within the time limit. Players that never wait get none, because timers cost time."""

@@ -2,22 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
 
 from agents.policy import Policy
 from arena.league.matchmaking import Matchmaker
+from arena.parts.apportion import apportion
 from arena.parts.chance import generator, number
-from arena.parts.schedules import Clock
-from arena.play.adaptive import History
-from arena.play.branches import Branch
 from arena.play.lineup import seatings
 from arena.play.match import MatchPlan
-from arena.play.settings import PlaySpec, apportion
+from arena.play.settings import PlaySpec
 from arena.play.tables import Table
-from arena.records import MatchRecord, MatchSource, Seating
+from arena.records import MatchSource, Seating
 from games.contracts import MatchId
 
 
@@ -30,13 +27,10 @@ def iteration_plans(
     matchmaker: Matchmaker | None,
     deals: int | None = None,
     before: int = 0,
-    history: History | None = None,
-    iterations: int = 1,
 ) -> list[MatchPlan]:
     """Return the plans of iteration `k`, table by table in proportion to their shares, with the league's opponents.
 
-    `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones. A `history` decides
-    the number of attempts at each deal and their length. `iterations` is the run's number, for schedules.
+    `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones.
     """
     rng = generator(seed, k, "league", *([f"{before}"] if before else []))
 
@@ -49,34 +43,7 @@ def iteration_plans(
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
     planned = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
     seeds = _from_pool(rule, seed, k, before + len(planned)) if rule.pool else None
-    plans = _plans(seed, k, planned, rule.group, before, seeds, history=history)
-    horizon = rule.horizon
-    if horizon is None or horizon.option is None:
-        return plans
-    set_to = {horizon.option: horizon.length(Clock(k, iterations))}
-    return [replace(plan, options={**plan.options, **set_to}, capped=horizon.option) for plan in plans]
-
-
-def branch_plans(
-    rule: PlaySpec, seed: int, k: int, plans: Sequence[MatchPlan], records: Sequence[MatchRecord]
-) -> list[MatchPlan]:
-    """Return plans of branches: up to `play.branch` for each finished match, at different turns of its learners.
-
-    The turns are drawn uniformly without replacement. With `branch_at: last`, only the last turn is branched.
-    """
-    if not rule.branch:
-        return []
-    planned = {plan.identity: plan for plan in plans}
-    rng = generator(seed, k, "branch", *map(str, list(planned)[:1]))
-    branches = []
-    for record in records:
-        own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
-        own = own[-1:] if rule.branch_at == "last" else own
-        plan = planned[record.identity.planned]
-        for turn in sorted(rng.permutation(own)[: rule.branch].tolist()):
-            branch = Branch(record, int(turn))
-            branches.append(replace(plan, identity=branch.identity, branch=branch, source="branched"))
-    return branches
+    return _plans(seed, k, planned, rule.group, before, seeds)
 
 
 def demonstration_plans(
@@ -108,13 +75,11 @@ def _plans(
     pool: Sequence[int] | None = None,
     stage: str = "train",
     source: MatchSource = "played",
-    history: History | None = None,
 ) -> list[MatchPlan]:
     """Return numbered plans: `group` matches for each deal, each with different draws.
 
     `pool` has the seeds of the iteration's deals so far, if deals repeat. Then draws also depend on the iteration and
-    on the number of earlier occurrences of the seed. A `history` distributes the same total of attempts over the deals
-    and sets their options.
+    on the number of earlier occurrences of the seed.
     """
     place = (seed, k, number("deals"), *([before] if before else []))
     drawn = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist()
@@ -124,24 +89,19 @@ def _plans(
         again.append(times[one])
         times[one] += 1
     planned = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
-    sizes, options = [group] * len(planned), [(dict(t.game.options), "") for t, _, _ in planned]
-    if history:
-        sizes = history.attempts([(t.game.name, one) for t, _, one in planned], group * len(planned))
-        options = [history.options(t.game.name, one, t.game.options) for t, _, one in planned]
     numbers = count(before * group)
     return [
         MatchPlan(
             MatchId(k, next(numbers)),
             t.game.name,
-            dict(options[i][0]),
+            dict(t.game.options),
             one,
             dict(seats),
             draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ()), *((again[i],) if again[i] else ())),
             group=before + i if group > 1 else -1,
             stage=stage,
             source=source,
-            capped=options[i][1],
         )
         for i, (t, seats, one) in enumerate(planned)
-        for attempt in range(sizes[i])
+        for attempt in range(group)
     ]

@@ -1,14 +1,14 @@
 """Settings of play: games, seats, and the matches of an iteration."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder, GameName, OptionValue, PolicyName, RoleName
-from arena.parts.schedules import SCHEDULE, Clock
-from arena.parts.spec import Matches, Name, Positive, Spec
+from arena.parts.spec import Matches, Positive, Spec
+from arena.play.parts import ROLLOUT_PART
+from arena.play.parts.base import declaration
 
 
 class GameSpec(Spec):
@@ -54,97 +54,6 @@ class LimitsSpec(Spec):
     """Maximum wall time of one turn."""
 
 
-class AdaptiveSpec(Spec):
-    """Allocation of attempts by a deal's earlier outcomes, for deals that repeat (`play.pool`)."""
-
-    above: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
-    """A match is a success if the mean payoff of its trained seats is above this."""
-    least: Annotated[int, Field(ge=1, le=10**6)] = 2
-    """Minimum attempts at each deal of an iteration. Further attempts go to deals with varying outcomes."""
-    cap: Name | None = None
-    """Option of the game that limits turns, such as `max_turns`. For solved deals it is their longest success's length;
-    null is no cap."""
-
-
-LONGEST_INSTRUCTION = 500
-"""Maximum characters of an instruction."""
-Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)]
-
-
-class InstructionsSpec(Spec):
-    """Population of instructions. Each deal draws one, which ends the role's system prompt."""
-
-    texts: Annotated[list[Instruction], Field(min_length=1, max_length=100)]
-    """Initial instructions, all different."""
-    temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.25
-    """Temperature of the softmax that draws them, in standard deviations of payoffs."""
-    rate: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Weight of an iteration in the running mean of an instruction's scores; 1 uses only the last."""
-    every: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Iterations between new instructions; 0 adds none."""
-    size: Annotated[int, Field(ge=1, le=100)] = 8
-    """Maximum number of instructions. A new one replaces the worst."""
-    writer: Name | None = None
-    """Policy that writes new instructions by reflection; null crosses two existing ones."""
-
-    @model_validator(mode="after")
-    def _are_different(self) -> Self:
-        plain = [" ".join(text.split()) for text in self.texts]
-        if len({*plain}) < len(plain) or "" in plain:
-            raise ValueError("`texts` must all differ, and none may be blank")
-        if len(plain) > self.size:
-            raise ValueError(f"there are {len(plain)} `texts`, more than `size`, which is {self.size}: raise it")
-        return self
-
-
-class TreesSpec(Spec):
-    """Tree rollouts: the number of a deal's matches that start at the deal, and the turns at which others branch."""
-
-    first: Matches | Literal["auto"] = "auto"
-    """Number of a deal's matches that start at the deal; `auto` uses the entropies of the first match (AEPO)."""
-    trigger: Literal["entropy", "random"] = "entropy"
-    """Branch turns by their entropy relative to the seat's first reply, or all with equal probability, as a control."""
-    chance: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Branching probability of a turn with the entropy of the first reply."""
-    weight: Annotated[float, Field(ge=0, le=1e6)] = 0.2
-    """Increase of the probability per unit of entropy, in units of the log of the vocabulary."""
-    chain: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Penalty for each consecutive branched turn just before; AEPO's is 0.05."""
-    tokens: Annotated[int, Field(ge=1, le=10**6)] = 20
-    """Number of a reply's first tokens whose entropies are summed."""
-
-
-class PatchSpec(Spec):
-    """Replacement of a learner's wrong acts by an expert's (UI-S1)."""
-
-    expert: PolicyName
-    """Scripted policy, such as `oracle`, or path/to/file.py:function. Other acts than its own are wrong."""
-    most: Annotated[int, Field(ge=0, le=10**4)] | None = None
-    """Maximum patches of a match, which stops at the next wrong act. Null is no limit, 0 stops at the first."""
-
-
-class StopSpec(Spec):
-    """Rules that cut off hopeless matches; 0 turns a rule off."""
-
-    repeated: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Number of equal acts of a learner in a row."""
-    illegal: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Number of illegal acts of a learner in a row."""
-
-
-class HorizonSpec(Spec):
-    """Maximum length of matches, by a schedule over iterations (ScalingInter-RL)."""
-
-    turns: Annotated[Chosen, SCHEDULE]
-    """Number or schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, at least 1."""
-    option: Name | None = None
-    """Option of the game to set, such as `max_turns`; null cuts off a match after that many acts of a learner."""
-
-    def length(self, clock: Clock) -> int:
-        """Return the maximum number of turns in an iteration."""
-        return max(1, round(float(self.turns(clock))))
-
-
 class PlaySpec(Spec):
     """Settings of an iteration's matches."""
 
@@ -155,24 +64,8 @@ class PlaySpec(Spec):
     pool: Matches | None = None
     """Number of different deals, like tasks of a training set: each pass plays all in a new random order. Null always
     draws new deals."""
-    resample: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Maximum rounds of new deals to replace those that `credit.select` dropped."""
-    branch: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Number of additional branches of each match, at random turns of its learners."""
-    branch_at: Literal["any", "last"] = "any"
-    """Turns that may be branched: any, or only each match's last, with one branch."""
-    trees: TreesSpec | None = None
-    """Play some matches of a `group` as branches of others; null starts all at the deal."""
-    patch: PatchSpec | None = None
-    """Replace learners' wrong acts by an expert's; null is off."""
-    stop: StopSpec | None = None
-    """Cut off hopeless matches; null is off."""
-    horizon: HorizonSpec | None = None
-    """Maximum length of matches by iteration; null leaves it to the game."""
-    adaptive: AdaptiveSpec | None = None
-    """More attempts at deals with varying outcomes, fewer at solved ones; null is `group` attempts each."""
-    instructions: dict[Name, InstructionsSpec] = {}
-    """Competing instructions for a role's system prompt, by role (INSPO)."""
+    parts: list[Annotated[Chosen, ROLLOUT_PART]] = []
+    """Rollout parts, such as `[{trees: {chance: 0.5}}, {stop: {repeated: 3}}]`, applied in this order."""
     ahead: Annotated[int, Field(ge=0, le=16)] = 0
     """Number of later iterations played while one is learned. Replies are at most that many versions older than the
     weights that learn from them; 0 alternates play and learning."""
@@ -206,52 +99,17 @@ class PlaySpec(Spec):
             raise ValueError(
                 f"{self.matches} `matches` are not a multiple of `group`, which is {self.group}: change one"
             )
-        if self.matches * (1 + self.branch) > 10**6:
-            raise ValueError(f"{self.matches:,} `matches` with {self.branch:,} branches each are more than a million")
-        if self.branch_at == "last" and self.branch != 1:
-            raise ValueError(f"branch_at: last is one branch of each match: set `branch` to 1, not {self.branch}")
         return self
 
-    @model_validator(mode="after")
-    def _can_overlap(self) -> Self:
-        if self.overlaps and self.instructions:
-            raise ValueError(
-                "`instructions` depend on the scores of the previous iteration: set ahead to 0 and enough to 1"
-            )
-        if self.overlaps and self.resample:
-            raise ValueError(
-                "`resample` needs the credit of the current weights, which are still learning: "
-                "set it to 0, or ahead to 0 and enough to 1"
-            )
-        if self.enough < 1 and self.branch:
-            raise ValueError("late matches cannot have branches: set `branch` to 0, or enough to 1")
-        return self
+    def part(self, name: str) -> Chosen | None:
+        """Return the rollout part of that name, or None."""
+        return next((chosen for chosen in self.parts if chosen.name == name), None)
 
-    @model_validator(mode="after")
-    def _can_grow(self) -> Self:
-        if self.trees is None:
-            return self
-        if self.branch or self.adaptive or self.enough < 1:
-            raise ValueError("`trees` plan a deal's matches themselves: set branch to 0, adaptive to null, enough to 1")
-        if self.group < 2 or (self.trees.first != "auto" and self.trees.first >= self.group):
-            raise ValueError(
-                f"`trees` have branches besides the first {self.trees.first}: raise `group`, which is {self.group}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _can_adapt(self) -> Self:
-        if self.adaptive is None:
-            return self
-        if not self.pool:
-            raise ValueError("`adaptive` needs deals that repeat: set `pool`")
-        if self.horizon and self.horizon.option and self.adaptive.cap:
-            raise ValueError("`horizon.option` and `adaptive.cap` both limit the length of matches: set one to null")
-        if self.adaptive.least > self.group:
-            raise ValueError(f"adaptive.least is {self.adaptive.least}, more than the {self.group} of a `group`")
-        if self.resample or self.branch:
-            raise ValueError("`adaptive` plays groups of different sizes: set resample and branch to 0")
-        return self
+    @property
+    def most_matches(self) -> int:
+        """Maximum number of matches per iteration with those that parts add."""
+        extra = sum(declaration(chosen).extra_matches(**chosen.whole().settings) for chosen in self.parts)
+        return self.matches * (1 + extra)
 
 
 class SourceSpec(Spec):
@@ -261,13 +119,3 @@ class SourceSpec(Spec):
     """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last."""
     iterations: Positive | None = None
     """Last iteration to use; null is the newest committed one at the run's start, which is then saved in the config."""
-
-
-def apportion(count: int, shares: Sequence[float]) -> list[int]:
-    """Return how many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
-    quotas = [count * share / sum(shares) for share in shares]
-    counts = [int(quota) for quota in quotas]
-    by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - quotas[i])
-    for i in by_remainder[: count - sum(counts)]:
-        counts[i] += 1
-    return counts

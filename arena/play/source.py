@@ -1,23 +1,20 @@
 """Sources of an iteration's matches for credit and learning."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
-from arena.credit.iteration import Crediting
 from arena.league.matchmaking import Matchmaker
 from arena.league.pool import Pool
-from arena.play.adaptive import History
-from arena.play.instructions import Instructions, write_instruction
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import check_losses, play_all
-from arena.play.plans import branch_plans, iteration_plans
+from arena.play.parts.base import Progress, RolloutPart
+from arena.play.plans import iteration_plans
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import Logged, Room, Stragglers, over, past_versions, plan_of, plan_row
-from arena.play.trees import Tree, play_trees
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -74,75 +71,54 @@ class Play:
     pool: Pool
     matchmaker: Matchmaker | None
     lineup: Lineup
-    crediting: Crediting
     watcher: Watcher
+    parts: Sequence[RolloutPart] = ()
+    """Rollout parts, in the order of `play.parts`."""
     iterations: int = 0
     """Number of iterations of the run."""
     late: list[MatchPlan] = field(default_factory=list)
     """Plans of unfinished matches of an earlier process, which no update has waited for."""
-    history: History | None = None
-    """Outcomes of deals, if `play.adaptive` is on."""
-    instructions: Instructions | None = None
-    """Populations of instructions, if roles have any."""
 
     async def matches(self, k: int) -> Played:
-        """Play the matches of iteration `k` and their branches and return them.
+        """Play the matches of iteration `k` and those that parts add, and return them.
 
-        With `play.resample`, deals that selection drops are replaced by new ones. Raises PlayError if more matches are
-        lost than kept.
+        Raises PlayError if more matches are lost than kept.
         """
-        await self._renew(k)
         if self.rule.enough < 1:
-            taken = await self._stragglers.matches(k, self._plans(k))
+            taken = await self._stragglers.matches(k, await self._plans(k))
             self._batch.flush()  # other matches are still in progress
             self.run.failures.flush()
             return Played.of(*taken)
         late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
-        (finished, failures), deals = await self.played(late) if late else ([], []), 0
-        played = Played.of(finished, failures)
-        for _ in range(1 + self.rule.resample):
-            incomplete = len({(record.game, record.seed) for record in played.given_up})
-            if not (due := await self.crediting.due(k, played.records, max(0, deals - incomplete))):
-                break
-            if not self.rule.overlaps:
-                self.watcher.phase(k, "play")
-            plans = self._plans(k, due, deals)
-            own, failed = await (self._play_trees(plans) if self.rule.trees else self.played(plans))
-            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, own))
-            finished, deals = [*finished, *own, *branched], deals + due
-            failures += [*failed, *failed_too]
+        finished, failures = await self.played(late) if late else ([], [])
+        plans, deals, played = await self._plans(k), self.rule.deals, Played.of(finished, failures)
+        if not self.rule.overlaps:
+            self.watcher.phase(k, "play")
+        while plans:
+            more, failed = await self.played(plans)
+            finished, failures = [*finished, *more], [*failures, *failed]
             played = Played.of(finished, failures)
-            check_losses(played.given_up, played.left_out, len(played.records), self.rule.attempts)
+            progress = Progress(ended=finished, records=played.records, given_up=played.given_up, deals=deals)
+            plans, deals = await self._expand(k, progress)
+        check_losses(played.given_up, played.left_out, len(played.records), self.rule.attempts)
         return played
 
-    async def _play_trees(self, plans: list[MatchPlan]) -> Attempts:
-        """Play the plans of each deal as a tree of branches."""
-        assert self.rule.trees is not None
-        deals: dict[int, list[MatchPlan]] = {}
-        for plan in plans:
-            deals.setdefault(plan.group, []).append(plan)
-        vocabulary = {name: policy.frame.vocabulary for name, policy in self.policies.items()}
-        trees = [Tree(deal, self.rule.trees, vocabulary, self.lineup.seed) for deal in deals.values()]
-        return await play_trees(trees, self.played)
-
-    def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
+    async def _plans(self, k: int, deals: int | None = None, before: int = 0) -> list[MatchPlan]:
+        """Return the plans of `deals` deals (default: the iteration's) after `before` earlier ones, as parts want."""
         tables, seed = self.lineup.tables, self.lineup.seed
-        plans = iteration_plans(
-            self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, self.history, self.iterations
-        )
-        return self.instructions.assign(k, plans) if self.instructions else plans
+        plans = iteration_plans(self.rule, seed, k, tables, self.policies, self.matchmaker, deals, before)
+        for part in self.parts:
+            plans = await part.plan(k, plans)
+        return plans
 
-    async def _renew(self, k: int) -> None:
-        """Add a new instruction to the population of each role that is due for one."""
-        if self.instructions is None:
-            return
-        for role in self.instructions.due(k):
-            writer, written = self.instructions.rules[role].writer, ""
-            if writer is not None:
-                policy = self.lineup.policies[writer]
-                written = await write_instruction(policy, self.lineup.engine, self.instructions, k, role)
-            if text := self.instructions.add(k, role, written):
-                self.watcher.note(f"iteration {k}: {role} tries the instruction {text!r}")
+    async def _expand(self, k: int, progress: Progress) -> tuple[list[MatchPlan], int]:
+        """Return the further plans of the first part that has some, and the number of deals planned then."""
+        for part in self.parts:
+            more = await part.expand(k, progress)
+            new = await self._plans(k, more.deals, progress.deals) if more.deals else []
+            if plans := [*more.plans, *new]:
+                return plans, progress.deals + more.deals
+        return [], progress.deals
 
     async def played(self, plans: list[MatchPlan]) -> Attempts:
         """Play these plans and return the matches. Each match is logged within a second of its end."""
@@ -183,21 +159,20 @@ class Play:
             return set()
         return self._room.past_versions() | past_versions(self._late(k))
 
-    def learned(self, records: Iterable[MatchRecord]) -> None:
-        """Update the history of deals and the scores of instructions, if on, from these finished matches."""
-        records = list(records)
-        if self.history:
-            self.history.add(records)
-        if self.instructions:
-            self.instructions.learned(records)
+    def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
+        """Let the parts learn from the finished matches of iteration `k`."""
+        for part in self.parts:
+            part.observe(k, records)
+
+    def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
+        """Return the parts' sections of an iteration's metrics, from its matches without branches."""
+        unbranched = [record for record in records if record.identity.parent is None]
+        return {name: section for part in self.parts for name, section in part.metrics(unbranched).items()}
 
     def state(self, k: int) -> dict[str, Any]:
         """Return the state for the checkpoint of iteration `k`, as JSON."""
-        return {
-            "late": [plan_row(plan) for plan in self._late(k)],
-            "deals": self.history.state() if self.history else {},
-            **({"instructions": self.instructions.state()} if self.instructions else {}),
-        }
+        late = [plan_row(plan) for plan in self._late(k)]
+        return {"late": late, "parts": [part.state() for part in self.parts]}
 
     async def close(self) -> None:
         """Cancel the matches that no update has waited for."""
@@ -264,11 +239,9 @@ class Ahead:
             self._tasks[k] = asyncio.create_task(self.source.matches(k))
 
 
-def play_state(
-    rule: PlaySpec, seed: int, state: Mapping[str, Any]
-) -> tuple[list[MatchPlan], History | None, Instructions | None]:
-    """Return unfinished plans, history of deals and instructions from a checkpoint's `Play.state`, which may be {}."""
-    late = [plan_of(row) for row in state.get("late", [])]
-    history = History(rule.adaptive, state.get("deals", {})) if rule.adaptive else None
-    tried = Instructions(rule.instructions, seed, state.get("instructions", {})) if rule.instructions else None
-    return late, history, tried
+def load_parts(parts: Sequence[RolloutPart], state: Mapping[str, Any]) -> list[MatchPlan]:
+    """Restore the parts from a checkpoint's `Play.state`, which may be {}, and return the unfinished plans."""
+    for part, saved in zip(parts, state.get("parts", ()), strict=bool(state)):
+        if saved is not None:
+            part.load(saved)
+    return [plan_of(row) for row in state.get("late", [])]

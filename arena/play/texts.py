@@ -27,3 +27,8 @@ def clean_act(act: Act) -> Act:
 def _clean_message(message: Message) -> Message:
     parts = tuple(clean_text(part) if isinstance(part, str) else part for part in message.parts)
     return Message(clean_text(message.sender), parts)
+
+
+def normalise_act(act: str) -> str:
+    """Return an act without talk, with single blanks and folded case, to compare acts."""
+    return " ".join(act.partition("|")[0].split()).casefold()

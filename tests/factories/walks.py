@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from arena.play.control import Control
 
 from agents.engines.base import Completion, Request
 from agents.memory import Memory
 from agents.role import load_role
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
-from arena.play.control import Control
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import PlaySpec
 from arena.records import MatchRecord, Seating

@@ -17,7 +17,7 @@ from arena.config.saved_config import as_plain
 from arena.config.seating import set_tables
 from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
 from arena.errors import ConfigError
-from arena.play.settings import apportion
+from arena.parts.apportion import apportion
 
 BASE = """\
 name: small

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from arena.play.adaptive import History
 
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.seating import set_tables
 from arena.errors import ConfigError
 from arena.lab import Lab
-from arena.play.adaptive import History
 from arena.play.match import MatchPlan
 from arena.play.plans import iteration_plans
 from arena.play.settings import AdaptiveSpec

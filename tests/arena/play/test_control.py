@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arena.play.control import normalise_act
 
 import games
 from arena.config.experiment import Experiment
@@ -18,7 +19,6 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.metrics import patch_figures
 from arena.play.branches import Branch
-from arena.play.control import normalise_act
 from arena.play.joining import Parting, first_difference
 from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arena.play.instructions import Instructions, instructed
 
 from agents.role import Role
 from arena.cli.loop import wait
 from arena.lab import Lab
-from arena.play.instructions import Instructions, instructed
 from arena.play.match import MatchPlan
 from arena.play.settings import InstructionsSpec
 from arena.records import MatchRecord, Seating

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arena.play.trees import Tree, play_trees
 
 from agents.engines.base import Completion, Request
 from arena.cli.show import tree_lines
@@ -24,7 +25,6 @@ from arena.play.lineup import Lineup
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.settings import TreesSpec
-from arena.play.trees import Tree, play_trees
 from arena.records import MatchRecord, trained
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan

@@ -29,7 +29,7 @@ from typing import Any, TextIO
 import yaml
 
 from arena.doctor import environment
-from arena.play.settings import apportion
+from arena.parts.apportion import apportion
 from arena.process import command_line
 from tests.arena.scale import fault_kinds
 from tests.arena.scale.fault_judge import Finding, Verdict, judge

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from agents.engines.base import Engine, Request
+from agents.names import nearest
 from agents.policy import Policy
 from agents.reply import one_line
-from agents.role import Role
 from arena.parts.chance import generator, number
+from arena.parts.spec import Name, Spec
 from arena.play.match import MatchPlan
-from arena.play.settings import LONGEST_INSTRUCTION, InstructionsSpec
+from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, declare
 from arena.records import MatchRecord
-from games.contracts import View
 
 CROSSINGS = 16
 """Attempts to get a new instruction from a crossover."""
@@ -33,6 +34,62 @@ WRITER_TOKENS, WRITER_EXAMPLES = 60, 4
 """Maximum tokens that a writer samples, and number of instructions that it reads."""
 
 
+LONGEST_INSTRUCTION = 500
+"""Maximum characters of an instruction."""
+Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)]
+
+
+class InstructionsOfRole(Spec):
+    """Population of instructions. Each deal draws one, which ends the role's system prompt."""
+
+    texts: Annotated[list[Instruction], Field(min_length=1, max_length=100)]
+    """Initial instructions, all different."""
+    temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.25
+    """Temperature of the softmax that draws them, in standard deviations of payoffs."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Weight of an iteration in the running mean of an instruction's scores; 1 uses only the last."""
+    every: Annotated[int, Field(ge=0, le=10**4)] = 0
+    """Iterations between new instructions; 0 adds none."""
+    size: Annotated[int, Field(ge=1, le=100)] = 8
+    """Maximum number of instructions. A new one replaces the worst."""
+    writer: Name | None = None
+    """Policy that writes new instructions by reflection; null crosses two existing ones."""
+
+    @model_validator(mode="after")
+    def _are_different(self) -> Self:
+        plain = [" ".join(text.split()) for text in self.texts]
+        if len({*plain}) < len(plain) or "" in plain:
+            raise ValueError("`texts` must all differ, and none may be blank")
+        if len(plain) > self.size:
+            raise ValueError(f"there are {len(plain)} `texts`, more than `size`, which is {self.size}: raise it")
+        return self
+
+
+def _check(setup: Setup, *, roles: Mapping[str, InstructionsOfRole]) -> None:
+    """Raise ValueError if matches overlap with learning."""
+    if setup.play.overlaps:
+        raise ValueError("they depend on the scores of the previous iteration: set ahead to 0 and enough to 1")
+
+
+def _check_tables(
+    tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, roles: Mapping[str, InstructionsOfRole]
+) -> None:
+    """Raise ValueError unless instructions are for roles of policies with weights, and written by such a policy."""
+    held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
+    for role, rule in roles.items():
+        if role not in held:
+            there = ", ".join(dict.fromkeys(held))
+            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {there})")
+        if rule.writer is not None and rule.writer not in policies:
+            raise ValueError(f"{role}.writer: unknown policy '{rule.writer}' (policies: {', '.join(policies)})")
+
+
+@declare(check=_check, check_tables=_check_tables)
+def instructions(context: PartContext, *, roles: dict[Name, InstructionsOfRole]) -> RolloutPart:
+    """Let instructions compete for the end of a role's system prompt (INSPO); `roles` has a population per role."""
+    return Instructions(context, roles)
+
+
 class Tried(NamedTuple):
     """Instruction with the running mean of its scores and the number of iterations that played it."""
 
@@ -41,39 +98,40 @@ class Tried(NamedTuple):
     iterations: int = 0
 
 
-class Instructed(Role):
-    """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
-
-    instruction: str = ""
-
-    def render_system(self, view: View) -> str:
-        """Return the role's own system text, followed by a line with the instruction."""
-        return f"{super().render_system(view)}\n{self.instruction}".strip()
-
-
-def instructed(role: Role, instruction: str) -> Role:
-    """Return the role with this instruction; the role itself if it is empty."""
-    return Instructed.model_construct(**dict(role), instruction=instruction) if instruction else role
-
-
-class Instructions:
+class Instructions(RolloutPart):
     """Populations of instructions of a run, by role."""
 
-    def __init__(self, rules: Mapping[str, InstructionsSpec], seed: int, state: Mapping[str, Any]) -> None:
-        """Load a checkpoint's `state`. With {}, populations start with the texts of the rules."""
-        self.rules, self.seed = rules, seed
-        saved: Mapping[str, Sequence[Mapping[str, Any]]] = state.get("tried", {})
-        self.tried = {
-            role: [Tried(**row) for row in saved[role]] if role in saved else [Tried(text) for text in rule.texts]
-            for role, rule in rules.items()
-        }
-        self.failed: dict[str, str] = dict(state.get("failed", {}))
+    def __init__(self, context: PartContext, rules: Mapping[str, InstructionsOfRole]) -> None:
+        self.context, self.rules, self.seed = context, rules, context.seed
+        self.tried = {role: [Tried(text) for text in rule.texts] for role, rule in rules.items()}
+        self.failed: dict[str, str] = {}
         """Last turn of each role in the match of the latest iteration with its lowest payoff."""
+        self.renewed = 0
+        """Latest iteration before which new instructions were added."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the checkpoint."""
+        """Return the populations and the worst matches."""
         tried = {role: [one._asdict() for one in each] for role, each in self.tried.items()}
         return {"tried": tried, "failed": dict(self.failed)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Restore the populations and the worst matches. A role that the state lacks starts with its own texts."""
+        for role, rows in state["tried"].items():
+            if role in self.rules:
+                self.tried[role] = [Tried(**row) for row in rows]
+        self.failed = dict(state["failed"])
+
+    async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
+        """Draw an instruction for each deal, after adding a new one to each role's population if it is due."""
+        if self.renewed < k:
+            self.renewed = k
+            for role in self.due(k):
+                writer, written = self.rules[role].writer, ""
+                if writer is not None:
+                    written = await write_instruction(self.context.policies[writer], self.context.engine, self, k, role)
+                if text := self.add(k, role, written):
+                    self.context.note(f"iteration {k}: {role} tries the instruction {text!r}")
+        return self.assign(k, plans)
 
     def chances(self, role: str) -> list[float]:
         """Return the probability of each instruction of a role."""
@@ -102,7 +160,7 @@ class Instructions:
 
         return [with_instructions(plan) for plan in plans]
 
-    def learned(self, records: Sequence[MatchRecord]) -> None:
+    def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Update the running means and the worst matches from an iteration's finished matches."""
         for role, rule in self.rules.items():
             scores, worst = _scores(role, records)

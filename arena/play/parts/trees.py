@@ -15,17 +15,102 @@ chain .05, and int(k · sigmoid((H_first - H_later) / 2)) + 1 of k matches start
 first match (`first: auto`).
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
+from typing import Annotated, Any, Literal
 
-from arena.credit.samples import OWN
+from pydantic import Field
+
 from arena.parts.chance import generator
+from arena.parts.spec import Matches
 from arena.play.branches import Branch
 from arena.play.match import MatchPlan
-from arena.play.settings import TreesSpec
-from arena.records import MatchRecord, Turn, place_of
+from arena.play.parts.base import Expansion, PartContext, Progress, RolloutPart, Setup, declare
+from arena.records import OWN, MatchRecord, Turn, place_of
 from games.contracts import MOST_BRANCHES, MatchId
+
+
+def _check(setup: Setup, *, first: int | Literal["auto"], trigger: str, **settings: Any) -> None:
+    """Raise ValueError unless `group` has room for branches and the engine records the entropies that they need."""
+    play = setup.play
+    if play.part("branches") or play.part("adaptive") or play.enough < 1:
+        raise ValueError("trees plan a deal's matches themselves: leave out branches and adaptive, set enough to 1")
+    if play.group < 2 or (first != "auto" and first >= play.group):
+        raise ValueError(f"there are no branches besides the first {first}: raise play.group, which is {play.group}")
+    if (trigger == "entropy" or first == "auto") and not setup.has_entropy:
+        raise ValueError(
+            "branches by entropy, which the engine does not record: set engine.entropy to true, or trigger to random "
+            "and `first` to a number"
+        )
+
+
+@declare(check=_check)
+def trees(
+    context: PartContext,
+    *,
+    first: Matches | Literal["auto"] = "auto",
+    trigger: Literal["entropy", "random"] = "entropy",
+    chance: Annotated[float, Field(ge=0, le=1)] = 0.5,
+    weight: Annotated[float, Field(ge=0, le=1e6)] = 0.2,
+    chain: Annotated[float, Field(ge=0, le=1)] = 0.0,
+    tokens: Annotated[int, Field(ge=1, le=10**6)] = 20,
+) -> RolloutPart:
+    """Play some matches of a `group` as branches of others, by the module's formula.
+
+    `first` matches start at the deal; `auto` derives their number from the entropies of the first match (AEPO). With
+    `trigger: random`, a control, entropies do not count. `chance` is the branching probability of a turn with the
+    entropy of the first reply, `weight` its increase per unit of entropy, `chain` the penalty for each consecutive
+    branched turn just before (AEPO: 0.05). The entropies of a reply's first `tokens` tokens are summed.
+    """
+    return Trees(context, TreeRule(first, trigger, chance, weight, chain, tokens))
+
+
+@dataclass(frozen=True)
+class TreeRule:
+    """Settings of `trees`."""
+
+    first: int | Literal["auto"] = "auto"
+    trigger: Literal["entropy", "random"] = "entropy"
+    chance: float = 0.5
+    weight: float = 0.2
+    chain: float = 0.0
+    tokens: int = 20
+
+
+class Trees(RolloutPart):
+    """Trees of the deals of each iteration."""
+
+    def __init__(self, context: PartContext, rule: TreeRule) -> None:
+        self.context, self.rule = context, rule
+        self.trees: dict[int, list[Tree]] = {}
+        """Trees that may still grow, by iteration."""
+        self.seen: dict[int, int] = {}
+        """Number of ended matches that the trees of an iteration know."""
+
+    async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
+        """Hold back each deal's matches except the first ones."""
+        deals: dict[int, list[MatchPlan]] = {}
+        for plan in plans:
+            deals.setdefault(plan.group, []).append(plan)
+        sizes = {name: policy.frame.vocabulary for name, policy in self.context.policies.items()}
+        new = [Tree(deal, self.rule, sizes, self.context.seed) for deal in deals.values()]
+        self.trees.setdefault(k, []).extend(new)
+        return [plan for tree in new for plan in tree.next()]
+
+    async def expand(self, k: int, progress: Progress) -> Expansion:
+        """Return the next matches of all trees. A match that was given up is not replaced."""
+        trees = {identity: tree for tree in self.trees[k] for identity in tree.identities}
+        for record in progress.ended[self.seen.get(k, 0) :]:
+            if tree := trees.get(record.identity.line()[0].planned):
+                tree.ended(record)
+        plans = [plan for tree in self.trees[k] for plan in tree.next()]
+        if plans:
+            self.seen[k] = len(progress.ended)
+        else:
+            del self.trees[k]
+            self.seen.pop(k, None)
+        return Expansion(plans=plans)
 
 
 @dataclass
@@ -41,7 +126,7 @@ class _Path:
 class Tree:
     """Planner of one deal's matches, which start at the deal or branch from others."""
 
-    def __init__(self, plans: Sequence[MatchPlan], rule: TreesSpec, vocabulary: Mapping[str, int], seed: int) -> None:
+    def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary: dict[str, int], seed: int) -> None:
         """Prepare a tree with one match per plan. `vocabulary` has the size by policy; `seed` is the run's."""
         self.rule, self.vocabulary, self.seed = rule, vocabulary, seed
         self._plans, self._begun, self._left = list(plans), 0, len(plans)
@@ -53,6 +138,11 @@ class Tree:
         """Next turn to consider for branching."""
         self._auto = rule.first == "auto"
         """True until the first match has decided how many matches start at the deal."""
+
+    @property
+    def identities(self) -> list[MatchId]:
+        """Identities of the planned matches, which its branches share."""
+        return [plan.identity for plan in self._plans]
 
     def next(self) -> list[MatchPlan]:
         """Return the next plans, after all earlier ones have ended; [] if the tree is complete."""
@@ -132,21 +222,3 @@ class Tree:
         gap = sum(first) / max(1, len(first)) - sum(later) / max(1, len(later))
         count = len(self._plans)
         return min(count, max(1, int(count / (1.0 + exp(-0.5 * gap))) + 1))
-
-
-async def play_trees(
-    trees: Sequence[Tree], play: Callable[[list[MatchPlan]], Awaitable[tuple[list[MatchRecord], list[MatchRecord]]]]
-) -> tuple[list[MatchRecord], list[MatchRecord]]:
-    """Play all trees level by level, and return the finished matches and the failed attempts.
-
-    A match that was given up is not replaced.
-    """
-    records, failures = list[MatchRecord](), list[MatchRecord]()
-    while plans := [(plan, tree) for tree in trees for plan in tree.next()]:
-        of = {plan.identity: tree for plan, tree in plans}
-        played, failed = await play([plan for plan, _ in plans])
-        for record in played:
-            of[record.identity.planned].ended(record)
-        records += played
-        failures += failed
-    return records, failures

@@ -1,0 +1,13 @@
+"""Apportionment of a whole number to shares."""
+
+from collections.abc import Sequence
+
+
+def apportion(count: int, shares: Sequence[float]) -> list[int]:
+    """Return how many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
+    quotas = [count * share / sum(shares) for share in shares]
+    counts = [int(quota) for quota in quotas]
+    by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - quotas[i])
+    for i in by_remainder[: count - sum(counts)]:
+        counts[i] += 1
+    return counts

@@ -1,0 +1,19 @@
+"""Rollout parts by name."""
+
+from collections.abc import Callable, Mapping
+
+from arena.parts.chosen import Kind
+from arena.play.parts.adaptive import adaptive
+from arena.play.parts.base import RolloutPart
+from arena.play.parts.branches import branches
+from arena.play.parts.horizon import horizon
+from arena.play.parts.instructions import instructions
+from arena.play.parts.patch import patch
+from arena.play.parts.resample import resample
+from arena.play.parts.stop import stop
+from arena.play.parts.trees import trees
+
+ROLLOUT_PARTS: Mapping[str, Callable[..., RolloutPart]] = {
+    part.__name__: part for part in (adaptive, branches, horizon, instructions, patch, resample, stop, trees)
+}
+ROLLOUT_PART = Kind("rollout part", ROLLOUT_PARTS)

@@ -1,0 +1,137 @@
+"""Adaptive allocation of attempts and lengths to deals by their earlier outcomes, if deals repeat (`play.pool`).
+
+Attempts with equal outcomes teach a group estimator nothing. So each deal gets `least` attempts, and the others are
+allocated in proportion to the standard deviation of the outcome, √(p(1 - p)) (Neyman allocation). p is the success
+rate with one success and one failure added, so new deals are the least certain. For example, of 16 deals with 8
+attempts on average and `least` 2, 8 deals solved 30 times of 30 get 5 each, and 8 deals solved every second time 11.
+Source: DART-GUI (Li et al. 2025): fewer than 8 attempts if more than .6 succeed, and a length limit per task, that of
+its longest success. Its stored successes for tasks never solved are `learn.replay: success`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from math import sqrt
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from arena.parts.apportion import apportion
+from arena.parts.spec import Name
+from arena.play.match import MatchPlan
+from arena.play.parts.base import PartContext, RolloutPart, Setup, declare
+from arena.records import MatchRecord
+
+ATTEMPTS, SUCCESSES, LONGEST = range(3)
+
+
+def _check(setup: Setup, *, above: float, least: int, cap: str | None) -> None:
+    """Raise ValueError unless deals repeat in groups of at least `least`, and every game sets the option `cap`."""
+    play = setup.play
+    if not play.pool:
+        raise ValueError("it needs deals that repeat: set play.pool")
+    if least > play.group:
+        raise ValueError(f"least is {least}, more than the {play.group} of a play.group")
+    if play.part("resample") or play.part("branches"):
+        raise ValueError("it plays groups of different sizes: leave out resample and branches")
+    if cap is None:
+        return
+    other = play.part("horizon")
+    if other and other.whole().settings["option"]:
+        raise ValueError("`cap` and the option of horizon both limit the length of matches: set one to null")
+    for game, options in setup.games:
+        if not isinstance(options.get(cap), int):
+            raise ValueError(
+                f"{cap} is lowered from its value in the game's options: set {cap} to a number in the options of {game}"
+            )
+
+
+@declare(check=_check)
+def adaptive(
+    context: PartContext,
+    *,
+    above: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0,
+    least: Annotated[int, Field(ge=1, le=10**6)] = 2,
+    cap: Name | None = None,
+) -> RolloutPart:
+    """Allocate attempts to deals by their earlier outcomes, for deals that repeat (`play.pool`).
+
+    A match is a success if the mean payoff of its trained seats is above `above`. Each deal of an iteration gets at
+    least `least` attempts. `cap` names the game's option that limits turns, such as `max_turns`: for solved deals it is
+    set to the length of their longest success; null is no cap.
+    """
+    return Adaptive(above, least, cap)
+
+
+class Adaptive(RolloutPart):
+    """Outcomes of each deal so far: attempts, successes, and turns of its longest success."""
+
+    def __init__(self, above: float, least: int, cap: str | None) -> None:
+        self.above, self.least, self.cap = above, least, cap
+        self._deals: dict[str, list[int]] = {}
+
+    async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
+        """Distribute the plans' total number of attempts over their deals, and cap the length of solved deals."""
+        deals = [list(group) for _, group in groupby(plans, _deal)]
+        counts = self.attempts([(deal[0].game, deal[0].seed) for deal in deals], len(plans))
+        number, planned = plans[0].identity.deal, list[MatchPlan]()
+        for deal, count in zip(deals, counts, strict=True):
+            options, capped = self.options(deal[0].game, deal[0].seed, deal[0].options)
+            for attempt in range(count):
+                identity = replace(deal[0].identity, deal=number + len(planned))
+                # Plans of a group differ in the first draw, the number of the attempt.
+                draws = (attempt, *deal[0].draws[1:]) if deal[0].group >= 0 else deal[0].draws
+                planned.append(replace(deal[0], identity=identity, draws=draws, options=dict(options), capped=capped))
+        return planned
+
+    def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
+        """Count the outcomes of finished matches."""
+        for record in records:
+            row = self._deals.setdefault(_key(record.game, record.seed), [0, 0, 0])
+            row[ATTEMPTS] += 1
+            if _mean_payoff(record) > self.above:
+                row[SUCCESSES] += 1
+                row[LONGEST] = max(row[LONGEST], len(record.turns))
+
+    def attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
+        """Return the number of attempts for each deal (game, seed), `total` in all."""
+        shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
+        more = apportion(total - self.least * len(deals), shares)
+        return [self.least + count for count in more]
+
+    def options(self, game: str, seed: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Return the game's options for a deal, and the name of the option that its longest success lowers, or ""."""
+        cap, row = self.cap, self._deals.get(_key(game, seed))
+        if cap is None or row is None or not row[SUCCESSES] or row[LONGEST] >= options[cap]:
+            return dict(options), ""
+        return {**options, cap: row[LONGEST]}, cap
+
+    def state(self) -> dict[str, list[int]]:
+        """Return the outcomes by deal."""
+        return self._deals
+
+    def load(self, state: Mapping[str, Sequence[int]]) -> None:
+        """Restore the outcomes. Raises ValueError for a deal with more successes than attempts."""
+        if wrong := [deal for deal, row in state.items() if row[SUCCESSES] > row[ATTEMPTS]]:
+            raise ValueError(f"deal {wrong[0]} was solved more often than it was played")
+        self._deals = {deal: list(row) for deal, row in state.items()}
+
+    def _rate(self, game: str, seed: int) -> float:
+        """Return the success rate with one success and one failure added."""
+        attempts, successes, _ = self._deals.get(_key(game, seed), (0, 0, 0))
+        return (successes + 1) / (attempts + 2)
+
+
+def _deal(plan: MatchPlan) -> tuple[int, int]:
+    """Return a key of the plan's deal; a plan without a group is a deal of its own."""
+    return plan.group, plan.identity.deal if plan.group < 0 else 0
+
+
+def _key(game: str, seed: int) -> str:
+    return f"{game} {seed}"
+
+
+def _mean_payoff(record: MatchRecord) -> float:
+    """Return the mean payoff of the trained seats."""
+    paid = [record.payoffs.get(seat, 0.0) for seat, seating in record.seats.items() if seating.trained]
+    return sum(paid) / max(1, len(paid))

@@ -1,0 +1,120 @@
+"""Patches: an expert replaces learners' wrong acts (semi-online: UI-S1, Lu et al. 2025).
+
+An expert acts at every turn of a learner, too. If the acts differ, the learner's becomes a turn of source `replaced`,
+which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy learns, and the
+learner continues as if it had written that. An act that agrees earns the reward `match` of 1, which is part of no
+payoff.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from agents.errors import ScriptedPolicyError
+from agents.player import ScriptedPolicy
+from agents.players.scripted import check_scripted, make_scripted
+from arena.parts.paths import PolicyName
+from arena.plain import clean_text
+from arena.play.match import CONTINUE, Continue, Decision, MatchControl, MatchPlan, Replace, Stop
+from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learners
+from arena.play.texts import normalise_act
+from arena.records import MatchRecord
+from games.contracts import CUT, Act, Game, View
+
+MATCH = "match"
+"""Name of the reward of 1 for an act equal to the expert's."""
+
+
+def _check_tables(tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, expert: str, most: int | None) -> None:
+    """Raise ValueError if the expert cannot play a learner's seat."""
+    for table in tables:
+        for seat in (seat for seat, policy in table.holders.items() if policies.get(policy)):
+            try:
+                check_scripted(expert, table.make_game(), seat)
+            except ScriptedPolicyError as error:
+                raise ValueError(f"expert: {error}") from None
+
+
+@declare(check_tables=_check_tables, rewards=(MATCH,))
+def patch(
+    context: PartContext, *, expert: PolicyName, most: Annotated[int, Field(ge=0, le=10**4)] | None = None
+) -> RolloutPart:
+    """Replace learners' wrong acts by an expert's. After `most` patches the match stops at the next wrong act.
+
+    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. Every other act than its own is wrong.
+    `most` null is no limit; 0 stops at the first wrong act.
+    """
+    return Patch(expert, most)
+
+
+class Patch(RolloutPart):
+    """Replacement of learners' wrong acts by those of an expert."""
+
+    def __init__(self, expert: str, most: int | None) -> None:
+        self.expert, self.most = expert, most
+
+    def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
+        """Return the patches of a match with learners, with an expert of its own for each of them."""
+        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learners(plan)}
+        return _Patches(self.expert, experts, self.most) if experts else None
+
+    def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
+        """Return the section `patches`; see `patch_metrics`."""
+        figures = patch_metrics(records)
+        return {"patches": figures} if figures else {}
+
+
+class _Patches(MatchControl):
+    """Patches of one match."""
+
+    def __init__(self, name: str, experts: Mapping[str, ScriptedPolicy], most: int | None) -> None:
+        self.name, self.experts, self.most = name, experts, most
+        self.count = 0
+
+    def before(self, view: View, act: Act) -> Decision:
+        """Replace a learner's act that differs from the expert's; reward one that does not.
+
+        Raises ScriptedPolicyError if the expert's act is no text.
+        """
+        if (expert := self.experts.get(view.seat)) is None:
+            return CONTINUE
+        expected = expert.act(view)
+        if not isinstance(expected, str):
+            raise ScriptedPolicyError(f"{self.name} has to answer with a text, not with {type(expected).__name__}")
+        if normalise_act(act.action) == normalise_act(expected := clean_text(expected)):
+            return Continue({MATCH: 1.0})
+        self.count += 1
+        if self.most is not None and self.count > self.most:
+            return Stop(f"{view.seat} departs from the expert")
+        return Replace(expected)
+
+
+def patch_metrics(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """Return metrics of learners whose wrong acts are patched; {} without patches.
+
+    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance (UI-S1),
+    up to the first wrong act: `progress`, the share of the whole way that was right until then; `success`, 1 if all of
+    it was; and their mean, `sop`. The length of the way is the game's `shortest`, or the number of acts read.
+    """
+    turns = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
+    sources = [[turn.source for turn in each] for each in turns]
+    if not any("replaced" in each for each in sources):
+        return {}
+    progress, success = list[float](), list[float]()
+    for record, each in zip(records, sources, strict=True):
+        own = [source for source in each if source in ("policy", "replaced")]
+        right = own.index("replaced") if "replaced" in own else len(own)
+        length = float(record.report.get("shortest", 0)) or max(1, len(each) - each.count("replaced"))
+        progress.append(min(1.0, right / length))
+        success.append(float("replaced" not in own and record.report.get("ended") not in CUT))
+    acts = [source for each in sources for source in each]
+    wrong, agreed = acts.count("replaced"), acts.count("policy")
+    sop_parts = sum(progress) / len(records), sum(success) / len(records)
+    return {
+        "count": acts.count("patch") / len(records),
+        "agreed": agreed / max(1, agreed + wrong),
+        "progress": sop_parts[0],
+        "success": sop_parts[1],
+        "sop": sum(sop_parts) / 2,
+    }
