@@ -25,7 +25,7 @@ from games.contracts import Act, Game, View
 
 @dataclass
 class _Seat:
-    """Expert and latest acts of a learner's seat."""
+    """State of one learner's seat: its expert, and counts of its acts, repeated acts and illegal acts."""
 
     expert: ScriptedPolicy | None
     acts: int = 0
@@ -37,8 +37,8 @@ class _Seat:
 
 
 @dataclass
-class Control:  # the Rules of arena.play.match
-    """Patches and stops of one match. They apply to learners' seats only."""
+class Control:  # implements Rules of arena.play.match
+    """Rules of one match at the learners' seats: patches by an expert, early stops, and a maximum number of acts."""
 
     rule: PlaySpec
     seats: dict[str, _Seat]
@@ -49,7 +49,7 @@ class Control:  # the Rules of arena.play.match
 
     @classmethod
     def of(cls, rule: PlaySpec, iterations: int, plan: MatchPlan, game: Game) -> "Control | None":
-        """Return the rules of a planned match; None if there are none. The horizon depends on `iterations`."""
+        """Return a planned match's rules; None if there are none. The horizon's schedule spans `iterations`."""
         learners = [seat for seat, seating in plan.seats.items() if seating.trained]
         if not learners or (rule.patch, rule.stop, rule.horizon) == (None, None, None):
             return None
@@ -61,9 +61,9 @@ class Control:  # the Rules of arena.play.match
         return cls(rule, {seat: _Seat(expert) for seat, expert in experts.items()}, horizon)
 
     def expected(self, view: View) -> str | None:
-        """Return the expert's act for a learner to move; None for other seats. Call it once per turn.
+        """Return the expert's act if the seat to move is a learner's; None for other seats or without an expert.
 
-        Raises ScriptedPolicyError if the expert's act is no text.
+        Call it once per turn. Raises ScriptedPolicyError if the expert's act is no text.
         """
         seat = self.seats.get(view.seat)
         if not (seat and seat.expert):
@@ -75,17 +75,21 @@ class Control:  # the Rules of arena.play.match
         return act
 
     def agree(self, act: str, expected: str) -> bool:
-        """Return True if two acts are equal up to talk, case and blanks."""
+        """Return True if two acts are equal, ignoring talk after `|`, case and repeated blanks."""
         return normalise_act(act) == normalise_act(expected)
 
     def may_patch(self) -> bool:
-        """Count a patch, and return False if it exceeds `patch.most`."""
+        """Add one to the number of patches, and return False if it now exceeds `patch.most` (None: no maximum)."""
         self.patches += 1
         patch = self.rule.patch
         return patch is not None and (patch.most is None or self.patches <= patch.most)
 
     def why_stop(self, act: Act, seat: str, valid: bool) -> str:
-        """Return why the match stops after this act; "" if it continues."""
+        """Count a seat's act, and return why the match has to stop after it; "" if it continues.
+
+        It stops after `stop.repeated` equal acts or `stop.illegal` illegal acts of a learner in a row, or at the
+        horizon. `valid` is False for an illegal act. Patches count towards the horizon only.
+        """
         if (own := self.seats.get(seat)) is None:
             return ""
         normalised, stop = normalise_act(act.action), self.rule.stop or StopSpec()
@@ -101,5 +105,5 @@ class Control:  # the Rules of arena.play.match
 
 
 def normalise_act(act: str) -> str:
-    """Return an act without talk, with single blanks and folded case, to compare acts."""
+    """Return an act without the talk after `|`, with single blanks and folded case, for comparisons."""
     return " ".join(act.partition("|")[0].split()).casefold()

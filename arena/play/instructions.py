@@ -34,7 +34,7 @@ WRITER_TOKENS, WRITER_EXAMPLES = 60, 4
 
 
 class Tried(NamedTuple):
-    """Instruction with the running mean of its scores and the number of iterations that played it."""
+    """Instruction in a population, with the running mean of its scores and the number of iterations that played it."""
 
     text: str
     weight: float = 0.0
@@ -42,7 +42,7 @@ class Tried(NamedTuple):
 
 
 class Instructed(Role):
-    """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
+    """Role with an instruction at the end of its system prompt, as plain text because a model may have written it."""
 
     instruction: str = ""
 
@@ -52,15 +52,15 @@ class Instructed(Role):
 
 
 def instructed(role: Role, instruction: str) -> Role:
-    """Return the role with this instruction; the role itself if it is empty."""
+    """Return a copy of the role with this instruction, or the role itself if the instruction is ""."""
     return Instructed.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
 class Instructions:
-    """Populations of instructions of a run, by role."""
+    """Population of instructions for each role of a run: drawn for matches, scored by payoffs, and renewed."""
 
     def __init__(self, rules: Mapping[str, InstructionsSpec], seed: int, state: Mapping[str, Any]) -> None:
-        """Load a checkpoint's `state`. With {}, populations start with the texts of the rules."""
+        """Restore a checkpoint's `state`. With {}, populations start with the texts of the rules."""
         self.rules, self.seed = rules, seed
         saved: Mapping[str, Sequence[Mapping[str, Any]]] = state.get("tried", {})
         self.tried = {
@@ -71,18 +71,18 @@ class Instructions:
         """Last turn of each role in the match of the latest iteration with its lowest payoff."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the checkpoint."""
+        """Return instructions with scores (`tried`) and texts of bad matches (`failed`) by role, for the checkpoint."""
         tried = {role: [one._asdict() for one in each] for role, each in self.tried.items()}
         return {"tried": tried, "failed": dict(self.failed)}
 
     def chances(self, role: str) -> list[float]:
-        """Return the probability of each instruction of a role."""
+        """Return the probability of drawing each of a role's instructions: the softmax of their scores."""
         weights = np.array([one.weight for one in self.tried[role]]) / self.rules[role].temperature
         powers = np.exp(weights - weights.max())
         return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
 
     def assign(self, k: int, plans: Iterable[MatchPlan]) -> list[MatchPlan]:
-        """Return the plans with a drawn instruction for each role that has some, the same for all matches of a deal."""
+        """Return the plans of iteration `k` with instructions at models' seats, drawn once per role and deal."""
         drawn: dict[tuple[str, int], str] = {}
 
         def text(role: str, deal: int) -> str:
@@ -103,7 +103,7 @@ class Instructions:
         return [with_instructions(plan) for plan in plans]
 
     def learned(self, records: Sequence[MatchRecord]) -> None:
-        """Update the running means and the worst matches from an iteration's finished matches."""
+        """Update the instructions' scores and each role's worst match from an iteration's finished matches."""
         for role, rule in self.rules.items():
             scores, worst = _scores(role, records)
             for place, one in enumerate(self.tried[role]):
@@ -115,14 +115,14 @@ class Instructions:
                 self.failed[role] = worst
 
     def due(self, k: int) -> list[str]:
-        """Return the roles that get a new instruction before iteration `k`."""
+        """Return the roles that get a new instruction before iteration `k`: every `rule.every` iterations."""
         return [role for role, rule in self.rules.items() if rule.every and k > 1 and (k - 1) % rule.every == 0]
 
     def add(self, k: int, role: str, text: str = "") -> str:
-        """Add a new instruction to a role's population and return it; "" if there is none.
+        """Add a new instruction to a role's population and return it; "" if none was found.
 
-        If `text` is empty or known, a crossover of two instructions is tried. The new instruction starts with the best
-        score, and the worst one is dropped from a full population.
+        It is `text` or, if that is empty or known, a crossover of two instructions. It starts with the best score, and
+        replaces the worst one in a full population.
         """
         known, rng = {"", *(one.text for one in self.tried[role])}, generator(self.seed, k, "crossover", role)
         written = one_line(text, LONGEST_INSTRUCTION)
@@ -135,7 +135,7 @@ class Instructions:
         return text
 
     def _crossover(self, role: str, rng: np.random.Generator) -> str:
-        """Return the first words of one and the last words of another instruction, drawn by their probabilities."""
+        """Return the first words of one instruction and the last words of another, both drawn; "" with only one."""
         tried, chances = self.tried[role], self.chances(role)
         if len(tried) < 2 or sum(chance > 0 for chance in chances) < 2:
             return ""
@@ -145,7 +145,7 @@ class Instructions:
 
 
 def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
-    """Return the standardised payoffs of each instruction, and the text of the last turn of the worst match."""
+    """Return the payoffs by instruction, standardised within each game, and the text of the worst match's last turn."""
     rows = [
         (record, seat, record.payoffs[seat])
         for record in records
@@ -163,14 +163,14 @@ def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[f
 
 
 def _last_turn(record: MatchRecord, seat: str) -> str:
-    """Return the text of the seat's last turn: its messages and its reply."""
+    """Return messages and reply of the seat's last turn, shortened to one line; "" if it took none."""
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""
     return f"It read: {one_line(read, 300)} It wrote: {one_line(turns[-1].raw, 300)}" if turns else ""
 
 
 async def write_instruction(policy: Policy, engine: Engine, instructions: Instructions, k: int, role: str) -> str:
-    """Return an instruction for a role that `policy` writes in iteration `k`; "" if its context has no room."""
+    """Sample a new instruction for `role` from `policy` and return it in one line; "" if its context has no room."""
     key, frame = f"instruct-{k}-{role}", policy.frame
     prompt = (*frame.open(WRITER_PROMPT, []), *frame.ask(writer_question(instructions, role)))
     if len(prompt) + WRITER_TOKENS > min(policy.positions, engine.max_context):
@@ -192,7 +192,7 @@ async def write_instruction(policy: Policy, engine: Engine, instructions: Instru
 
 
 def writer_question(instructions: Instructions, role: str) -> str:
-    """Return a writer's question: the best instructions with their scores, best first, and the worst match."""
+    """Return the prompt for a new instruction: the best instructions with their scores, and the role's worst match."""
     ranked = sorted(instructions.tried[role], key=lambda one: -one.weight)[:WRITER_EXAMPLES]
     scores = [f"{one.weight:+.2f}: {one.text}" for one in ranked]
     failed = instructions.failed.get(role, "")

@@ -35,8 +35,9 @@ def iteration_plans(
 ) -> list[MatchPlan]:
     """Return the plans of iteration `k`, table by table in proportion to their shares, with the league's opponents.
 
-    `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones. A `history` decides
-    the number of attempts at each deal and their length. `iterations` is the run's number, for schedules.
+    `seed` is the run's. `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones.
+    A `history` decides the number of attempts at each deal and their length. `iterations` is the run's number, for
+    schedules. Without a `matchmaker`, every table keeps its configured players.
     """
     rng = generator(seed, k, "league", *([f"{before}"] if before else []))
 
@@ -60,9 +61,10 @@ def iteration_plans(
 def branch_plans(
     rule: PlaySpec, seed: int, k: int, plans: Sequence[MatchPlan], records: Sequence[MatchRecord]
 ) -> list[MatchPlan]:
-    """Return plans of branches: up to `play.branch` for each finished match, at different turns of its learners.
+    """Return plans of up to `play.branch` branches of each finished match, at different turns of its learners.
 
-    The turns are drawn uniformly without replacement. With `branch_at: last`, only the last turn is branched.
+    The turns are drawn uniformly without replacement. With `branch_at: last`, only the last turn is branched. `plans`
+    are those of the finished matches in `records`.
     """
     if not rule.branch:
         return []
@@ -82,7 +84,7 @@ def branch_plans(
 def demonstration_plans(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
-    """Return plans of `count` demonstrations for a policy, over all its tables. Iteration 0 is the warm start."""
+    """Return plans of `count` demonstrations for `learner` over all its tables. Iteration `k` = 0 is the warm start."""
     own = [table for table in tables if learner in table.holders.values()]
     counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
     deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
@@ -90,7 +92,7 @@ def demonstration_plans(
 
 
 def _from_pool(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
-    """Return the seeds of an iteration's first `count` deals. Each pass through the pool has a new random order."""
+    """Return the seeds of an iteration's first `count` deals, in a new random order for each pass through the pool."""
     size = rule.pool or 0
     pool = np.random.SeedSequence((seed, number("pool"))).generate_state(size, np.uint64)
     first = (k - 1) * rule.deals
@@ -110,11 +112,11 @@ def _plans(
     source: MatchSource = "played",
     history: History | None = None,
 ) -> list[MatchPlan]:
-    """Return numbered plans: `group` matches for each deal, each with different draws.
+    """Return numbered plans: `group` matches for each deal (table and seatings), each with different draws.
 
-    `pool` has the seeds of the iteration's deals so far, if deals repeat. Then draws also depend on the iteration and
-    on the number of earlier occurrences of the seed. A `history` distributes the same total of attempts over the deals
-    and sets their options.
+    `before` deals of the iteration were planned earlier. `pool` has the seeds of all its deals so far, if deals repeat.
+    Then draws also depend on the iteration and on the number of earlier occurrences of the seed. A `history`
+    distributes the same total of attempts over the deals and sets their options.
     """
     place = (seed, k, number("deals"), *([before] if before else []))
     drawn = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist()

@@ -141,7 +141,7 @@ class HorizonSpec(Spec):
     """Option of the game to set, such as `max_turns`; null cuts off a match after that many acts of a learner."""
 
     def length(self, clock: Clock) -> int:
-        """Return the maximum number of turns in an iteration."""
+        """Return the maximum number of turns in the clock's iteration: the schedule's value, rounded and at least 1."""
         return max(1, round(float(self.turns(clock))))
 
 
@@ -187,12 +187,12 @@ class PlaySpec(Spec):
 
     @property
     def deals(self) -> int:
-        """Number of deals per iteration."""
+        """Number of deals per iteration: `matches` divided by `group`."""
         return self.matches // self.group
 
     @property
     def overlaps(self) -> bool:
-        """True if matches are played while policies learn."""
+        """True if matches are played while policies learn: with `ahead` above 0 or `enough` below 1."""
         return self.ahead > 0 or self.enough < 1
 
     @property
@@ -264,7 +264,7 @@ class SourceSpec(Spec):
 
 
 def apportion(count: int, shares: Sequence[float]) -> list[int]:
-    """Return how many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
+    """Split `count` into whole parts by `shares`, by largest remainder (Hamilton's method); ties go to the earlier."""
     quotas = [count * share / sum(shares) for share in shares]
     counts = [int(quota) for quota in quotas]
     by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - quotas[i])

@@ -26,7 +26,7 @@ from arena.store.run import RunFolder
 
 
 class Played(NamedTuple):
-    """Matches of an iteration."""
+    """Matches played for an iteration: usable records, failed attempts, and finished matches of incomplete deals."""
 
     records: list[MatchRecord]
     """Finished matches of complete deals, for credit and statistics."""
@@ -37,7 +37,7 @@ class Played(NamedTuple):
 
     @classmethod
     def of(cls, finished: Iterable[MatchRecord], failures: list[MatchRecord]) -> Self:
-        """Build from finished matches and failed attempts, separating the matches of incomplete deals."""
+        """Build from finished and failed records, separating the finished ones of deals that lost a match."""
         complete, left_out = list[MatchRecord](), list[MatchRecord]()
         lost = {(record.game, record.seed) for record in cls([], failures).given_up}
         for record in finished:
@@ -46,7 +46,7 @@ class Played(NamedTuple):
 
     @property
     def given_up(self) -> list[MatchRecord]:
-        """Last attempts at matches that were given up."""
+        """Failed attempts that were the last at their matches, which were then given up."""
         return [record for record in self.failures if record.failure and record.failure.given_up]
 
 
@@ -55,18 +55,18 @@ Attempts = tuple[list[MatchRecord], list[MatchRecord]]
 
 
 class Source(Protocol):
-    """Source of matches. It logs all matches in the run's own log before it returns them."""
+    """Source of an iteration's matches, which it writes to the run's own log before it returns them."""
 
     async def matches(self, k: int) -> Played:
         """Return the matches of iteration `k`. A second call returns the same matches."""
 
     async def close(self) -> None:
-        """Cancel all matches in progress."""
+        """Cancel all matches that are still in progress."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """Source that plays matches between the run's policies and against their league."""
+    """Source that plays matches between the run's policies, and against their opponents in the league."""
 
     run: RunFolder
     rule: PlaySpec
@@ -86,10 +86,11 @@ class Play:
     """Populations of instructions, if roles have any."""
 
     async def matches(self, k: int) -> Played:
-        """Play the matches of iteration `k` and their branches and return them.
+        """Play the matches of iteration `k` and their branches, and return them.
 
-        With `play.resample`, deals that selection drops are replaced by new ones. Raises PlayError if more matches are
-        lost than kept.
+        Instructions that are due are renewed first. With `play.enough` < 1, not all deals are waited for. With
+        `play.resample`, deals that selection drops are replaced by new ones. Raises PlayError if more matches are lost
+        than usable.
         """
         await self._renew(k)
         if self.rule.enough < 1:
@@ -116,7 +117,7 @@ class Play:
         return played
 
     async def _play_trees(self, plans: list[MatchPlan]) -> Attempts:
-        """Play the plans of each deal as a tree of branches."""
+        """Play the plans of each deal as a tree, in which some matches branch from others (`play.trees`)."""
         assert self.rule.trees is not None
         deals: dict[int, list[MatchPlan]] = {}
         for plan in plans:
@@ -133,7 +134,7 @@ class Play:
         return self.instructions.assign(k, plans) if self.instructions else plans
 
     async def _renew(self, k: int) -> None:
-        """Add a new instruction to the population of each role that is due for one."""
+        """Add a new instruction to each role's population that is due for one before iteration `k`, and report it."""
         if self.instructions is None:
             return
         for role in self.instructions.due(k):
@@ -145,11 +146,11 @@ class Play:
                 self.watcher.note(f"iteration {k}: {role} tries the instruction {text!r}")
 
     async def played(self, plans: list[MatchPlan]) -> Attempts:
-        """Play these plans and return the matches. Each match is logged within a second of its end."""
+        """Play the plans, and return finished matches and failed attempts, each logged within a second of its end."""
         return await self._played(plans, lambda record: [record], must_finish=False)
 
     async def _played(self, plans: list[MatchPlan], logged: Logged, must_finish: bool = True) -> Attempts:
-        """Play these plans. The records that `logged` returns for each ended match are logged within a second."""
+        """Play the plans as `played` does, but log the records that `logged` returns for each attempt that ends."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -178,7 +179,7 @@ class Play:
             self.run.failures.flush()
 
     def past_versions(self, k: int) -> set[int]:
-        """Return the numbers of past versions whose weights unfinished matches need after iteration `k`."""
+        """Return the numbers of past versions whose weights unfinished matches still need after iteration `k`."""
         if not self.rule.overlaps:
             return set()
         return self._room.past_versions() | past_versions(self._late(k))
@@ -192,7 +193,7 @@ class Play:
             self.instructions.learned(records)
 
     def state(self, k: int) -> dict[str, Any]:
-        """Return the state for the checkpoint of iteration `k`, as JSON."""
+        """Return the JSON state for iteration k's checkpoint: plans still `late`, history of `deals`, instructions."""
         return {
             "late": [plan_row(plan) for plan in self._late(k)],
             "deals": self.history.state() if self.history else {},
@@ -200,7 +201,7 @@ class Play:
         }
 
     async def close(self) -> None:
-        """Cancel the matches that no update has waited for."""
+        """Cancel the matches in progress that no update has waited for."""
         if self.rule.enough < 1:
             await self._stragglers.close()
 
@@ -242,7 +243,7 @@ class Ahead:
     _tasks: dict[int, asyncio.Task[Played]] = field(default_factory=dict)
 
     async def matches(self, k: int) -> Played:
-        """Return the matches of iteration `k`. Those of the next iterations have started when it returns."""
+        """Return the matches of iteration `k`, after starting those of up to `ahead` later iterations."""
         self.watcher.phase(k, "play")
         self._begin(k)
         played = await self._tasks.pop(k)
@@ -251,7 +252,7 @@ class Ahead:
         return played
 
     async def close(self) -> None:
-        """Cancel the matches of later iterations. A resumed run plays them again."""
+        """Cancel the matches of later iterations, which a resumed run plays again, and close the underlying source."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:
@@ -267,7 +268,7 @@ class Ahead:
 def play_state(
     rule: PlaySpec, seed: int, state: Mapping[str, Any]
 ) -> tuple[list[MatchPlan], History | None, Instructions | None]:
-    """Return unfinished plans, history of deals and instructions from a checkpoint's `Play.state`, which may be {}."""
+    """Return unfinished plans, history and instructions from a `Play.state`, or {}; None for the ones that are off."""
     late = [plan_of(row) for row in state.get("late", [])]
     history = History(rule.adaptive, state.get("deals", {})) if rule.adaptive else None
     tried = Instructions(rule.instructions, seed, state.get("instructions", {})) if rule.instructions else None
