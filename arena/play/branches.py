@@ -15,22 +15,22 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class Branch:
-    """Branch point of a new match: it repeats `match` before `turn`, its first new turn."""
+    """Branch point: the new match repeats the turns of `match` before index `turn`, and then continues freely."""
 
     match: MatchRecord
     turn: int
 
     @property
     def identity(self) -> MatchId:
-        """Identity of the new match."""
+        """Identity of the new match: that of the parent match, with this branch turn added."""
         return self.match.identity.branch(self.turn)
 
     def turns(self, seat: str) -> list[Turn]:
-        """Return the seat's turns before the branch point."""
+        """Return the seat's turns of the parent match before the branch point."""
         return [turn for turn in self.match.turns[: self.turn] if turn.seat == seat]
 
     def replies(self, seat: str) -> dict[int, Completion]:
-        """Return the sampled replies of the seat's model before the branch point, by turn."""
+        """Return the seat's replies before the branch point (ids, log-probabilities, entropies), by turn index."""
         completions = {}
         for turn in self.turns(seat):
             stream, begin, end = place_of(self.match.streams[seat], turn.index)
@@ -41,7 +41,11 @@ class Branch:
         return completions
 
     def first_difference(self, record: MatchRecord) -> str:
-        """Return the first difference of a match from the parent before the branch point, in one line; "" if none."""
+        """Compare a match with its parent, and return the first difference in one line; "" if there is none.
+
+        Seat, messages and context ids are compared up to the branch turn, replies and acts before it. A match that
+        ended before its branch turn differs.
+        """
         if len(record.turns) <= self.turn:
             why = record.reason or "see its game"
             return f"it ended before turn {self.turn}, its branch point from {self.match.id}: {why}"
@@ -58,7 +62,7 @@ class Branch:
 
 
 def _context_ids(record: MatchRecord, turn: Turn) -> list[int]:
-    """Return the token ids before the reply; [] if the seat has no stream."""
+    """Return the token ids before the turn's reply in its stream; [] if the seat has no stream."""
     streams = record.streams.get(turn.seat)
     if not streams:
         return []

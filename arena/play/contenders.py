@@ -34,33 +34,34 @@ HUMAN = "human"
 
 
 class Contender(Protocol):
-    """Source of players: a policy, scripted policy, endpoint or person that can take seats."""
+    """Source of players: a policy, scripted policy, endpoint or person. `player` creates one for a seat of a match."""
 
     @property
     def name(self) -> str:
-        """Name in plans and in the log."""
+        """Name of the contender in plans and in the log."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if it cannot play this seat of `game`, whose name is `name`."""
+        """Raise ConfigError if the contender cannot play `seat` of `game`, whose name in the config is `name`."""
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return its seating for the match record."""
+        """Return the match record's entry for a seat that the contender holds: role, policy name, version, kind."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return its player at a seat of a match. All random draws derive from `chance(seed, plan, seat)`.
+        """Create the player of one seat in a match. Its random draws derive from `chance(seed, plan, seat)`.
 
         In a branch, the player repeats the seat's replies before the branch point.
         """
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Release the player's resources after its match."""
+        """Release a player's resources, such as cached streams, after its match."""
 
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
-    """Return the seed of a seat's random draws in a match, from run, deal, seat, draws and branches.
+    """Return the integers that seed the random draws of one seat in one match.
 
-    A retry after a failure draws the same again: with other draws, retries would select matches that end before the
-    fault.
+    They are `seed` (that of the run), the deal's seed, a constant, the index of the seat, the plan's draws, and each
+    branch turn + 1. A retry after a failure draws the same again: with other draws, retries would select matches that
+    end before the fault.
     """
     parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
     return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
@@ -71,7 +72,7 @@ _ATTEMPT = 0
 
 
 def number(place: tuple[int, ...]) -> int:
-    """Return a seed of 32 bits from a tuple of integers."""
+    """Return a 32-bit seed for a tuple of integers, by NumPy's SeedSequence."""
     return int(np.random.SeedSequence(place).generate_state(1)[0])
 
 
@@ -85,7 +86,7 @@ async def play_one(
     game: Game | None = None,
     control: Control = lambda plan, game: (),
 ) -> MatchRecord:
-    """Play one match between contenders, given by seat, and return its record; see `play_match`.
+    """Play one match between contenders, given by seat, and return its record, as `play_match` does.
 
     Without `game`, a new game is made. `control` returns the match's controls, which may replace acts and stop it. A
     branch fails if it differs from its parent before the branch point.
@@ -104,25 +105,25 @@ async def play_one(
 
 @dataclass(frozen=True)
 class ScriptedContender:
-    """Scripted policy as a contender."""
+    """Contender that plays a scripted policy, with a new instance in every match."""
 
     name: str
     role: str = "brain"
     """Role name in the log. A scripted policy reads no role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if the scripted policy cannot play this seat."""
+        """Raise ConfigError if the scripted policy is unknown or cannot play this seat of `game`."""
         try:
             check_scripted(self.name, game, seat)
         except ScriptedPolicyError as error:
             raise ConfigError(str(error)) from None
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return its seating, without a version."""
+        """Return a seating with the role, the scripted policy's name, and version 0."""
         return Seating.of(self.role, self.name, None)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return the scripted policy as a player.
+        """Create the scripted policy as a player for one match.
 
         In a branch it plays the repeated turns again, with the seed of the original match, so that its state at the
         branch point is right. Later draws equal those it would have made there (common random numbers).
@@ -141,23 +142,23 @@ Cast = Callable[[str, str], tuple[Policy, Role]]
 
 @dataclass(frozen=True)
 class ModelContender:
-    """Policies of an engine as a contender: one policy, or several that share the seats."""
+    """Contender whose players sample replies from an engine. `cast` returns policy and role of each seat."""
 
     name: str
     engine: Engine
     cast: Cast
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if there is no policy or role for this seat."""
+        """Raise ConfigError if `cast` has no policy or role for this seat of the game called `name`."""
         self.cast(name, seat)
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return its seating with role and version."""
+        """Return a seating with the role's name, the contender's name, and the policy's version and training flag."""
         policy, role = self.cast(game, seat)
         return Seating.of(role.role, self.name, policy)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return a player that uses the policy's chat frame and the role's sampling."""
+        """Create a chat player with the role's sampling settings. In a branch it first repeats the parent's replies."""
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
         if rule := role.sampling.cautious:
@@ -171,7 +172,7 @@ class ModelContender:
         return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, self.positions(policy))
 
     def positions(self, policy: Policy) -> int:
-        """Return the maximum tokens of a context with its reply, by the policy's model and the engine."""
+        """Return the maximum tokens of a context including its reply: the lower limit of policy and engine."""
         return min(policy.positions, self.engine.max_context)
 
     def leave(self, player: SeatedPlayer) -> None:
@@ -182,7 +183,7 @@ class ModelContender:
 
 @dataclass(frozen=True)
 class EndpointContender:
-    """Model of an OpenAI-compatible endpoint as a contender."""
+    """Contender whose players request replies from a model of an OpenAI-compatible endpoint."""
 
     name: str
     endpoint: Endpoint
@@ -191,7 +192,7 @@ class EndpointContender:
     """Function from the game's name and the seat to the role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError for roles that need token counts, entropies or several samples. All games are accepted."""
+        """Raise ConfigError if the seat's role uses memory `summary`, `sampling.cautious` or `sampling.votes`."""
         if (role := self.role(name, seat)).memory.kind == "summary":
             raise ConfigError(
                 f"{self.name} cannot play role {role.role}: memory summary needs token counts, which an endpoint "
@@ -209,11 +210,11 @@ class EndpointContender:
             )
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return its seating with the role. The version is unknown."""
+        """Return a seating with the role's name, the model's spec, and version 0, because endpoints state none."""
         return Seating.of(self.role(game, seat).role, self.name, None)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return a player that sends requests to the endpoint."""
+        """Create a player that requests replies from the endpoint. In a branch it first repeats the parent's."""
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)
@@ -225,7 +226,7 @@ class EndpointContender:
 
 @dataclass(frozen=True)
 class HumanContender:
-    """Person at the terminal as a contender."""
+    """Contender for a person at the terminal, named `human`."""
 
     console: Console
     name: str = HUMAN
@@ -234,11 +235,11 @@ class HumanContender:
         """Accept every game."""
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return the seating of a person, without role or version."""
+        """Return a seating with role, policy and kind `human`, and version 0."""
         return Seating(HUMAN, HUMAN, 0, False, "human")
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return a player that reads acts from the terminal."""
+        """Create a player that shows its views on the console and reads acts from it."""
         from agents.players.human import Human
 
         return Human(self.console, game if isinstance(game, Tells) else None, game)

@@ -21,10 +21,11 @@ SECONDS = 10.0
 async def check_contexts(
     tables: Sequence[Table], policy: Callable[[str], Policy | None], max_context: int, turns: int | None
 ) -> list[str]:
-    """Play a trial match with replies of maximum length at each table, and return a note for each context that fills.
+    """Play one trial match per table with replies of maximum length, and return a note for each context that fills.
 
-    `policy` returns the policy of a name, without weights, or None for other players. Raises ConfigError if a model
-    has no room for its first reply.
+    A table is a game with the roles of its seats. `policy` returns the policy of a name, without weights, or None for
+    other players. `max_context` is the engine's limit in tokens, `turns` the limit per match. Raises ConfigError if a
+    model has no room for its first reply.
     """
     notes = []
     for table in tables:
@@ -47,17 +48,17 @@ async def check_contexts(
 
 
 class _Trial:
-    """Seat of a trial match: random acts and long talk, with replies padded to their maximum length."""
+    """Simulated model at a seat of a trial match: random acts and long talk, padded to a reply's maximum length."""
 
     def __init__(self, table: Table, seat: str, policy: Policy, context: int) -> None:
         self.game, self.seat, self.policy, self.context = table.game.name, seat, policy, context
         self.role, self.random = table.roles[seat], Random(0)
         self.replies = 0
         self.full = ""
-        """Note on a full context; "" while it has room."""
+        """Message about the full context; "" while it has room."""
 
     def player(self) -> SeatedPlayer:
-        """Return the seat's player. With memory `summary`, the player limits its context itself."""
+        """Create the seat's player. Only with memory `summary` does it know the context limit, to summarise in time."""
         most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
         return ChatPlayer(self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most)
 
@@ -70,7 +71,7 @@ class _Trial:
         return Completion(ids, (0.0,) * len(ids), "stop", 0)
 
     def _encode_act(self, view: View, max_tokens: int) -> Sequence[int]:
-        """Return the ids of a random act with long talk. If legal acts are not listed, the act is long text."""
+        """Encode a random act with long talk in at most `max_tokens` ids; long text if legal acts are not listed."""
         frame, talk = self.policy.frame, " ".join(["so"] * (max_tokens // 4))
         act = self.random.act(view) or talk
         ids = frame.encode(self.role.write(f"{act} | {talk}"))

@@ -41,12 +41,12 @@ from games.contracts import Game, MatchId
 
 @dataclass(frozen=True)
 class _Demonstrator(ModelContender):
-    """Scripted policy that plays in the reply format and tokens of the policy that imitates it."""
+    """Scripted policy whose acts become replies in the format and tokens of the model that imitates it."""
 
     script: str
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return a player with the scripted policy's acts in the role's format, with remarks in games with talk."""
+        """Create a player that writes the scripted policy's acts as model replies, with remarks in games with talk."""
         policy, role = self.cast(plan.game, seat)
         place = chance(seed, plan, seat)
         script = make_scripted(talking(self.script, game), number(place), game)
@@ -56,7 +56,7 @@ class _Demonstrator(ModelContender):
 
 
 class _DemonstrationSeating:
-    """Random choice of a scripted policy for each free seat of a demonstration match."""
+    """Random choice of scripted policies for the seats of demonstration matches."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class _DemonstrationSeating:
         self._able: dict[tuple[int, str, bool], list[str]] = {}
 
     def contenders(self, plan: MatchPlan) -> dict[str, Contender]:
-        """Draw the contenders of a match: demonstrators at imitated seats, scripted policies at other free seats."""
+        """Return contenders by seat: demonstrators at imitated seats, drawn scripted policies at other free seats."""
         table, contenders = self.lineup.table(plan), dict[str, Contender]()
         own = [seat for seat, seating in plan.seats.items() if seating.policy == self.learner]
         imitated = [self._draw(own)] if self.against else list(plan.seats)
@@ -99,7 +99,7 @@ class _DemonstrationSeating:
 
 @dataclass(frozen=True)
 class _LoggedMatch:
-    """Logged match and the seat to imitate in it."""
+    """Logged match to imitate: the plan to replay it, the seat to imitate, and its row of the log."""
 
     plan: MatchPlan
     seat: str
@@ -107,7 +107,10 @@ class _LoggedMatch:
 
 
 class Demonstrations:
-    """Demonstrations of a run as samples, deterministic for each iteration."""
+    """Imitation samples of a run's learners, from scripted policies, a logged run or patches.
+
+    `samples` returns an iteration's samples, the same ones at every call.
+    """
 
     def __init__(
         self,
@@ -118,19 +121,20 @@ class Demonstrations:
         failures: FailureLog,
         note: Callable[[str], None],
     ) -> None:
-        """Prepare to play each match up to `attempts` times. Failed matches are written to `failures` and reported by
-        `note`.
+        """Find the logged matches to imitate, and prepare to play each match up to `attempts` times.
 
-        Raises ConfigError if the demonstrated run has no match for one of the learners.
+        Failed attempts are written to `failures` and summarised by `note`. Raises ConfigError if the demonstrated run
+        is unreadable or has no match for one of the learners.
         """
         self.spec, self.lineup = spec, lineup
         self._attempts, self._failures, self._note = attempts, failures, note
         self._best = {learner: self._candidates(learner) for learner in learners}
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
-        """Return a policy's demonstrations for this iteration, by `learn.demonstrations`; [] if its weight is 0.
+        """Return a learner's demonstrations for this iteration, by `learn.demonstrations`; [] if its weight is 0.
 
-        `records` are the iteration's matches, for demonstrations by patches.
+        `records` are the iteration's matches, for demonstrations by patches. Raises ConfigError if a logged match has
+        another outcome when it is played again.
         """
         if self.spec is None or not self.spec.weight(clock):
             return []
@@ -151,10 +155,10 @@ class Demonstrations:
         against: Sequence[str] = (),
         ended: Callable[[], None] = lambda: None,
     ) -> list[Sample]:
-        """Play `matches` demonstrations by scripted policies and return the learner's samples.
+        """Play `matches` demonstrations by scripted policies, and return the learner's part in them as samples.
 
-        Without `against`, the policies of `scripted` play each other; else one of them plays those of `against`.
-        Iteration 0 is the warm start. `ended` is called after every match.
+        Without `against`, policies drawn from `scripted` play each other, else one of them plays those of `against`.
+        `k` is the iteration, 0 for the warm start. `ended` is called after every match that finished or was given up.
         """
         tables, policies = self.lineup.tables, self.lineup.policies
         plans = demonstration_plans(self.lineup.seed, k, learner, matches, tables, policies)
@@ -171,7 +175,7 @@ class Demonstrations:
         rng: np.random.Generator,
         ended: Callable[[], None],
     ) -> list[MatchRecord]:
-        """Play matches between scripted policies, drawn at random for each free seat from those that can play it."""
+        """Play the plans with scripted policies drawn for each free seat. Log failures, return finished matches."""
         seating = _DemonstrationSeating(self.lineup, learner, scripted, against, rng)
         at_table, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
@@ -196,7 +200,7 @@ class Demonstrations:
         return records
 
     async def _replay(self, logged: _LoggedMatch) -> MatchRecord:
-        """Play a logged match again, with one seat's replies in its policy's tokens and the other seats' acts."""
+        """Replay a logged match: one seat's replies encoded for its policy, and the logged acts of the other seats."""
         table, turns = self.lineup.table(logged.plan), logged.row["turns"]
         role, policy = table.roles[logged.seat], self.lineup.policies[logged.plan.seats[logged.seat].policy]
         is_scripted = logged.row["seats"][logged.seat]["kind"] == "brain"
@@ -232,7 +236,7 @@ class Demonstrations:
         return replayed
 
     def _candidates(self, learner: str) -> list[_LoggedMatch]:
-        """Return the logged matches that a learner's demonstrations are drawn from."""
+        """Return the logged matches from which a learner's demonstrations are drawn, with plans to replay them."""
         candidates = []
         for table, seat, row in _best_matches(self.spec, self.lineup.tables, learner):
             seats = seatings(table, table.holders, self.lineup.policies)
@@ -255,7 +259,7 @@ class Demonstrations:
 
 
 def check_demonstrations(spec: DemonstrationsSpec | None, tables: Sequence[Table], learners: Iterable[str]) -> None:
-    """Raise ConfigError if the demonstrated run is unreadable or has no match for one of the learners."""
+    """Raise ConfigError if the demonstrated run, if any, is unreadable or has no match for one of the learners."""
     for learner in learners:
         _best_matches(spec, tables, learner)
 
@@ -263,7 +267,11 @@ def check_demonstrations(spec: DemonstrationsSpec | None, tables: Sequence[Table
 def _best_matches(
     spec: DemonstrationsSpec | None, tables: Sequence[Table], learner: str
 ) -> list[tuple[Table, str, dict[str, Any]]]:
-    """Return, for each of the learner's seats at each table, the demonstrated run's matches with the best payoffs."""
+    """Return the best logged matches for each of the learner's seats, as (table, seat, row of the match log).
+
+    They are the share `spec.best` of the finished matches of the table's game and options, by the seat's payoff.
+    Returns [] without a demonstrated run. Raises ConfigError if there is no such match.
+    """
     if spec is None or spec.run is None:
         return []
     rows, best = _finished(spec.run), []
@@ -279,7 +287,7 @@ def _best_matches(
 
 
 def _finished(run: str) -> list[dict[str, Any]]:
-    """Return the finished matches of a run's log. Raises ConfigError if it cannot be read."""
+    """Return the rows of a run's finished matches. Raises ConfigError if its log cannot be read."""
     try:
         check_newest(Path(run))
         return [row for row in RunReader(run).matches(streams=False) if row["status"] == "finished"]
@@ -288,12 +296,12 @@ def _finished(run: str) -> list[dict[str, Any]]:
 
 
 def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures: Mapping[str, float]) -> list[Sample]:
-    """Return one imitation sample for each patch in a policy's own matches. `temperatures` are by role.
+    """Return an imitation sample per patch (an expert's act in place of a wrong one) in the learner's own matches.
 
     A sample is the context in which the learner wrote a wrong act, followed by the expert's act, of which only the act
     is trained on. It has a stream of its own, because in credit a patch stays an observation. Turns that a branch
-    repeats are left out. Log-probabilities at sampling time are 0. Source: UI-S1 (Lu et al. 2025), where patched turns
-    are in the loss, with the expert's thoughts.
+    repeats are left out. Log-probabilities at sampling time are 0. `temperatures` are by role. Source: UI-S1 (Lu et al.
+    2025), where patched turns are in the loss, with the expert's thoughts.
     """
     return [
         sample

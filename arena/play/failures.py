@@ -36,7 +36,7 @@ CAUSE = 120
 """Maximum characters of a reason in a line of figures."""
 
 Place = tuple[FrameType, int]
-"""A frame and the number of its line."""
+"""Stack frame and line number."""
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(games.__file__).resolve().parents[1]
@@ -49,11 +49,11 @@ _OF_FILES = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsErr
 
 
 class LimitReached(Exception):
-    """Raised if a match exceeds its limit of turns, tokens or seconds."""
+    """Raised if a match exceeds a limit, such as turns, tokens, seconds or the length of a context."""
 
 
 class OutcomeError(ValueError):
-    """Raised for a payoff, reward or figure that no log can hold. One of the game's `methods` returned it."""
+    """Raised if a game returns a payoff, reward or report that no log can hold. `methods` are the methods at fault."""
 
     def __init__(self, text: str, methods: Sequence[str]) -> None:
         super().__init__(text)
@@ -61,10 +61,10 @@ class OutcomeError(ValueError):
 
 
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
-    """Return the description of an exception that ended a match of `game` at a turn of `seat`.
+    """Return the log's description of an exception that ended a match of `game` at a turn of `seat`.
 
-    `act` is the act passed to the game, if its step did not return. Raises WeightsError and EnginesLost again, because
-    they would fail every match.
+    `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Raises WeightsError and
+    EnginesLost again, because they would fail every match.
     """
     if isinstance(error, WeightsError | EnginesLost):
         raise error
@@ -82,7 +82,7 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
 
 
 def reason_of(error: Exception) -> str:
-    """Return the exception's type and message in one line."""
+    """Return an exception as one line: `Type: message`."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 the exception's own __str__ may fail
@@ -90,7 +90,7 @@ def reason_of(error: Exception) -> str:
 
 
 def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:
-    """Return a finished match as a failed one, with the reason `why`, and write it to the log of events."""
+    """Return and log a finished match as failed, with `kind` and the reason `why`, without payoffs and report."""
     failure = Failure(kind, tuple(draws))
     record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
     log_failure(record)
@@ -98,7 +98,7 @@ def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> M
 
 
 def log_failure(record: MatchRecord) -> None:
-    """Write a failed or cut-off match to the log of events, with its traceback if ARENA_DEBUG is set."""
+    """Log a failed match as a warning or a cut-off one as information, with its traceback if ARENA_DEBUG is set."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
@@ -119,12 +119,12 @@ def is_engine_death(record: MatchRecord) -> bool:
 
 
 def may_depend_on_play(record: MatchRecord) -> bool:
-    """Return True if a match failed by its game or a limit, which may depend on the players' acts."""
+    """Return True if a match failed with kind `game` or `limit`, which may depend on the players' acts."""
     return record.failure is not None and record.failure.kind in ("game", "limit")
 
 
 def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
-    """Return True if a retry repeats all turns of the failed attempt and its pending act."""
+    """Return True if a retry repeats the failed attempt's turns and pending act, or if its turns were not recorded."""
     if not again.turns:
         return True  # the record has no turns to compare
     turns = [(turn.seat, turn.raw) for turn in failed.turns]
@@ -134,7 +134,7 @@ def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
 
 
 def cause_of(record: MatchRecord) -> str:
-    """Return a failure's cause in short: `RuntimeError at race.py:21`, or the reason if no code is at fault."""
+    """Return a failure's cause in short: `RuntimeError at race.py:21`, or the shortened reason if no code is known."""
     file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
     if record.failure and file:
         return f"{record.failure.error} at {Path(file).name}:{line}"
@@ -142,7 +142,7 @@ def cause_of(record: MatchRecord) -> str:
 
 
 def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
-    """Return the numbers of failed attempts and of matches given up, and the most common cause if any."""
+    """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (commonest cause)."""
     counts: dict[str, int | str] = {
         "failed": len(attempts),
         "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),
@@ -151,13 +151,17 @@ def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
 
 
 def with_place(record: MatchRecord) -> str:
-    """Return why a match failed, with file and line if a game or bug caused it."""
+    """Return a match's reason, followed by file and line in parentheses if its game or a bug failed."""
     place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
     return f"{record.reason} ({place})" if place else record.reason
 
 
 def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
-    """Replay a match's deal and acts, and return the game before the failure, or raise its exception again."""
+    """Replay a deal and the acts of its failed match, and return the game in the state before the failure.
+
+    An exception of the game is raised again. Observations are computed before each act, and payoffs and report at the
+    end, because these may have failed.
+    """
     made = games.deal(Deal(game, options, seed))
     for act in (*acts, None):
         while made.agents and (made.terminations[made.agent_selection] or made.truncations[made.agent_selection]):
@@ -173,10 +177,11 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
 
 
 def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Place | None]:
-    """Return a failure's kind, and the frame to look at, from the exception's type and the files of its frames.
+    """Return a failure's kind and the frame at fault, from the exception's type and the files in its traceback.
 
     Exceptions in a library are blamed on its caller. An exception that passed through a user's file is blamed on that
-    file. With a user's game, exceptions in Arena's own code are blamed on the game, whose values may be wrong.
+    file. With a user's game, exceptions in Arena's own code are blamed on the game, whose values may be wrong. The
+    frame is None for limits and endpoints.
     """
     if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "limit", None
@@ -198,7 +203,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _is_theirs(frame: FrameType) -> bool:
-    """Return True for code in a user's own file: neither Arena's nor in an installed package."""
+    """Return True if the frame runs a user's own file: neither Arena's nor one of an installed package."""
     file = frame.f_code.co_filename
     library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
     return not _is_ours(frame) and not library
@@ -214,7 +219,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _definition(game: type, methods: Sequence[str]) -> str:
-    """Return file and line of the first of the methods in the class's resolution order; "" without source."""
+    """Return file and line of the first of these methods that the class or a base defines in Python; "" if none."""
     for owner in game.__mro__:
         for name in methods:
             code = getattr(vars(owner).get(name), "__code__", None)
@@ -224,7 +229,7 @@ def _definition(game: type, methods: Sequence[str]) -> str:
 
 
 def _place(at: Place | None) -> str:
-    """Return `games/base.py, line 120`, or the absolute path and line of a user's file; "" for None."""
+    """Return a frame's file and line, such as `games/base.py, line 120`, absolute outside Arena; "" for None."""
     if at is None:
         return ""
     file = at[0].f_code.co_filename

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Feed:
-    """Turn feed of one run. It follows matches from their first turn."""
+    """Writer of one run's turn feed. It follows a match from its first turn to its end, if there is room."""
 
     def __init__(self, run: Path) -> None:
         self._followed: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Feed:
             self._writer = FeedWriter(run)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Add a turn, to be written shortly after, together with its immediate rewards."""
+        """Queue a turn, to be written shortly after with its immediate rewards, if its match is followed."""
         if turn.index == 0 and self._has_room():
             self._followed[plan.id] = plan.iteration
             self._waiting.append((plan.id, plan))
@@ -58,18 +58,18 @@ class Feed:
             self._schedule_write()
 
     def ended(self, id: str) -> None:
-        """Drop a match that has ended and is in the log."""
+        """Remove a match from the feed after it has ended and is in the log."""
         if self._followed and self._followed.pop(id, None) is not None:
             self._over.append(id)
             self._schedule_write()
 
     def committed(self, iteration: int) -> None:
-        """Drop all matches of this and earlier iterations, which have ended."""
+        """Remove all matches of this and earlier iterations from the feed, because they have ended."""
         for id in [id for id, own in self._followed.items() if own <= iteration]:
             self.ended(id)
 
     def close(self) -> None:
-        """Remove the file and ignore later turns."""
+        """Delete the feed's file, cancel the pending write and ignore later turns."""
         if self._clock:
             self._clock.cancel()
         if self._writer:
@@ -110,7 +110,7 @@ class Feed:
 
 
 def _line(id: str, item: MatchPlan | Turn) -> str:
-    """Return the ASCII line of a match's head or turn; "" if it is too long."""
+    """Return a match's head or turn as one line of ASCII JSON, texts shortened if long; "" if it is still too long."""
     try:
         row = {"match": id} | ({"turn": turn_row(item)} if isinstance(item, Turn) else {"head": _head(item)})
         try:
@@ -140,7 +140,7 @@ def _cut(value: Any) -> Any:
 
 
 def _head(plan: MatchPlan) -> dict[str, Any]:
-    """Return the facts of a match known at its start."""
+    """Return the facts known at a match's start, as JSON: identity, game, seed, options, seats and the present time."""
     row = {name: value for name, value in identity_row(plan.identity).items() if name not in ("id", "deal", "attempt")}
     row |= {name: getattr(plan, name) for name in ("game", "seed", "group", "stage", "source")}
     row |= {"seats": {seat: vars(seating) for seat, seating in plan.seats.items()}}

@@ -30,7 +30,7 @@ from games.contracts import UNREAD, Act, Game, Message, View
 
 @dataclass(frozen=True)
 class Parting:
-    """Fork point in a match: before turn `turn` (from 0), or after `act` in place of that turn's act."""
+    """Fork point in a match: before its turn `turn` (from 0), or after `act` in place of that turn's act."""
 
     match: MatchRecord
     turn: int
@@ -38,11 +38,11 @@ class Parting:
 
     @property
     def mover(self) -> str:
-        """Seat to move at the fork point."""
+        """Seat that took the turn at the fork point."""
         return self.match.turns[self.turn].seat
 
     def past(self, seat: str) -> list[Turn]:
-        """Return the seat's turns before it plays freely, including the replaced act."""
+        """Return the seat's turns before it plays freely, including the replaced act if the seat took it."""
         turns = list(self.match.turns[: self.turn])
         if self.act:
             turns.append(_replace_act(self.match.turns[self.turn], self.act))
@@ -50,7 +50,7 @@ class Parting:
 
 
 def _replace_act(turn: Turn, act: str) -> Turn:
-    """Return the turn with another act, as a patch without role."""
+    """Return the turn with another act, as a patch that no role wrote and no model sampled."""
     public = act.partition("|")[2].strip()
     return turn._replace(
         role="", raw=act, action=act, public=public, private="", finish="script", tokens=0, version=0, source="patch"
@@ -60,7 +60,7 @@ def _replace_act(turn: Turn, act: str) -> Turn:
 def first_difference(parting: Parting, game: Game) -> str:
     """Replay the match up to the fork point, and return the first difference from the log in one line; "" if none.
 
-    Compares seats to move and messages. `game` is left at the fork point.
+    Compares the seats to move and their messages. `game` is reset, and left at the fork point.
     """
     record = parting.match
     then, now = record.rules, game.rules_version
@@ -83,7 +83,6 @@ def first_difference(parting: Parting, game: Game) -> str:
 
 
 def _texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """Return sender and text of the messages."""
     return [(message.sender, message.text) for message in messages]
 
 
@@ -94,15 +93,16 @@ def _skip_dead(game: Game) -> None:
 
 @dataclass(frozen=True)
 class Joining:
-    """Contender that takes over a seat of a match at a fork point."""
+    """Contender that takes over a seat of a match at a fork point, with the seat's history."""
 
     contender: Contender
     parting: Parting
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return its player, with the history of the seat.
+        """Create a player that first repeats the seat's past turns, and then plays freely.
 
-        Raises ConfigError if the history has a summary by another role.
+        Raises ConfigError if another role took past turns and either they include a summary or the player's own role
+        summarises.
         """
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
@@ -122,7 +122,7 @@ class Joining:
         return _Joined(player, {turn.index: turn for turn in past})
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Release the player's resources."""
+        """Release the resources of the contender's player."""
         assert isinstance(player, _Joined)
         self.contender.leave(player.player)
 
@@ -132,7 +132,7 @@ class Joining:
         return self.contender.name
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if the contender cannot play this seat."""
+        """Raise ConfigError if the contender cannot play this seat of `game`."""
         self.contender.check(name, game, seat)
 
     def seating(self, game: str, seat: str) -> Seating:
@@ -141,7 +141,7 @@ class Joining:
 
 
 class _Joined:
-    """Player that repeats past turns and then plays freely."""
+    """Player that repeats the turns in `past`, by index, and then lets `player` act."""
 
     def __init__(self, player: SeatedPlayer, past: Mapping[int, Turn]) -> None:
         self.player, self.past, self.version = player, past, 0
@@ -157,7 +157,11 @@ class _Joined:
         return self.player.stream_keys
 
     async def act(self, view: View) -> Act:
-        """Return the past act of this turn, or else the player's. A person reads all earlier messages at once."""
+        """Return the past act of this turn, or else the player's act.
+
+        At past turns a player other than a person is asked too, so that it gets the history. A person reads all earlier
+        messages at its first own turn. Raises LimitReached if the history exceeds the player's context.
+        """
         turn = self.past.get(view.turn)
         if turn is None:
             act = await self.player.act(view._replace(messages=(*self._unread, *view.messages)))
@@ -176,7 +180,7 @@ class _Joined:
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
-    """Return a turn's sampled ids if they decode to the same text in this frame; else its text encoded again."""
+    """Return a past reply in this frame's tokens: the sampled ids if role and text agree, else its text encoded."""
     stream, begin, end = place_of(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
     if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
@@ -185,5 +189,5 @@ def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Comp
 
 
 def _text(turn: Turn, role: Role) -> str:
-    """Return a turn's reply, rewritten in this role's format if another role wrote it."""
+    """Return the turn's reply, or its act in this role's reply format if another role wrote it."""
     return turn.raw if turn.role == role.role else role.write(turn.action)

@@ -34,7 +34,7 @@ def instructed(role: Role, instruction: str) -> Role:
 
 @dataclass(frozen=True)
 class Lineup:
-    """Factory of contenders from the names in a run's plans."""
+    """Factory of contenders from the names in a run's plans. `play` plays one planned match."""
 
     tables: Sequence[Table]
     policies: Mapping[str, Policy]
@@ -49,7 +49,7 @@ class Lineup:
     """Function that returns the controls of a match."""
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
-        """Return the contender of this name in the seat's role at a table. An instruction is appended to its prompt."""
+        """Return the named player as a contender in the seat's role at a table. `instruction` ends its prompt."""
         role = instructed(table.roles[seat], instruction)
         if name in self.policies:
             policy = self.policies[name]
@@ -59,7 +59,7 @@ class Lineup:
         return ScriptedContender(name, role.role)
 
     async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
-        """Play a planned match and return its record. `on_turn` is called with each turn."""
+        """Play a planned match and return its record. Past versions are loaded meanwhile; `on_turn` gets each turn."""
         table = self.table(plan)
         async with past.seated({seating.policy for seating in plan.seats.values()}):
             contenders = {
@@ -68,7 +68,7 @@ class Lineup:
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, control=self.control)
 
     def table(self, plan: MatchPlan) -> Table:
-        """Return the table of a plan. Raises ConfigError if no table has its game, options and roles any more."""
+        """Return the run's table with the plan's game, options and roles. Raises ConfigError if none has them."""
         for table in self.tables:
             if table.fits(plan):
                 return table
@@ -79,7 +79,7 @@ class Lineup:
 
 
 def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
-    """Return the seatings in the game's order. `holders` has the name of a policy or scripted policy for every seat."""
+    """Return the seating of each seat in the game's order. `holders` names the policy or other player of every seat."""
     return {
         seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()
     }

@@ -22,7 +22,7 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class LogSource:
-    """Source of a log's finished matches, iteration by iteration, starting over after its last."""
+    """Source that reads finished matches from another run's log, iteration by iteration, and starts over at its end."""
 
     run: RunFolder
     spec: SourceSpec
@@ -33,9 +33,10 @@ class LogSource:
     watcher: Watcher
 
     async def matches(self, k: int) -> Played:
-        """Return the matches of iteration `k`, assigned to this run's policies, and log them.
+        """Return the logged matches for iteration `k`, assigned to this run's policies, and write them to its log.
 
-        Raises ConfigError for a context longer than a policy's.
+        Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
+        than the learner's.
         """
         assert self.spec.iterations is not None
         self.watcher.phase(k, f"reading {self.spec.log}")
@@ -67,7 +68,7 @@ class LogSource:
         return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
     def _own_seating(self, game: str, seat: str, seating: Seating) -> Seating:
-        """Return the seating with this run's trained policy, if a model played, and the other run's version."""
+        """Return the seating with this run's trained policy if a model played; else as not trained. Versions stay."""
         own = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
         if seating.kind != "model" or own not in self.learners:
             return replace(seating, trained=False)

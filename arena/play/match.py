@@ -25,7 +25,7 @@ from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, Vie
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits beyond which a match fails. None is no limit, except that turns never exceed `MOST_TURNS`."""
+    """Limits beyond which a match fails; times are wall time. None is no limit, but turns never exceed `MOST_TURNS`."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -34,7 +34,7 @@ class Limits:
 
 
 class SeatedPlayer(Player, Protocol):
-    """Player with its token record."""
+    """Player at a seat, with its token streams, their keys in the engine, and the version of its policy."""
 
     @property
     def streams(self) -> Sequence[Stream]: ...
@@ -48,7 +48,7 @@ class SeatedPlayer(Player, Protocol):
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """Plan of a match: everything that is decided before it begins."""
+    """Plan of a match, fixed before it begins: identity, game, options, seed, seatings, and its origin."""
 
     identity: MatchId
     game: str
@@ -56,7 +56,7 @@ class MatchPlan:
     seed: int
     seats: dict[str, Seating]
     draws: tuple[int, ...] = ()
-    """Distinguish its random draws from those of other matches of the same deal."""
+    """Numbers that give the match other random draws than the other matches of the same deal."""
     branch: Branch | None = None
     """Set if the match repeats another match up to some turn."""
     group: int = -1
@@ -79,7 +79,7 @@ class MatchPlan:
 
     @property
     def attempt(self) -> int:
-        """Number of repetitions after failures."""
+        """Number of earlier failed attempts at the match."""
         return self.identity.attempt
 
 
@@ -142,7 +142,7 @@ class _Now:
 
 
 class _Turns:
-    """Turns so far, with the rewards of each seat's latest turn."""
+    """Recorder of a match's turns and of the rewards that each turn earns."""
 
     def __init__(self, plan: MatchPlan, on_turn: OnTurn | None) -> None:
         self.plan, self.seats, self.on_turn = plan, plan.seats, on_turn
@@ -152,7 +152,7 @@ class _Turns:
         """Rewards of each seat's latest turn. Rewards before a seat's first turn are added to that turn."""
 
     def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
-        """Add a seat's new turn, which gets all rewards of the seat until its next turn."""
+        """Append a seat's new turn and report it to `on_turn`. The seat's rewards until its next turn go to it."""
         seat, seating = view.seat, self.seats[view.seat]
         if seat in self.movers:
             self.earning[seat] = {}
@@ -168,7 +168,7 @@ class _Turns:
     def earn(self, game: Game, excused: str = "") -> None:
         """Add the rewards of the game's latest step to each seat's latest turn.
 
-        The seat `excused` does not pay the penalty for an illegal act. Raises OutcomeError for a non-finite reward.
+        The seat `excused` gets no penalty for an illegal act. Raises OutcomeError for a reward that is not finite.
         """
         infos = game.infos
         for seat in self.seats:
@@ -198,7 +198,7 @@ async def play_match(
     on_turn: OnTurn | None = None,
     controls: Sequence[MatchControl] = (),
 ) -> MatchRecord:
-    """Play one match to its end and return its record. A match that cannot finish is returned as failed.
+    """Play one match to its end and return its record, with status `failed` if it cannot finish.
 
     `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
@@ -243,7 +243,7 @@ async def play_match(
 
 
 def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:
-    """Return the game's payoffs and report. Raises OutcomeError for values that no log can hold."""
+    """Return the game's payoffs by seat and its report. Raises OutcomeError for values that no log can hold."""
     payoffs, report = dict(game.payoffs()), dict(game.report())
     for seat, value in payoffs.items():
         _loggable(value, f"the payoff of {seat}", "payoffs")
@@ -253,7 +253,7 @@ def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str
 
 
 def _loggable(value: Any, label: str, *methods: str) -> Any:
-    """Return a value from one of the game's `methods`. Raises OutcomeError unless a log can hold it."""
+    """Return `value` unchanged. Raises OutcomeError, naming `label` and the game's `methods`, if no log can hold it."""
     if type(value) is float and isfinite(value):
         return value
     try:
@@ -264,14 +264,14 @@ def _loggable(value: Any, label: str, *methods: str) -> Any:
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
-    """Return the seatings with the policy versions of the seats' latest turns."""
+    """Return the seatings with the policy version of each seat's latest turn."""
     newer = {seat: version for seat, version in versions.items() if version != seats[seat].version}
     return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
 
 
 @dataclass
 class _Playthrough:
-    """State of a match in progress."""
+    """Match in progress; `play` plays it to its end."""
 
     plan: MatchPlan
     game: Game
@@ -288,7 +288,7 @@ class _Playthrough:
     tokens: int = 0
 
     async def play(self) -> None:
-        """Play to the end, updating `now` and `turns`."""
+        """Deal and play to the end, updating `now` and `turns`. Raises the exceptions of game, players and limits."""
         game = self.game
         self.steps = current() if isinstance(game, Blocks) and game.blocks else None
         deal = partial(game.reset, seed=self.plan.seed)
@@ -303,7 +303,10 @@ class _Playthrough:
                 game.step(None)
 
     async def _turn(self, seat: str) -> None:
-        """Take a seat's turn. A summary and a replaced act become turns that the game does not read."""
+        """Let the seat act, pass its act to the game, and record the turn with its rewards.
+
+        Summaries, and acts that the expert's replaces, are recorded but not played. A full context or a rule cuts off.
+        """
         start, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, start - self.clock)
         view = view_of(game, seat, self.count)
@@ -349,7 +352,7 @@ class _Playthrough:
         return Continue(rewards) if rewards else CONTINUE
 
     def _answer(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
-        """Return the player's act within the time limit. Players that never wait get none, because timers cost time."""
+        """Ask the player for its act within the time limit. Players that never wait get no timer, which costs time."""
         act = player.act(view)
         return in_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 
@@ -360,7 +363,7 @@ class _Playthrough:
             self.turns.open(view, act, version, valid, monotonic() - start, situation)
 
     def _cut_off(self, reason: str, why: str) -> None:
-        """End the match early. Raises LimitReached, which fails the match, if its game cannot be cut off."""
+        """Truncate the game and record why. Raises LimitReached, which fails the match, if it is not Stoppable."""
         if not isinstance(self.game, Stoppable):
             raise LimitReached(why)
         self.game.stop(reason)

@@ -49,7 +49,7 @@ def iteration_plans(
 def demonstration_plans(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
-    """Return plans of `count` demonstrations for a policy, over all its tables. Iteration 0 is the warm start."""
+    """Return plans of `count` demonstrations for `learner` over all its tables. Iteration `k` = 0 is the warm start."""
     own = [table for table in tables if learner in table.holders.values()]
     counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
     deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
@@ -57,7 +57,7 @@ def demonstration_plans(
 
 
 def _from_pool(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
-    """Return the seeds of an iteration's first `count` deals. Each pass through the pool has a new random order."""
+    """Return the seeds of an iteration's first `count` deals, in a new random order for each pass through the pool."""
     size = rule.pool or 0
     pool = np.random.SeedSequence((seed, number("pool"))).generate_state(size, np.uint64)
     first = (k - 1) * rule.deals
@@ -76,7 +76,7 @@ def _plans(
     stage: str = "train",
     source: MatchSource = "played",
 ) -> list[MatchPlan]:
-    """Return numbered plans: `group` matches for each deal, each with different draws.
+    """Return numbered plans: `group` matches for each deal (table and seatings), each with different draws.
 
     `pool` has the seeds of the iteration's deals so far, if deals repeat. Then draws also depend on the iteration and
     on the number of earlier occurrences of the seed.

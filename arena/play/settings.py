@@ -80,12 +80,12 @@ class PlaySpec(Spec):
 
     @property
     def deals(self) -> int:
-        """Number of deals per iteration."""
+        """Number of deals per iteration: `matches` divided by `group`."""
         return self.matches // self.group
 
     @property
     def overlaps(self) -> bool:
-        """True if matches are played while policies learn."""
+        """True if matches are played while policies learn: with `ahead` above 0 or `enough` below 1."""
         return self.ahead > 0 or self.enough < 1
 
     @property

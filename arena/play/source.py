@@ -23,7 +23,7 @@ from arena.store.run import RunFolder
 
 
 class Played(NamedTuple):
-    """Matches of an iteration."""
+    """Matches played for an iteration: usable records, failed attempts, and finished matches of incomplete deals."""
 
     records: list[MatchRecord]
     """Finished matches of complete deals, for credit and statistics."""
@@ -34,7 +34,7 @@ class Played(NamedTuple):
 
     @classmethod
     def of(cls, finished: Iterable[MatchRecord], failures: list[MatchRecord]) -> Self:
-        """Build from finished matches and failed attempts, separating the matches of incomplete deals."""
+        """Build from finished and failed records, separating the finished ones of deals that lost a match."""
         complete, left_out = list[MatchRecord](), list[MatchRecord]()
         lost = {(record.game, record.seed) for record in cls([], failures).given_up}
         for record in finished:
@@ -43,7 +43,7 @@ class Played(NamedTuple):
 
     @property
     def given_up(self) -> list[MatchRecord]:
-        """Last attempts at matches that were given up."""
+        """Failed attempts that were the last at their matches, which were then given up."""
         return [record for record in self.failures if record.failure and record.failure.given_up]
 
 
@@ -52,18 +52,18 @@ Attempts = tuple[list[MatchRecord], list[MatchRecord]]
 
 
 class Source(Protocol):
-    """Source of matches. It logs all matches in the run's own log before it returns them."""
+    """Source of an iteration's matches, which it writes to the run's own log before it returns them."""
 
     async def matches(self, k: int) -> Played:
         """Return the matches of iteration `k`. A second call returns the same matches."""
 
     async def close(self) -> None:
-        """Cancel all matches in progress."""
+        """Cancel all matches that are still in progress."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """Source that plays matches between the run's policies and against their league."""
+    """Source that plays matches between the run's policies, and against their opponents in the league."""
 
     run: RunFolder
     rule: PlaySpec
@@ -121,11 +121,11 @@ class Play:
         return [], progress.deals
 
     async def played(self, plans: list[MatchPlan]) -> Attempts:
-        """Play these plans and return the matches. Each match is logged within a second of its end."""
+        """Play the plans, and return finished matches and failed attempts, each logged within a second of its end."""
         return await self._played(plans, lambda record: [record], must_finish=False)
 
     async def _played(self, plans: list[MatchPlan], logged: Logged, must_finish: bool = True) -> Attempts:
-        """Play these plans. The records that `logged` returns for each ended match are logged within a second."""
+        """Play the plans as `played` does, but log the records that `logged` returns for each attempt that ends."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -154,7 +154,7 @@ class Play:
             self.run.failures.flush()
 
     def past_versions(self, k: int) -> set[int]:
-        """Return the numbers of past versions whose weights unfinished matches need after iteration `k`."""
+        """Return the numbers of past versions whose weights unfinished matches still need after iteration `k`."""
         if not self.rule.overlaps:
             return set()
         return self._room.past_versions() | past_versions(self._late(k))
@@ -175,7 +175,7 @@ class Play:
         return {"late": late, "parts": [part.state() for part in self.parts]}
 
     async def close(self) -> None:
-        """Cancel the matches that no update has waited for."""
+        """Cancel the matches in progress that no update has waited for."""
         if self.rule.enough < 1:
             await self._stragglers.close()
 
@@ -217,7 +217,7 @@ class Ahead:
     _tasks: dict[int, asyncio.Task[Played]] = field(default_factory=dict)
 
     async def matches(self, k: int) -> Played:
-        """Return the matches of iteration `k`. Those of the next iterations have started when it returns."""
+        """Return the matches of iteration `k`, after starting those of up to `ahead` later iterations."""
         self.watcher.phase(k, "play")
         self._begin(k)
         played = await self._tasks.pop(k)
@@ -226,7 +226,7 @@ class Ahead:
         return played
 
     async def close(self) -> None:
-        """Cancel the matches of later iterations. A resumed run plays them again."""
+        """Cancel the matches of later iterations, which a resumed run plays again, and close the underlying source."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:

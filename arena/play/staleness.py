@@ -26,7 +26,7 @@ REPLIES = 32
 
 
 def lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, float]:
-    """Return figures on the age of replies, in versions before `version`.
+    """Return metrics of the age of replies, in versions before `version`.
 
     `lag` is the mean over tokens, `most_lag` the maximum, `fresh` the number of tokens with lag 0, and `across` the
     share of trajectories with turns of several versions. Raises GateError for a reply older than `max_lag` or newer
@@ -55,9 +55,10 @@ async def gate_replies(
     engine: Engine, trainer: Trainer, frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited],
     tolerance: float, seed: tuple[int, ...],
 ) -> int:  # fmt: skip
-    """Sample a few replies, score them with the trainer's weights, and return the number of compared tokens.
+    """Sample a few replies, score them with the trainer's weights, and return the number of tokens compared.
 
-    Raises GateError if the log-probabilities differ by more than the tolerance. The replies are not trained on.
+    The contexts are of credited trajectories; without any, returns 0. Raises GateError if the log-probabilities of
+    engine and trainer differ by more than the tolerance. The replies are not trained on.
     """
     requests = list(_requests(frame, roles, credited, seed))
     if not requests:
@@ -79,7 +80,7 @@ async def gate_replies(
 def _requests(
     frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited], seed: tuple[int, ...]
 ) -> Iterator[Request]:
-    """Yield requests for replies in the first contexts of evenly spaced trajectories."""
+    """Yield up to `REPLIES` requests for replies in the first contexts of evenly spaced trajectories."""
     chosen = credited[:: max(1, len(credited) // REPLIES)][:REPLIES]
     for number, item in enumerate(chosen):
         contexts, sampling = item.trajectory.contexts(), roles[item.trajectory.role].sampling

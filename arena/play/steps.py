@@ -27,14 +27,14 @@ MOST_LEFT = 100
 
 
 class Steps:
-    """Runner of blocking steps in threads, `at_once` at a time. `elsewhere` computes slow calls that steps make."""
+    """Runner of blocking game steps in threads, `at_once` at a time. `elsewhere` computes slow calls within steps."""
 
     def __init__(self, at_once: int = AT_ONCE, elsewhere: Elsewhere | None = None) -> None:
         self._room, self._elsewhere = asyncio.Semaphore(at_once), elsewhere
         self._left: list[threading.Thread] = []
 
     async def take(self, step: Callable[[], None], label: str, seconds: float | None) -> None:
-        """Run a step in a thread when one is free. Raises LimitReached if the step takes longer than `seconds`."""
+        """Run a step in a thread when one is free. Raises LimitReached after `seconds`, or if too many steps hang."""
         async with self._room:
             self._left = [thread for thread in self._left if thread.is_alive()]
             if len(self._left) > MOST_LEFT:
@@ -42,7 +42,7 @@ class Steps:
             await in_time(self._in_thread(step), label, seconds)
 
     async def _in_thread(self, step: Callable[[], None]) -> None:
-        """Run the step in a new thread. If cancelled, interrupt it at its next line of Python."""
+        """Run the step in a new thread and wait for it. If cancelled, interrupt the step at its next line of Python."""
         context, ended = copy_context(), Future[None]()
         context.run(ELSEWHERE.set, self._elsewhere)
         job = Job(lambda: context.run(step))
@@ -65,7 +65,7 @@ class Steps:
 
 
 async def in_time(work: Awaitable[Result], label: str, seconds: float | None) -> Result:
-    """Return the result of the work. Raises LimitReached, naming `label`, if it takes longer than `seconds`."""
+    """Await `work` and return its result. Raises LimitReached, naming `label`, after `seconds` (None: no limit)."""
     try:
         async with asyncio.timeout(seconds) as watch:
             return await work
@@ -81,7 +81,7 @@ _USUAL: WeakKeyDictionary[asyncio.AbstractEventLoop, Steps] = WeakKeyDictionary(
 
 @contextmanager
 def stepping(steps: Steps) -> Iterator[None]:
-    """Use these steps for all matches that start in the block."""
+    """Make `steps` the runner of blocking steps for all matches that start within the context."""
     token = _CHOSEN.set(steps)
     try:
         yield
@@ -90,7 +90,7 @@ def stepping(steps: Steps) -> Iterator[None]:
 
 
 def current() -> Steps:
-    """Return the steps chosen by `stepping`, or else the default ones of the running event loop."""
+    """Return the step runner chosen by `stepping`, or else the default one of the running event loop."""
     if chosen := _CHOSEN.get():
         return chosen
     loop = asyncio.get_running_loop()

@@ -28,23 +28,24 @@ Logged = Callable[[MatchRecord], Iterable[MatchRecord]]
 
 
 class PlayPlans(Protocol):
-    """Function that plays plans, and logs what `logged` returns for each match that ends, also for failed ones."""
+    """Function that plays plans, and logs what `logged` returns for each attempt that ends, finished or failed."""
 
     def __call__(self, plans: list[MatchPlan], logged: Logged) -> Awaitable[object]: ...
 
 
 class Stragglers:
-    """Matches of a run whose updates do not wait for all of their iteration's matches."""
+    """Play of iterations whose updates wait only for a share of the deals; the next update learns from the others."""
 
     def __init__(self, rule: PlaySpec, iterations: int, play: PlayPlans, late: Sequence[MatchPlan] = ()) -> None:
-        """Prepare to play. `late` are the plans of unfinished matches of an earlier process, which are played again."""
+        """Prepare to play with `play`. Plans in `late` are matches that an earlier process left unfinished."""
         self.rule, self.iterations, self._play, self._late = rule, iterations, play, late
         self._rounds: dict[int, _Round] = {}
 
     async def matches(self, k: int, plans: list[MatchPlan]) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Play iteration `k` and return the matches that it learns from, and the failed attempts.
+        """Play the plans of iteration `k`, and return the matches that it learns from, and the failed attempts.
 
-        They are the late matches of iteration k - 1 and the first `play.enough` of this iteration's deals.
+        They are the late matches of iteration k - 1 and the first `play.enough` of this iteration's deals to end. The
+        last iteration waits for all.
         """
         before, self._late = self._before(k), ()
         own = self._rounds[k] = _Round(plans, self.rule, self._play)
@@ -59,7 +60,7 @@ class Stragglers:
         return self._rounds[k].late if k in self._rounds else []
 
     async def close(self) -> None:
-        """Cancel all matches in progress."""
+        """Cancel all matches in progress and wait until they have stopped."""
         tasks = [one.task for one in self._rounds.values()]
         for task in tasks:
             task.cancel()
@@ -73,7 +74,7 @@ class Stragglers:
 
 
 class _Round:
-    """Matches of one iteration, by deal."""
+    """Matches of one iteration, grouped by deal. A task plays them in the background."""
 
     def __init__(self, plans: list[MatchPlan], rule: PlaySpec, play: PlayPlans) -> None:
         self.plans, self.rule = plans, rule
@@ -88,7 +89,7 @@ class _Round:
         self.task = asyncio.create_task(self._played(play))
 
     async def taken(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Wait for `share` of the deals, return their matches, and pass the others to the next iteration."""
+        """Wait for a `share` of the deals, return their finished and failed matches, and pass the rest to k + 1."""
         least = ceil(share * len(self._ended) - 1e-9)
         await self._until(lambda: len(self._ended) - len(self._open) >= least)
         if not self._open:
@@ -98,13 +99,13 @@ class _Round:
         return records, failures
 
     async def remainder(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Wait for the late deals and return their matches."""
+        """Wait for the deals passed to the next iteration, and return their finished matches and failed attempts."""
         await self._until(lambda: self._next is not None and not self._open)
         await self.task
         return self._out()
 
     def hand_over(self, k: int) -> None:
-        """Pass the open deals to iteration `k`."""
+        """Assign all open deals to iteration `k`, which will learn from them."""
         self.late = [plan for plan in self.plans if _deal(plan.identity, plan.group) in self._open]
         self._next = k
         self._notify()
@@ -116,7 +117,7 @@ class _Round:
             self._notify()
 
     def _logged(self, record: MatchRecord) -> list[MatchRecord]:
-        """Return all attempts of the record's deal once the deal has ended, so that one iteration logs them all.
+        """Return all attempts of the record's deal if this one was the last, else [], so that one iteration logs them.
 
         A match that failed by a bug is returned at once, because it ends the run.
         """
@@ -139,7 +140,7 @@ class _Round:
         return over(record, self._next, self.rule)
 
     def _out(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Return, once, the finished and failed matches of ended deals, in the order of their plans."""
+        """Return finished matches, in the order of their plans, and failed attempts of ended deals, each only once."""
         over = [deal for deal in self._ended if deal not in self._open]
         records = sorted((r for deal in over for r in self._ended[deal]), key=lambda r: r.identity.deal)
         failures = [record for deal in over for record in self._failed[deal]]
@@ -159,18 +160,18 @@ class _Round:
 
 
 def _deal(identity: MatchId, group: int) -> int:
-    """Return the deal of a match within its iteration: the number of its group or, without one, its own."""
+    """Return the index of a match's deal in its iteration: the number of its group or, without one, its own."""
     return group if group >= 0 else identity.deal
 
 
 def over(match: Match, k: int, rule: PlaySpec) -> Match:
-    """Return a match or plan of iteration k - 1 renamed as one of iteration `k`."""
+    """Return a late match or plan of iteration k - 1, renumbered as one of iteration `k` after that iteration's own."""
     identity = MatchId(k, rule.matches + match.identity.deal, match.identity.attempt)
     return replace(match, identity=identity, group=match.group + rule.deals if match.group >= 0 else -1)
 
 
 def plan_row(plan: MatchPlan) -> dict[str, Any]:
-    """Return a plan as JSON, for the checkpoint."""
+    """Return a plan as JSON for the checkpoint, without attempt, branch and source."""
     seats = {seat: seating.row() for seat, seating in plan.seats.items()}
     fields = {name: getattr(plan, name) for name in ("game", "options", "seed", "group", "stage", "capped")}
     place = {"iteration": plan.iteration, "deal": plan.identity.deal, "draws": list(plan.draws)}
@@ -178,7 +179,7 @@ def plan_row(plan: MatchPlan) -> dict[str, Any]:
 
 
 def plan_of(row: Mapping[str, Any]) -> MatchPlan:
-    """Return the plan from a row of `plan_row`."""
+    """Return the plan, at its first attempt, from a row that `plan_row` returned."""
     fields = {name: value for name, value in row.items() if name not in ("iteration", "deal", "draws", "seats")}
     seats = {seat: Seating(**seating) for seat, seating in row["seats"].items()}
     identity = MatchId(row["iteration"], row["deal"])
@@ -186,7 +187,7 @@ def plan_of(row: Mapping[str, Any]) -> MatchPlan:
 
 
 class Room:
-    """Limit of `size` matches in progress at once. Waiting matches of earlier iterations have priority."""
+    """Limit of `size` matches in progress at once, held by `place`. Waiting matches of earlier iterations go first."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -198,7 +199,7 @@ class Room:
 
     @asynccontextmanager
     async def place(self, plan: MatchPlan) -> AsyncIterator[None]:
-        """Hold one of the limited match slots for the duration of the context."""
+        """Wait for one of the limited match slots, and hold it for the duration of the context."""
         number = next(self._arrivals)
         self._plans[number] = plan
         try:
@@ -211,7 +212,7 @@ class Room:
             del self._plans[number]
 
     def past_versions(self) -> set[int]:
-        """Return the numbers of the past versions that waiting or running matches need."""
+        """Return the numbers of the past versions that waiting and running matches need."""
         return past_versions(self._plans.values())
 
     async def _enter(self, iteration: int, number: int) -> None:

@@ -15,7 +15,7 @@ from games.contracts import Game
 
 @dataclass(frozen=True)
 class Table:
-    """Game with the loaded roles of its seats."""
+    """Game with the loaded role of each seat; a run's matches are played at one or more tables."""
 
     game: GameSpec
     roles: dict[str, Role]
@@ -26,11 +26,11 @@ class Table:
     """Share of a run's matches, relative to its other tables."""
 
     def make_game(self) -> Game:
-        """Return a new game, not yet reset."""
+        """Create the game with the table's options, not yet reset."""
         return games.make(self.game.name, **self.game.options)
 
     def fits(self, plan: MatchPlan) -> bool:
-        """Return True if the plan has this game, options and roles."""
+        """Return True if the plan has this game, options and roles. An option that play has lowered may differ."""
         own, options = self.game.options, dict(plan.options)
         if plan.capped in own:
             options[plan.capped] = own[plan.capped]
@@ -42,9 +42,10 @@ class Table:
 
 
 def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, where: str = "") -> Table:
-    """Load the table of a game with roles (names or paths) by seat.
+    """Check a game and its seats, and load the table with the roles (names or paths) by seat.
 
-    Raises ConfigError, with the prefix `where`, for an unknown game or role and for unknown or missing seats.
+    Raises ConfigError, with the prefix `where`, for an unknown game, wrong options, and unknown or missing seats. Also
+    raises it for a role that cannot be loaded.
     """
     if complaint := games.complaint(game.name):
         raise ConfigError(f"{where}{complaint} (arena list games)")

@@ -8,7 +8,7 @@ from games.contracts import Act, Game, Message, View
 
 
 def view_of(game: Game, seat: str, turn: int = 0) -> View:
-    """Return the game's view for the seat to move, with lone surrogates replaced in its messages."""
+    """Return the game's view for the seat to move at this turn, with lone surrogates replaced in its messages."""
     view = View.of(game, seat, turn)
     if all(text.isascii() for said in view.messages for text in (said.sender, *said.parts) if isinstance(text, str)):
         return view
@@ -16,7 +16,7 @@ def view_of(game: Game, seat: str, turn: int = 0) -> View:
 
 
 def clean_act(act: Act) -> Act:
-    """Return the act with lone surrogates replaced in its texts."""
+    """Return the act with each lone surrogate in its texts replaced by U+FFFD."""
     texts = act.action, act.raw, act.public, act.private
     if all(text.isascii() for text in texts):
         return act

@@ -12,71 +12,71 @@ _LOG = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Callbacks for the events of a run."""
+    """Interface of a live view or log, whose methods are called at the events of a run."""
 
     def phase(self, iteration: int, name: str) -> None:
-        """Report the start of a phase."""
+        """Show that the phase `name` of this iteration begins; 0 is outside of iterations."""
 
     def note(self, text: str) -> None:
-        """Report a one-line notice for the user."""
+        """Show a one-line notice to the user."""
 
     def match(self, record: MatchRecord) -> None:
-        """Report the end of a match, finished or failed."""
+        """Show or count a match that has ended, finished or failed."""
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Report a complete iteration. `row` has its metrics."""
+        """Show a complete iteration. `row` has its metrics."""
 
 
 @runtime_checkable
 class TurnWatcher(Protocol):
-    """Watcher of every turn, such as a live viewer."""
+    """Watcher that is also called with every turn, such as a live viewer."""
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Report a turn, whose rewards may still grow. See `arena.play.match.OnTurn`."""
+        """Show a new turn, whose rewards may still grow until the match ends."""
 
 
 @runtime_checkable
 class ProgressWatcher(Protocol):
-    """Watcher of the progress of long phases."""
+    """Watcher that is also called with the progress of long phases."""
 
     def progress(self, done: int, total: int) -> None:
-        """Report that `done` of `total` steps of the phase are done."""
+        """Show that `done` of `total` steps of the phase are done."""
 
 
 class Logged:
-    """Watcher that also writes events to the run's log, and turns to its feed."""
+    """Watcher that writes events to the run's log and turns to its feed, and forwards both to another watcher."""
 
     def __init__(self, watcher: Watcher, feed: Feed | None = None) -> None:
         self.watcher, self.feed = watcher, feed
         self._phase, self._since = "", monotonic()
 
     def phase(self, iteration: int, name: str) -> None:
-        """Log the end of the previous phase and the start of this one."""
+        """Log the end of the previous phase and the start of this one, and forward it."""
         self.end()
         self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
         _LOG.info("%s begins", self._phase)
         self.watcher.phase(iteration, name)
 
     def end(self) -> None:
-        """Log the end of the current phase."""
+        """Log the end of the current phase with its seconds, if there is one."""
         if self._phase:
             _LOG.info("%s ends after %.1f s", self._phase, monotonic() - self._since)
         self._phase = ""
 
     def note(self, text: str) -> None:
-        """Log and forward a notice."""
+        """Log a one-line notice for the user and forward it."""
         _LOG.info("note: %s", text)
         self.watcher.note(text)
 
     def match(self, record: MatchRecord) -> None:
-        """Log and forward the end of a match, and drop it from the feed."""
+        """Log and forward the end of a match, and remove it from the feed."""
         _LOG.debug("match %s %s", record.id, record.status)
         if self.feed:
             self.feed.ended(record.id)
         self.watcher.match(record)
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Log and forward a complete iteration."""
+        """Log the end of the phase and of the iteration, remove its matches from the feed, and forward the metrics."""
         self.end()
         _LOG.info("iteration %d is complete", row["iteration"])
         if self.feed:
@@ -84,13 +84,13 @@ class Logged:
         self.watcher.iteration(row)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Add a turn to the feed, and forward it if the watcher follows turns."""
+        """Add a turn to the feed, and forward it if the other watcher is a TurnWatcher."""
         if self.feed:
             self.feed.turn(plan, turn)
         if isinstance(self.watcher, TurnWatcher):
             self.watcher.turn(plan, turn)
 
     def progress(self, done: int, total: int) -> None:
-        """Forward progress if the watcher follows it."""
+        """Forward the progress of a phase if the other watcher is a ProgressWatcher."""
         if isinstance(self.watcher, ProgressWatcher):
             self.watcher.progress(done, total)

@@ -91,7 +91,7 @@ def instructions(context: PartContext, *, roles: dict[Name, InstructionsOfRole])
 
 
 class Tried(NamedTuple):
-    """Instruction with the running mean of its scores and the number of iterations that played it."""
+    """Instruction in a population, with the running mean of its scores and the number of iterations that played it."""
 
     text: str
     weight: float = 0.0
@@ -134,13 +134,13 @@ class Instructions(RolloutPart):
         return self.assign(k, plans)
 
     def chances(self, role: str) -> list[float]:
-        """Return the probability of each instruction of a role."""
+        """Return the probability of drawing each of a role's instructions: the softmax of their scores."""
         weights = np.array([one.weight for one in self.tried[role]]) / self.rules[role].temperature
         powers = np.exp(weights - weights.max())
         return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
 
     def assign(self, k: int, plans: Iterable[MatchPlan]) -> list[MatchPlan]:
-        """Return the plans with a drawn instruction for each role that has some, the same for all matches of a deal."""
+        """Return the plans of iteration `k` with instructions at models' seats, drawn once per role and deal."""
         drawn: dict[tuple[str, int], str] = {}
 
         def text(role: str, deal: int) -> str:
@@ -173,14 +173,14 @@ class Instructions(RolloutPart):
                 self.failed[role] = worst
 
     def due(self, k: int) -> list[str]:
-        """Return the roles that get a new instruction before iteration `k`."""
+        """Return the roles that get a new instruction before iteration `k`: every `rule.every` iterations."""
         return [role for role, rule in self.rules.items() if rule.every and k > 1 and (k - 1) % rule.every == 0]
 
     def add(self, k: int, role: str, text: str = "") -> str:
-        """Add a new instruction to a role's population and return it; "" if there is none.
+        """Add a new instruction to a role's population and return it; "" if none was found.
 
-        If `text` is empty or known, a crossover of two instructions is tried. The new instruction starts with the best
-        score, and the worst one is dropped from a full population.
+        It is `text` or, if that is empty or known, a crossover of two instructions. It starts with the best score, and
+        replaces the worst one in a full population.
         """
         known, rng = {"", *(one.text for one in self.tried[role])}, generator(self.seed, k, "crossover", role)
         written = one_line(text, LONGEST_INSTRUCTION)
@@ -193,7 +193,7 @@ class Instructions(RolloutPart):
         return text
 
     def _crossover(self, role: str, rng: np.random.Generator) -> str:
-        """Return the first words of one and the last words of another instruction, drawn by their probabilities."""
+        """Return the first words of one instruction and the last words of another, both drawn; "" with only one."""
         tried, chances = self.tried[role], self.chances(role)
         if len(tried) < 2 or sum(chance > 0 for chance in chances) < 2:
             return ""
@@ -203,7 +203,7 @@ class Instructions(RolloutPart):
 
 
 def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
-    """Return the standardised payoffs of each instruction, and the text of the last turn of the worst match."""
+    """Return the payoffs by instruction, standardised within each game, and the text of the worst match's last turn."""
     rows = [
         (record, seat, record.payoffs[seat])
         for record in records
@@ -221,14 +221,14 @@ def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[f
 
 
 def _last_turn(record: MatchRecord, seat: str) -> str:
-    """Return the text of the seat's last turn: its messages and its reply."""
+    """Return messages and reply of the seat's last turn, shortened to one line; "" if it took none."""
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""
     return f"It read: {one_line(read, 300)} It wrote: {one_line(turns[-1].raw, 300)}" if turns else ""
 
 
 async def write_instruction(policy: Policy, engine: Engine, instructions: Instructions, k: int, role: str) -> str:
-    """Return an instruction for a role that `policy` writes in iteration `k`; "" if its context has no room."""
+    """Sample a new instruction for `role` from `policy` and return it in one line; "" if its context has no room."""
     key, frame = f"instruct-{k}-{role}", policy.frame
     prompt = (*frame.open(WRITER_PROMPT, []), *frame.ask(writer_question(instructions, role)))
     if len(prompt) + WRITER_TOKENS > min(policy.positions, engine.max_context):
@@ -250,7 +250,7 @@ async def write_instruction(policy: Policy, engine: Engine, instructions: Instru
 
 
 def writer_question(instructions: Instructions, role: str) -> str:
-    """Return a writer's question: the best instructions with their scores, best first, and the worst match."""
+    """Return the prompt for a new instruction: the best instructions with their scores, and the role's worst match."""
     ranked = sorted(instructions.tried[role], key=lambda one: -one.weight)[:WRITER_EXAMPLES]
     scores = [f"{one.weight:+.2f}: {one.text}" for one in ranked]
     failed = instructions.failed.get(role, "")

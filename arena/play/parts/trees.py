@@ -124,7 +124,7 @@ class _Path:
 
 
 class Tree:
-    """Planner of one deal's matches, which start at the deal or branch from others."""
+    """Planner of a deal's matches and branches: `next` returns the plans to play, `ended` adds each finished match."""
 
     def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary: dict[str, int], seed: int) -> None:
         """Prepare a tree with one match per plan. `vocabulary` has the size by policy; `seed` is the run's."""
@@ -145,7 +145,7 @@ class Tree:
         return [plan.identity for plan in self._plans]
 
     def next(self) -> list[MatchPlan]:
-        """Return the next plans, after all earlier ones have ended; [] if the tree is complete."""
+        """Return the plans to play next, once all earlier ones have ended; [] if every match of the tree is planned."""
         if not self._begun:
             return self._dealt(1 if self.rule.first == "auto" else self.rule.first)
         if self._auto:
@@ -160,18 +160,18 @@ class Tree:
         return self._dealt(self._left)
 
     def ended(self, record: MatchRecord) -> None:
-        """Add a finished match of the tree."""
+        """Add a finished match of the tree, whose turns may then be branched."""
         plan = next(plan for plan in self._plans if plan.identity == record.identity.line()[0].planned)
         self._paths.append(_Path(plan, record, self._chains.pop(record.identity.planned, 0)))
 
     def _dealt(self, count: int) -> list[MatchPlan]:
-        """Return the plans of up to `count` further matches that start at the deal."""
+        """Take up to `count` further plans of matches that start at the deal."""
         plans = self._plans[self._begun : self._begun + min(count, self._left)]
         self._begun, self._left = self._begun + len(plans), self._left - len(plans)
         return plans
 
     def _branches(self) -> Iterator[MatchPlan]:
-        """Yield the plans of branches at the current turn, at most one per path."""
+        """Yield the plans of branches drawn at the current turn, at most one per finished match."""
         for path in self._paths:
             if not self._left or not (turn := self._open(path)):
                 continue
@@ -187,7 +187,10 @@ class Tree:
             yield replace(path.plan, identity=branch.identity, branch=branch, source="branched")
 
     def _open(self, path: _Path) -> Turn | None:
-        """Return the path's current turn if it may be branched: a learner's own, not its first nor a branch's first."""
+        """Return the current turn of a path, or None if it must not be branched.
+
+        It must be written by a learner, not the seat's first turn, and after the path's own branch turn.
+        """
         record, identity = path.record, path.record.identity
         if self._turn >= len(record.turns) or self._turn <= (-1 if identity.turn is None else identity.turn):
             return None
@@ -198,7 +201,7 @@ class Tree:
         return turn if any(one.seat == turn.seat for one in record.turns[: self._turn]) else None
 
     def chance(self, record: MatchRecord, turn: Turn, chain: int) -> float:
-        """Return the branching probability p of a turn (see the module), without its entropy term if chance decides."""
+        """Return a turn's branching probability p (see the module), without its entropy term if `trigger` is random."""
         if (room := 1.0 - self.rule.chain * chain) <= 0:
             return 0.0
         rise = 0.0
@@ -214,7 +217,7 @@ class Tree:
         return nats / log(self.vocabulary[record.seats[turn.seat].policy])
 
     def _from_the_deal(self, record: MatchRecord) -> int:
-        """Return AEPO's number of matches that start at the deal, by the entropies of first and later replies."""
+        """Return AEPO's number of matches that start at the deal, from the reply entropies of the first match."""
         first, later = list[float](), list[float]()
         for seat, seating in record.seats.items():
             own = [self.entropy(record, turn) for turn in record.turns if seating.trained and turn.seat == seat]
