@@ -45,7 +45,10 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "critic": ("negotiation-nano", ["--set", "credit={estimator: gae_turn, critic: value_head}"]),
     "replay": ("kuhn_poker-nano", ["--set", "play.group=4", "--set", "learn.replay=self_imitation"]),
     "two tables": ("kuhn_poker-nano", ["--set", TWO_TABLES]),
-    "branches": ("negotiation-nano", ["--set", "play.branch=1", "--set", "learn.regularisers={entropy_band: {}}"]),
+    "branches": (
+        "negotiation-nano",
+        ["--set", "play.parts=[branches]", "--set", "learn.regularisers={entropy_band: {}}"],
+    ),
     "ZeRO": ("negotiation-nano", ["--set", "learn.zero_stage=1", "--set", "learn.epochs=2"]),
     "SmolLM2": ("negotiation", [part for setting in SMOLLM2 for part in ("--set", setting)]),
 }

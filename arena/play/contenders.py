@@ -22,7 +22,7 @@ from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
 from arena.play.failures import failed
-from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
+from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.abilities import Tells
 from games.contracts import Game, TurnSource
@@ -88,8 +88,8 @@ async def play_one(
 ) -> MatchRecord:
     """Play one match between contenders, given by seat, and return its record, as `play_match` does.
 
-    Without `game`, a new game is made. `control` returns the match's controls, which may replace acts and stop it. A
-    branch fails if it differs from its parent before the branch point.
+    `seed` is the run's. Without `game`, a new game is made. `control` returns the match's controls, which may replace
+    acts and stop it. A branch that differs from its parent before the branch point is returned as failed.
     """
     game = games.make(plan.game, **plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}

@@ -88,7 +88,7 @@ class Continue:
     """Decision to let the game read an act."""
 
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """Rewards of the act, by name. They are no part of the payoff, and a reward of the game by that name has priority."""
+    """Named rewards of the act, which are no part of the payoff. A reward of the game by the same name has priority."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ async def play_match(
 
     `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
-    no turns and no streams. `on_turn` is called with each new turn. `controls` may replace acts of models and stop the match; the first decision
-    other than `Continue` counts.
+    no turns and no streams. `on_turn` is called with each new turn. `controls` may replace models' acts and stop the
+    match; the first decision other than `Continue` counts.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
     turns = _Turns(plan, on_turn) if keep_turns or on_turn else None

@@ -29,7 +29,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.credit.branches import pairs
 from arena.lab import Lab
 from arena.play.match import Limits, MatchPlan, play_match
-from arena.play.plans import branch_plans
+from arena.play.parts.base import Progress
 from arena.play.source import Attempts, Play
 from arena.records import MatchRecord, Seating, place_of, trained
 from arena.store.arrow import credit_table, match_table
@@ -52,8 +52,10 @@ class Deeper(Play):
         records, failures = await super().played(plans)
         if not plans or plans[0].identity.parent is None:
             return records, failures
-        k = plans[0].identity.iteration
-        more, failed = await super().played(branch_plans(self.rule, self.lineup.seed, k, plans, records))
+        (part,), k = self.parts, plans[0].identity.iteration
+        await part.plan(k, plans)
+        progress = Progress(ended=records, records=records, given_up=[], deals=0)
+        more, failed = await super().played([*(await part.expand(k, progress)).plans])
         return [*records, *more], [*failures, *failed]
 
 
@@ -110,7 +112,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def branched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("deeper") / "run", "play.branch=1", deeper=True)
+    return run(tmp_path_factory.mktemp("deeper") / "run", "play.parts=[branches]", deeper=True)
 
 
 # -- a branch inside a branch ------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from arena.cli.loop import wait
 from arena.config.layers import to_yaml
 from arena.credit.batch import Credited
 from arena.credit.replay import Entry, recalled
-from arena.credit.samples import OWN, samples_of
+from arena.credit.samples import samples_of
 from arena.errors import StoreError
 from arena.lab import Lab
 from arena.play.demonstrations import Demonstrations
-from arena.records import MatchRecord, MatchSource, RecordError, Trajectory, trained
+from arena.records import OWN, MatchRecord, MatchSource, RecordError, Trajectory, trained
 from arena.store.arrow import match_table
 from arena.store.files import write_atomic
 from arena.store.matchlog import _parquet

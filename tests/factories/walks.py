@@ -1,22 +1,20 @@
 """Matches in a small maze, walked at random by an engine without weights, under rules of play."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import numpy as np
-from arena.play.control import Control
 
 from agents.engines.base import Completion, Request
 from agents.memory import Memory
 from agents.role import load_role
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
-from arena.play.match import Limits, MatchPlan
-from arena.play.settings import PlaySpec
+from arena.play.match import Limits, MatchControl, MatchPlan
 from arena.records import MatchRecord, Seating
-from games.contracts import MatchId
+from games.contracts import Game, MatchId
 from tests.factories.babble import FRAME, POLICIES
+from tests.factories.rollout_parts import make_part
 
 WALKER = load_role("nano_player").model_copy(update={"memory": Memory()})
 STEPS = ("NORTH", "EAST", "SOUTH", "WEST")
@@ -47,12 +45,15 @@ class Wanderer:
 def walk(
     number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
 ) -> MatchRecord:
-    """One match; `rules` are those of `play`."""
-    rule = PlaySpec.model_validate(rules)
+    """One match; `rules` are the settings of rollout parts by name."""
+    parts = [make_part(name, **settings) for name, settings in rules.items()]
     served: Any = engine or Wanderer()
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
     identity = branch.identity if branch else MatchId(k, number)
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
     plan = MatchPlan(identity, "maze", {"size": 3, **(options or {})}, number, seats, branch=branch)
-    ruled = partial(Control.of, rule, 10)
-    return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits(), ruled=ruled))
+
+    def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
+        return [control for part in parts if (control := part.control(plan, game))]
+
+    return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits(), control=control))

@@ -64,7 +64,7 @@ def adaptive(
 
 
 class Adaptive(RolloutPart):
-    """Outcomes of each deal so far: attempts, successes, and turns of its longest success."""
+    """Allocation of attempts by the outcomes of each deal: attempts, successes, turns of its longest success."""
 
     def __init__(self, above: float, least: int, cap: str | None) -> None:
         self.above, self.least, self.cap = above, least, cap
@@ -85,7 +85,7 @@ class Adaptive(RolloutPart):
         return planned
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
-        """Count the outcomes of finished matches."""
+        """Count each match as an attempt, and as a success if its trained seats' mean payoff exceeds `above`."""
         for record in records:
             row = self._deals.setdefault(_key(record.game, record.seed), [0, 0, 0])
             row[ATTEMPTS] += 1
@@ -94,20 +94,23 @@ class Adaptive(RolloutPart):
                 row[LONGEST] = max(row[LONGEST], len(record.turns))
 
     def attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
-        """Return the number of attempts for each deal (game, seed), `total` in all."""
+        """Split `total` attempts among deals (game, seed): `least` each, the rest by their outcomes' deviation."""
         shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
         more = apportion(total - self.least * len(deals), shares)
         return [self.least + count for count in more]
 
     def options(self, game: str, seed: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return the game's options for a deal, and the name of the option that its longest success lowers, or ""."""
+        """Return a deal's game options and the name of the option that was lowered, or "" if none was.
+
+        The option `cap` is lowered to the number of turns of the deal's longest success, if that is less.
+        """
         cap, row = self.cap, self._deals.get(_key(game, seed))
         if cap is None or row is None or not row[SUCCESSES] or row[LONGEST] >= options[cap]:
             return dict(options), ""
         return {**options, cap: row[LONGEST]}, cap
 
     def state(self) -> dict[str, list[int]]:
-        """Return the outcomes by deal."""
+        """Return attempts, successes and turns of the longest success by deal (as "game seed")."""
         return self._deals
 
     def load(self, state: Mapping[str, Sequence[int]]) -> None:
@@ -117,7 +120,7 @@ class Adaptive(RolloutPart):
         self._deals = {deal: list(row) for deal, row in state.items()}
 
     def _rate(self, game: str, seed: int) -> float:
-        """Return the success rate with one success and one failure added."""
+        """Return a deal's success rate with one success and one failure added: 1/2 for a new deal."""
         attempts, successes, _ = self._deals.get(_key(game, seed), (0, 0, 0))
         return (successes + 1) / (attempts + 2)
 
@@ -132,6 +135,6 @@ def _key(game: str, seed: int) -> str:
 
 
 def _mean_payoff(record: MatchRecord) -> float:
-    """Return the mean payoff of the trained seats."""
+    """Return the mean payoff of the match's trained seats; 0 without any. A missing payoff counts as 0."""
     paid = [record.payoffs.get(seat, 0.0) for seat, seating in record.seats.items() if seating.trained]
     return sum(paid) / max(1, len(paid))

@@ -144,8 +144,7 @@ class Declaration:
     check: Callable[..., None] = lambda setup, **settings: None
     """Raise ValueError if the part cannot work with a `Setup`."""
     check_tables: Callable[..., None] = lambda tables, policies, **settings: None
-    """Raise ValueError if the part cannot work with the run's tables. `policies` maps each policy with weights to True if
-    it is trained."""
+    """Raise ValueError if the part cannot work with the tables. `policies` maps policies to True if trained."""
     rewards: tuple[str, ...] = ()
     """Names of rewards that the part adds to turns."""
     extra_matches: Callable[..., int] = lambda **settings: 0

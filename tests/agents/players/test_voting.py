@@ -14,11 +14,10 @@ from agents.engines.base import Completion, Request
 from agents.players.voting import elected, final_act, voted
 from agents.role import Role
 from arena.config.seating import set_tables
-from arena.credit.samples import OWN
 from arena.errors import ConfigError
 from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
-from arena.records import MatchRecord, Seating
+from arena.records import OWN, MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.texts import sampling_so

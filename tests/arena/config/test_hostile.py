@@ -172,7 +172,7 @@ def test_a_hundred_thousand(tmp_path: Path) -> None:
         ["policies.shared.imitate.minibatches=100000000"],
         ["policies.shared.imitate.minibatches=10000", "policies.shared.imitate.epochs=10000"],
         ["play.matches=100000000"],
-        ["play.matches=1000000", "play.branch=10000"],
+        ["play.matches=1000000", "play.parts=[{branches: {count: 10000}}]"],
         ["iterations=100000000"],
         ["learn.token_budget=100000000"],
         ["credit.critic={value_head: {epochs: 100000000}}"],

@@ -302,7 +302,7 @@ policies:
 seats:
   opener: {role: nano_opener, policy: shared}
   responder: {role: nano_responder, policy: shared}
-play: {matches: 8, in_flight: 4, branch: 1}
+play: {matches: 8, in_flight: 4, parts: [branches]}
 credit: {estimator: refuel, stages: [valid_act]}
 learn:
   loss: {refuel: {eta: 0.5}}
@@ -375,14 +375,14 @@ def test_a_run_with_branches_resumes_bit_by_bit(
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("learn.loss=dpo + play.branch=0", "learn.loss: dpo compares two replies"),
-        ("play.branch=0", "learn.loss: refuel compares two replies in the same context: set play.branch: 1"),
+        ("learn.loss=dpo + play.parts=[]", "learn.loss: dpo compares two replies"),
+        ("play.parts=[]", "learn.loss: refuel compares two replies in the same context: set play.parts: .branches."),
         ("credit.estimator=mars", "set credit.estimator: refuel"),
         ("credit.transforms=[whiten]", "set credit.transforms: []"),
         ("learn.aggregate=token_mean", "set learn.aggregate: turn_mean"),
         ("learn.loss={refuel: {eta: 0}}", "greater than 0"),
-        ("play.branch=-1", "play.branch"),
-        ("play.branch=true", "play.branch"),
+        ("play.parts=[{branches: {count: -1}}]", "play.parts"),
+        ("play.parts=[{branches: {count: true}}]", "play.parts"),
     ],
 )
 def test_what_does_not_fit_together_is_one_line(assignment: str, told: str) -> None:
@@ -393,10 +393,10 @@ def test_what_does_not_fit_together_is_one_line(assignment: str, told: str) -> N
 
 def test_the_estimator_without_branches_is_refused_with_any_loss() -> None:
     with pytest.raises(ConfigError, match=r"credit\.estimator: refuel .* set play\.branch: 1"):
-        experiment("learn.loss=policy_gradient", "play.branch=0")
+        experiment("learn.loss=policy_gradient", "play.parts=[]")
     with pytest.raises(ConfigError, match=r"set play\.branch: 1"):
         experiment(
-            "learn.loss=policy_gradient", "play.branch=0",
+            "learn.loss=policy_gradient", "play.parts=[]",
             "credit.estimator={weighted_sum: {parts: [{estimator: mars}, {estimator: refuel}]}}",
         )  # fmt: skip
     experiment("learn.loss=policy_gradient", "credit.transforms=[whiten]", "learn.aggregate=token_mean")

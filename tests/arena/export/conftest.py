@@ -11,6 +11,8 @@ from tests.factories.labs import experiment, finished
 def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two groups of three matches of one deal, and their branches; one iteration, committed."""
     folder = tmp_path_factory.mktemp("grouped") / "run"
-    quick = ("iterations=1", "play.group=3", "play.branch=1", "game.options.illegal=retry", "learn.minibatches=1")
+    quick = (
+        "iterations=1", "play.group=3", "play.parts=[branches]", "game.options.illegal=retry", "learn.minibatches=1",
+    )  # fmt: skip
     finished(folder, experiment(*quick))
     return folder

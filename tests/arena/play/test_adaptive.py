@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from arena.play.adaptive import History
 
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
@@ -11,12 +10,13 @@ from arena.config.seating import set_tables
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.play.match import MatchPlan
+from arena.play.parts.adaptive import Adaptive
 from arena.play.plans import iteration_plans
-from arena.play.settings import AdaptiveSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 from tests.factories.labs import Quiet, experiment, log, resumed, started_warm
+from tests.factories.rollout_parts import make_part, planned_by
 
 SEATS = {"one": Seating("r", "shared", 0, True, "model"), "two": Seating("r", "random", 0, False, "brain")}
 
@@ -28,10 +28,10 @@ def match(seed: int, paid: float, turns: int = 3) -> MatchRecord:
     )
 
 
-def history(**rule: object) -> History:
+def history(**rule: object) -> Adaptive:
     """Deal 1 was always solved, 2 every second time, 3 never; nobody has seen 4."""
-    found = History(AdaptiveSpec.model_validate({"above": 0.5, **rule}), {})
-    found.add(match(seed, paid) for seed, paid in ((1, 1.0), (2, 1.0), (2, 0.0), (3, 0.0)) for _ in range(8))
+    found: Adaptive = make_part("adaptive", **{"above": 0.5, **rule})
+    found.observe(1, [match(seed, paid) for seed, paid in ((1, 1.0), (2, 1.0), (2, 0.0), (3, 0.0)) for _ in range(8)])
     return found
 
 
@@ -44,35 +44,37 @@ def test_attempts_go_where_outcomes_differ() -> None:
 
 
 def test_only_what_the_trained_seat_is_paid_counts() -> None:
-    found = History(AdaptiveSpec(above=1.0), {})
-    found.add([match(1, 1.0), match(2, 1.5)])
+    found = make_part("adaptive", above=1.0)
+    found.observe(1, [match(1, 1.0), match(2, 1.5)])
     assert found.state() == {"g 1": [1, 0, 0], "g 2": [1, 1, 3]}
 
 
 def test_a_deal_is_as_long_as_its_longest_success() -> None:
     found = history(cap="max_turns")
-    found.add([match(1, 1.0, turns=5), match(1, 0.0, turns=9), match(3, 0.0, turns=2)])
+    found.observe(1, [match(1, 1.0, turns=5), match(1, 0.0, turns=9), match(3, 0.0, turns=2)])
     assert found.options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
     assert found.options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
     assert found.options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
 
 
 def given(*more: str) -> Experiment:
-    play = "play={matches: 16, group: 4, pool: 4, adaptive: {above: 0.0, least: 2, cap: max_turns}}"
+    play = "play={matches: 16, group: 4, pool: 4, parts: [{adaptive: {least: 2, cap: max_turns}}]}"
     return experiment(play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", *more)
 
 
-def planned(setting: Experiment, found: History) -> list[MatchPlan]:
-    return iteration_plans(setting.play, 0, 1, set_tables(setting), {}, None, history=found)
+def planned(setting: Experiment, state: dict[str, list[int]]) -> list[MatchPlan]:
+    part = make_part("adaptive", least=2, cap="max_turns")
+    part.load(state)
+    return planned_by(part, iteration_plans(setting.play, 0, 1, set_tables(setting), {}, None))
 
 
 def test_plans_have_the_attempts_and_the_options() -> None:
-    setting, rule = given(), given().play.adaptive
-    assert rule
-    fresh = planned(setting, History(rule, {}))
+    setting = given()
+    fresh = planned(setting, {})
+    assert fresh == iteration_plans(setting.play, 0, 1, set_tables(setting), {}, None)
     assert [plan.group for plan in fresh] == [i // 4 for i in range(16)]
     solved = fresh[0].seed
-    plans = planned(setting, History(rule, {f"negotiation {solved}": [30, 30, 2]}))
+    plans = planned(setting, {f"negotiation {solved}": [30, 30, 2]})
     assert [p.id for p in plans] == [p.id for p in fresh] and len({(p.seed, p.draws) for p in plans}) == 16
     sizes = [sum(p.group == group for p in plans) for group in range(4)]
     assert sizes[0] < 4 and min(sizes[1:]) >= 4 and sum(sizes) == 16
@@ -83,23 +85,24 @@ def test_plans_have_the_attempts_and_the_options() -> None:
 
 @pytest.mark.slow
 def test_a_run_adapts_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
-    play = "play={matches: 12, group: 4, pool: 3, adaptive: {above: 0.0, least: 2, cap: max_turns}}"
+    play = "play={matches: 12, group: 4, pool: 3, parts: [{adaptive: {least: 2, cap: max_turns}}]}"
     setting = started_warm(warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9")
     for folder in resumed(setting, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
     rows = log(tmp_path / "whole")
     assert len(rows) == 36
     state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)
-    assert sum(attempts for attempts, _, _ in state["deals"].values()) == 36 and len(state["deals"]) == 3
+    (deals,) = state["parts"]
+    assert sum(attempts for attempts, _, _ in deals.values()) == 36 and len(deals) == 3
 
 
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("play={adaptive: {}, group: 3}", "set `pool`"),
-        ("play={adaptive: {least: 5}, group: 3, pool: 8}", "more than the 3"),
-        ("play={adaptive: {}, group: 3, pool: 8, branch: 1}", "different sizes"),
-        ("play={adaptive: {cap: max_moves}, group: 3, pool: 8}", "set max_moves to a number in the options"),
+        ("play={parts: [adaptive], group: 3}", "set play.pool"),
+        ("play={parts: [{adaptive: {least: 5}}], group: 3, pool: 8}", "more than the 3"),
+        ("play={parts: [adaptive, branches], group: 3, pool: 8}", "different sizes"),
+        ("play={parts: [{adaptive: {cap: max_moves}}], group: 3, pool: 8}", "set max_moves to a number in the options"),
     ],
 )
 def test_what_cannot_adapt_is_refused(setting: str, why: str) -> None:

@@ -172,8 +172,8 @@ def test_iterations_begin_when_the_one_before_is_handed_out() -> None:
 
 def test_what_cannot_overlap_is_refused() -> None:
     with pytest.raises(ConfigError, match="resample"):
-        experiment("play.ahead=1", "play.resample=1")
+        experiment("play.ahead=1", "play.parts=[resample]")
     with pytest.raises(ConfigError, match="branches"):
-        experiment("play.enough=0.9", "play.branch=1")
+        experiment("play.enough=0.9", "play.parts=[branches]")
     with pytest.raises(ConfigError, match="zero_stage 3"):
         experiment("play.ahead=1", "learn.zero_stage=3")

@@ -20,10 +20,10 @@ from arena.errors import ConfigError
 from arena.play.branches import Branch
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
-from arena.play.plans import branch_plans
 from arena.records import MatchRecord, trajectories
 from games.contracts import MatchId, Message, View
 from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
+from tests.factories.rollout_parts import expanded_by, make_part, planned_by
 from tests.factories.server import Server, completion, says
 
 BOTH = {"opener": "p", "responder": "p"}
@@ -192,6 +192,12 @@ def played() -> tuple[list[MatchPlan], list[MatchRecord]]:
     return plans, [play(on, each) for each in plans]
 
 
+def branched(plans: list[MatchPlan], records: list[MatchRecord], **settings: Any) -> list[MatchPlan]:
+    part = make_part("branches", **settings)
+    assert planned_by(part, plans) == plans
+    return expanded_by(part, records)
+
+
 def only_opener_learns(record: MatchRecord) -> MatchRecord:
     return replace(record, seats={s: replace(its, trained=s == "opener") for s, its in record.seats.items()})
 
@@ -199,7 +205,7 @@ def only_opener_learns(record: MatchRecord) -> MatchRecord:
 def test_branches_part_at_different_turns_of_learners_drawn_uniformly() -> None:
     plans, records = played()
     records = [only_opener_learns(record) for record in records]
-    found = branch_plans(experiment(branch=2).play, 0, 1, plans, records)
+    found = branched(plans, records, count=2)
     places: list[int] = []
     for record in records:
         mine = [p.branch for p in found if p.branch and p.branch.match is record]
@@ -209,14 +215,13 @@ def test_branches_part_at_different_turns_of_learners_drawn_uniformly() -> None:
         places += [own.index(b.turn) for b in mine if len(own) == 3]
     assert {p.id for p in found} == {f"{p.branch.match.id}-b{p.branch.turn}" for p in found if p.branch}
     assert set(places) == {0, 1, 2}, "every turn has its chance"
-    assert branch_plans(experiment(branch=2).play, 0, 1, plans, records) == found, "the same again after a restart"
-    assert branch_plans(experiment(branch=0).play, 0, 1, plans, records) == []
+    assert branched(plans, records, count=2) == found, "the same again after a restart"
 
 
 def test_a_match_that_was_played_again_is_branched_by_its_own_plan() -> None:
     plans, records = played()
     retried = replace(records[0], identity=replace(plans[0].identity, attempt=2))
-    (first, *_) = branch_plans(experiment(branch=1).play, 0, 1, plans, [retried])
+    (first, *_) = branched(plans, [retried])
     assert first.branch and first.id == f"{plans[0].id}-r2-b{first.branch.turn}"
     assert (first.seed, first.identity.attempt, first.seats) == (plans[0].seed, 0, plans[0].seats)
 
@@ -275,8 +280,8 @@ def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
 def test_branches_at_the_last_turn_part_at_each_match_s_last_one() -> None:
     plans, records = played()
     records = [only_opener_learns(record) for record in records]
-    found = branch_plans(experiment(branch=1, branch_at="last").play, 0, 1, plans, records)
+    found = branched(plans, records, at="last")
     ends = [max(turn.index for turn in record.turns if turn.seat == "opener") for record in records]
     assert [plan.branch.turn for plan in found if plan.branch] == ends
-    with pytest.raises(ConfigError, match="branch_at: last is one branch of each match"):
-        experiment(branch=2, branch_at="last")
+    with pytest.raises(ConfigError, match="at: last` is one branch of each match"):
+        experiment(parts=[{"branches": {"count": 2, "at": "last"}}])

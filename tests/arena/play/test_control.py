@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena.play.control import normalise_act
 
 import games
 from arena.config.experiment import Experiment
@@ -14,19 +13,21 @@ from arena.config.sources import text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators.steps import broken_returns
-from arena.credit.samples import OWN, samples_of
+from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
-from arena.metrics import patch_figures
 from arena.play.branches import Branch
 from arena.play.joining import Parting, first_difference
+from arena.play.parts.patch import patch_metrics
 from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec
 from arena.play.tables import lay_table
-from arena.records import MatchRecord, trained, trajectories
+from arena.play.texts import normalise_act
+from arena.records import OWN, MatchRecord, trained, trajectories
 from games.base import TextGame
 from games.maze import Maze
 from tests.factories.babble import FRAME, POLICIES, untimed
+from tests.factories.rollout_parts import make_part, planned_by
 from tests.factories.texts import MAZE
 from tests.factories.walks import PATCHED, Wanderer, walk
 
@@ -126,7 +127,7 @@ def test_nothing_flows_back_over_a_patch() -> None:
 
 def test_semi_online_performance_counts_up_to_the_first_wrong_act() -> None:
     records = [walk(number, **PATCHED) for number in range(30)]
-    figures = patch_figures(records)
+    figures = patch_metrics(records)
     progress, success, agreed, acts = [], [], 0, 0
     for record in records:
         sources = [turn.source for turn in record.turns if turn.source != "patch"]
@@ -137,7 +138,7 @@ def test_semi_online_performance_counts_up_to_the_first_wrong_act() -> None:
     assert figures["progress"] == pytest.approx(np.mean(progress))
     assert figures["success"] == pytest.approx(np.mean(success))
     assert figures["sop"] == pytest.approx((np.mean(progress) + np.mean(success)) / 2)
-    assert figures["agreed"] == pytest.approx(agreed / acts) and patch_figures([walk(1)]) == {}
+    assert figures["agreed"] == pytest.approx(agreed / acts) and patch_metrics([walk(1)]) == {}
 
 
 def test_a_branch_repeats_patches() -> None:
@@ -189,13 +190,12 @@ def test_a_horizon_grows_with_the_iterations(k: int) -> None:
 
 
 def test_a_horizon_sets_a_games_option() -> None:
-    rule = PlaySpec.model_validate(
-        {"matches": 4, "horizon": {"option": "max_turns", "turns": {"steps": {"values": [2, 4], "every": 1}}}}
-    )
+    rule = PlaySpec(matches=4)
+    part = make_part("horizon", option="max_turns", turns={"steps": {"values": [2, 4], "every": 1}})
     table = lay_table(GameSpec(name="maze", options={"size": 3, "max_turns": 9}), {"walker": "nano_player"})
     table = replace(table, holders={"walker": "p"})
     for k, length in ((1, 2), (2, 4), (7, 4)):
-        plans = iteration_plans(rule, 0, k, [table], POLICIES, None, iterations=9)
+        plans = planned_by(part, iteration_plans(rule, 0, k, [table], POLICIES, None), k)
         assert {plan.options["max_turns"] for plan in plans} == {length}
         assert all(table.fits(plan) for plan in plans)
 
@@ -227,11 +227,11 @@ def test_every_game_can_be_cut_off() -> None:
 @pytest.mark.parametrize(
     ("play", "said"),
     [
-        ("{patch: {}}", "expert"),
-        ("{patch: {expert: oracle, most: -1}}", "greater than or equal to 0"),
-        ("{stop: {repeated: -1}}", "greater than or equal to 0"),
-        ("{horizon: {turns: {stairs: 3}}}", "stairs"),
-        ("{horizon: {turns: 3, option: max_turn}}", "max_turn"),
+        ("{parts: [patch]}", "expert"),
+        ("{parts: [{patch: {expert: oracle, most: -1}}]}", "greater than or equal to 0"),
+        ("{parts: [{stop: {repeated: -1}}]}", "greater than or equal to 0"),
+        ("{parts: [{horizon: {turns: {stairs: 3}}}]}", "stairs"),
+        ("{parts: [{horizon: {turns: 3, option: max_turn}}]}", "max_turn"),
     ],
 )
 def test_rules_that_make_no_sense_are_refused_in_a_line(play: str, said: str) -> None:
@@ -241,6 +241,7 @@ def test_rules_that_make_no_sense_are_refused_in_a_line(play: str, said: str) ->
 
 
 def test_rules_are_taken_from_the_experiment() -> None:
-    rules = "play: {patch: {expert: oracle}, stop: {repeated: 4}, horizon: {turns: 3, option: max_turns}}\n"
+    rules = "play: {parts: [{patch: {expert: oracle}}, {stop: {repeated: 4}}, {horizon: {turns: 3}}]}\n"
     experiment: Any = compose([text_layer("here", MAZE + rules)])
-    assert isinstance(experiment, Experiment) and experiment.play.patch and experiment.play.horizon
+    assert isinstance(experiment, Experiment)
+    assert [part.name for part in experiment.play.parts] == ["patch", "stop", "horizon"]

@@ -29,9 +29,7 @@ seats:
 play:
   matches: 12
   group: 6
-  trees: {first: 2, weight: 1.0, chance: 0.8}
-  patch: {expert: oracle}
-  stop: {illegal: 3}
+  parts: [{trees: {first: 2, weight: 1.0, chance: 0.8}}, {patch: {expert: oracle}}, {stop: {illegal: 3}}]
   in_flight: 4
 engine: {entropy: true}
 credit: {estimator: grpo, select: [ended], transforms: [shared_prefix]}

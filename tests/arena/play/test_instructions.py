@@ -7,25 +7,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena.play.instructions import Instructions, instructed
 
 from agents.role import Role
 from arena.cli.loop import wait
 from arena.lab import Lab
+from arena.play.lineup import instructed
 from arena.play.match import MatchPlan
-from arena.play.settings import InstructionsSpec
+from arena.play.parts.instructions import Instructions
 from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
 from tests.factories.commands import TINY, arena
 from tests.factories.labs import Quiet, log, resumed, started_warm
+from tests.factories.rollout_parts import make_part
 
 TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer."]
 ROLE = "solver"
 
 
-def population(**settings: Any) -> Instructions:
-    return Instructions({ROLE: InstructionsSpec(texts=TEXTS, **settings)}, 3, {})
+def population(texts: list[str] = TEXTS, **settings: Any) -> Instructions:
+    part: Instructions = make_part("instructions", seed=3, roles={ROLE: {"texts": texts, **settings}})
+    return part
 
 
 def plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
@@ -51,7 +53,7 @@ def earned(draw: Any, iterations: int = 60, seed: int = 0) -> float:
         played = draw.assign(k, plans(k, 16))
         right = [0.8 if plan.seats["solver"].instruction == best else 0.3 for plan in played]
         records = [record(p, float(rng.random() < chance)) for p, chance in zip(played, right, strict=True)]
-        draw.learned(records)
+        draw.observe(k, records)
         paid += [one.payoffs["solver"] for one in records]
     return float(np.mean(paid))
 
@@ -60,12 +62,12 @@ class Fixed:
     """One instruction, or any of them at random, whatever they earn."""
 
     def __init__(self, texts: list[str]) -> None:
-        self.rules = Instructions({ROLE: InstructionsSpec(texts=texts, temperature=1e6)}, 3, {})
+        self.rules = population(texts, temperature=1e6)
 
-    def dealt(self, k: int, given: list[MatchPlan]) -> list[MatchPlan]:
+    def assign(self, k: int, given: list[MatchPlan]) -> list[MatchPlan]:
         return self.rules.assign(k, given)
 
-    def learned(self, records: list[MatchRecord]) -> None:
+    def observe(self, k: int, records: list[MatchRecord]) -> None:
         pass
 
 
@@ -88,7 +90,9 @@ def test_the_matches_of_a_deal_have_the_same_instruction_and_other_roles_none() 
 
 def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
     tried = population(size=4, every=2)
-    tried.learned([record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.assign(1, plans(1, 40))])
+    tried.observe(
+        1, [record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.assign(1, plans(1, 40))]
+    )
     worst = min(tried.tried[ROLE], key=lambda one: one.weight).text
     assert tried.due(2) == [] and tried.due(3) == [ROLE]
     assert tried.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
@@ -97,7 +101,9 @@ def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
     assert max(tried.chances(ROLE)) == tried.chances(ROLE)[-1]
     crossed = tried.add(5, ROLE, "Look for a name.")  # known: two are crossed instead
     assert crossed and {*crossed.split()} <= {word for text in texts for word in text.split()}
-    assert Instructions(tried.rules, 3, json.loads(json.dumps(tried.state()))).tried == tried.tried
+    again = population(size=4, every=2)
+    again.load(json.loads(json.dumps(tried.state())))
+    assert again.tried == tried.tried
 
 
 def test_an_instruction_is_text_and_no_template() -> None:
@@ -109,28 +115,30 @@ def test_an_instruction_is_text_and_no_template() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ("{nano_stranger: {texts: [a]}}", "no policy plays this role"),
+        ("{nano_stranger: {texts: [a]}}", "no policy plays the role nano_stranger"),
         ("{nano_opener: {texts: [a, a]}}", "must all differ"),
         ("{nano_opener: {texts: [a, b], size: 1}}", "more than `size`"),
         ("{nano_opener: {texts: [a], writer: nobody}}", "unknown policy 'nobody'"),
     ],
 )
 def test_what_cannot_be_is_one_line(settings: str, why: str, tmp_path: Path) -> None:
-    done = arena(*TINY, "--set", f"play.instructions={settings}", "--out", tmp_path / "run")
+    done = arena(*TINY, "--set", f"play.parts=[{{instructions: {{roles: {settings}}}}}]", "--out", tmp_path / "run")
     assert done.code == 2 and why in done.err and "Traceback" not in done.err
 
 
 @pytest.mark.slow
 def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
     rule = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
-    setting = started_warm(warm, "play.matches=8", f"play.instructions={rule}", "iterations=3", "checkpoint.keep=9")
+    setting = started_warm(
+        warm, "play.matches=8", f"play.parts=[{{instructions: {{roles: {rule}}}}}]", "iterations=3", "checkpoint.keep=9"
+    )
     for folder in resumed(setting, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
     rows = log(tmp_path / "whole")
     told = [{row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)]
     assert told[0] <= {"take more", "share all"} and "" not in set.union(*told)
     assert not any(row["seats"]["responder"].get("instruction") for row in rows)
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["instructions"]
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["parts"][0]
     tried = state["tried"]["nano_opener"]
     assert len(tried) == 3 and {one["text"] for one in tried} - {"take more", "share all"}, "what it wrote is tried"
     assert sum(one["iterations"] for one in tried) > 0 and state["failed"]["nano_opener"].startswith("It read: ")

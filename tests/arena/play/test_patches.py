@@ -150,10 +150,10 @@ def test_patches_reach_the_loss_by_imitation_alone() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("learn: {demonstrations: {patches: true}}", "learn.demonstrations.patches: needs play.patch"),
+        ("learn: {demonstrations: {patches: true}}", "learn.demonstrations.patches: set play.parts"),
         ("learn: {demonstrations: {}}", "one of them demonstrates"),
         (
-            "play: {patch: {expert: oracle}}\nlearn: {demonstrations: {patches: true, scripted: [oracle]}}",
+            "play: {parts: [{patch: {expert: oracle}}]}\nlearn: {demonstrations: {patches: true, scripted: [oracle]}}",
             "one of them",
         ),
     ],

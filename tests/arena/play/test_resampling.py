@@ -57,7 +57,9 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
     """DAPO's case: groups at p in {0, .5, 1}. A batch is 12 deals of 8 matches, two trajectories each: 192."""
     sizes = {}
     for rounds in (0, 1, 30):
-        lab = dealt(tmp_path / str(rounds), warm, f"play.resample={rounds}")
+        lab = dealt(
+            tmp_path / str(rounds), warm, *([f"play.parts=[{{resample: {{rounds: {rounds}}}}}]"] if rounds else [])
+        )
         records = {k: wait(lab.play(k)).records for k in range(1, 7)}
         sizes[rounds] = [len(wait(lab.parts.crediting.credit(k, found)).credited) for k, found in records.items()]
         for k, found in records.items():
@@ -73,10 +75,10 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
 
 
 def test_what_is_not_dropped_is_not_played_again(warm: str, tmp_path: Path) -> None:
-    lab = dealt(tmp_path / "run", warm, "play.resample=5", "credit.select=[]")
+    lab = dealt(tmp_path / "run", warm, "play.parts=[{resample: {rounds: 5}}]", "credit.select=[]")
     records = wait(lab.play(1)).records
     assert len(records) == 96
-    lab = dealt(tmp_path / "other", warm, "play.resample=0")
+    lab = dealt(tmp_path / "other", warm)
     assert wait(lab.play(1)).records == records, "the first round is that of a run without"
 
 
@@ -92,7 +94,7 @@ def test_selection_is_asked_often_and_credit_remembers_once(
 
     monkeypatch.setitem(STAGES, "counting", counting)
     rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
-    one = dealt(tmp_path / "one", warm, "play.resample=30", *rules)
+    one = dealt(tmp_path / "one", warm, "play.parts=[{resample: {rounds: 30}}]", *rules)
     records = wait(one.play(1)).records
     assert one.parts.crediting.state() == {"memory": {}, "replay": {}}
     wait(one.parts.crediting.credit(1, records))
@@ -104,7 +106,7 @@ def test_selection_is_asked_often_and_credit_remembers_once(
 
 def resampled(warm: str) -> Experiment:
     return started_warm(
-        warm, "play.matches=6", "play.group=2", "play.resample=3",
+        warm, "play.matches=6", "play.group=2", "play.parts=[{resample: {rounds: 3}}]",
         "credit.select=[{zero_variance: {of: illegal}}]",
         "credit.estimator=rae",
     )  # fmt: skip

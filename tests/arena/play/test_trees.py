@@ -3,12 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from arena.play.trees import Tree, play_trees
 
 from agents.engines.base import Completion, Request
 from arena.cli.show import tree_lines
@@ -24,10 +23,12 @@ from arena.play.branches import Branch
 from arena.play.lineup import Lineup
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
-from arena.play.settings import TreesSpec
+from arena.play.parts.base import Progress
+from arena.play.parts.trees import Tree, TreeRule
 from arena.records import MatchRecord, trained
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
+from tests.factories.rollout_parts import make_part
 
 BOTH = {"opener": "p", "responder": "p"}
 SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary)
@@ -54,24 +55,28 @@ def plans(on: Lineup, deals: int = 3, group: int = 6) -> list[list[MatchPlan]]:
     return made
 
 
-def grow(on: Lineup, rule: TreesSpec, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
-    async def play(chosen: list[MatchPlan]) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        failed: list[MatchRecord] = []
-        done = await play_all(chosen, lambda p: on.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
-        return done, failed
+def grow(on: Lineup, rule: TreeRule, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
+    async def play() -> list[MatchRecord]:
+        part, records = make_part("trees", seed=5, **asdict(rule)), list[MatchRecord]()
+        plans = await part.plan(1, [plan for deal in dealt for plan in deal])
+        while plans:
+            records += await play_all(plans, lambda p: on.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
+            progress = Progress(ended=records, records=records, given_up=[], deals=len(dealt))
+            plans = (await part.expand(1, progress)).plans
+        return records
 
-    return asyncio.run(play_trees([Tree(deal, rule, SIZES, 5) for deal in dealt], play))[0]
+    return asyncio.run(play())
 
 
 def told(records: Sequence[MatchRecord]) -> list[tuple[str, list[str]]]:
     return [(record.id, [turn.raw for turn in record.turns]) for record in records]
 
 
-ALWAYS = TreesSpec(first=2, trigger="random", chance=1.0)
+ALWAYS = TreeRule(first=2, trigger="random", chance=1.0)
 
 
-@pytest.mark.parametrize("rule", [ALWAYS, TreesSpec(first=2), TreesSpec(), TreesSpec(first=1, chain=0.05)])
-def test_a_tree_has_as_many_matches_as_its_group(rule: TreesSpec) -> None:
+@pytest.mark.parametrize("rule", [ALWAYS, TreeRule(first=2), TreeRule(), TreeRule(first=1, chain=0.05)])
+def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
     records = grow(table(), rule, plans(table()))
     assert Counter(record.group for record in records) == {0: 6, 1: 6, 2: 6}
     assert len({record.id for record in records}) == len(records)
@@ -97,7 +102,7 @@ def test_branches_lie_within_branches() -> None:
 
 
 def test_a_tree_is_the_same_however_its_matches_are_played() -> None:
-    rule = TreesSpec(first=2)
+    rule = TreeRule(first=2)
     assert told(grow(table(), rule, plans(table()), 1)) == told(grow(table(), rule, plans(table()), 18))
     alone = [record for deal in plans(table()) for record in grow(table(), rule, [deal])]
     together = grow(table(), rule, plans(table()))
@@ -105,13 +110,13 @@ def test_a_tree_is_the_same_however_its_matches_are_played() -> None:
 
 
 def test_without_branches_all_begin_at_the_deal() -> None:
-    records = grow(table(), TreesSpec(first=2, trigger="random", chance=0.0), plans(table()))
+    records = grow(table(), TreeRule(first=2, trigger="random", chance=0.0), plans(table()))
     assert [record.identity.parent for record in records] == [None] * 18
 
 
 @pytest.mark.parametrize(("rise", "p"), [(-1.0, 0.3), (0.0, 0.5), (1.0, 0.7), (9.0, 1.0), (-9.0, 0.0)])
 def test_the_chance_of_a_branch_is_that_of_arpo(rise: float, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree, record = one_path(TreesSpec(first=2))
+    tree, record = one_path(TreeRule(first=2))
     first = record.turns[0]
     monkeypatch.setattr(tree, "entropy", lambda record, turn: 1.0 + (rise if turn is not first else 0.0))
     assert tree.chance(record, record.turns[2], 0) == pytest.approx(p)
@@ -119,19 +124,19 @@ def test_the_chance_of_a_branch_is_that_of_arpo(rise: float, p: float, monkeypat
 
 @pytest.mark.parametrize(("chain", "p"), [(0, 0.5), (3, 0.4118), (6, 0.2857), (10, 0.0), (20, 0.0), (25, 0.0)])
 def test_chains_are_penalised_as_in_aepo(chain: int, p: float) -> None:
-    tree, record = one_path(TreesSpec(first=2, trigger="random", chain=0.05))
+    tree, record = one_path(TreeRule(first=2, trigger="random", chain=0.05))
     assert tree.chance(record, record.turns[2], chain) == pytest.approx(p, abs=1e-4)
 
 
 @pytest.mark.parametrize(("gap", "count"), [(-2.0, 5), (0.0, 9), (2.0, 12)])
 def test_how_many_begin_at_the_deal_is_as_in_aepo(gap: float, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree, record = one_path(TreesSpec(), group=16)
+    tree, record = one_path(TreeRule(), group=16)
     firsts = {next(t for t in record.turns if t.seat == seat).index for seat in {t.seat for t in record.turns}}
     monkeypatch.setattr(tree, "entropy", lambda record, turn: 3.0 + (gap if turn.index in firsts else 0.0))
     assert tree._from_the_deal(record) == count
 
 
-def one_path(rule: TreesSpec, group: int = 6) -> tuple[Tree, MatchRecord]:
+def one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:
     on = table()
     (deal,) = plans(on, 1, group)
     for one in deal:
@@ -142,7 +147,7 @@ def one_path(rule: TreesSpec, group: int = 6) -> tuple[Tree, MatchRecord]:
 
 
 def test_entropy_is_that_of_a_replys_first_tokens_by_the_log_of_the_vocabulary() -> None:
-    tree, record = one_path(TreesSpec(first=2, tokens=2))
+    tree, record = one_path(TreeRule(first=2, tokens=2))
     turn = record.turns[2]
     stream = record.streams[turn.seat][0]
     begin = stream.turns.index(2)
@@ -155,7 +160,7 @@ def test_the_policys_entropy_decides_where() -> None:
     """Turns that are branched were less sure than those that are not, and with a random trigger no more than others."""
     gaps = {}
     for trigger in ("entropy", "random"):
-        rule = TreesSpec(first=4, trigger=trigger, weight=1.0)
+        rule = TreeRule(first=4, trigger=trigger, weight=1.0)
         records = grow(table(), rule, plans(table(), 40, 8))
         by_id = {record.id: record for record in records}
         tree = Tree([], rule, SIZES, 5)
@@ -223,7 +228,7 @@ def test_a_shared_prefix_has_the_mean_advantage_of_its_branches_and_their_sum() 
 
 def test_turns_are_compared_at_their_node() -> None:
     """By hand: two matches from the deal, of which the first is branched at its seat's second turn."""
-    records = grow(table(), TreesSpec(first=2, trigger="random", chance=1.0), plans(table(), 8, 3))
+    records = grow(table(), TreeRule(first=2, trigger="random", chance=1.0), plans(table(), 8, 3))
     seen = 0
     for group in range(8):
         dealt = [r for r in records if r.group == group]
@@ -248,7 +253,7 @@ def test_turns_are_compared_at_their_node() -> None:
 
 
 def test_without_branches_the_tree_is_a_flat_group() -> None:
-    batch = batch_of(grow(table(), TreesSpec(first=2, trigger="random", chance=0.0), plans(table(), 4, 4)))
+    batch = batch_of(grow(table(), TreeRule(first=2, trigger="random", chance=0.0), plans(table(), 4, 4)))
     flat, tree = (assign(batch, CreditSpec.model_validate({"estimator": name})) for name in ("dr_grpo", "tree"))
     for one, two in zip(flat, tree, strict=True):
         assert two.advantages == pytest.approx(one.advantages)
@@ -282,15 +287,15 @@ iterations: 1
 @pytest.mark.parametrize(
     ("play", "said"),
     [
-        ("{trees: {first: 2}}", "raise `group`, which is 1"),
-        ("{group: 4, trees: {first: 4}}", "besides the first 4: raise `group`"),
-        ("{group: 4, branch: 1, trees: {first: 2}}", "set branch to 0"),
-        ("{group: 4, enough: 0.5, trees: {first: 2}}", "enough to 1"),
-        ("{group: 4, trees: {first: 2}}", "set engine.entropy to true"),
-        ("{group: 4, trees: {trigger: random}}", "set engine.entropy to true"),
-        ("{group: 4, trees: {trigger: random, first: 0}}", "trees"),
-        ("{group: 4, trees: {chance: 2}}", "less than or equal to 1"),
-        ("{group: 4, trees: {triger: random}}", "triger"),
+        ("{parts: [{trees: {first: 2}}]}", "raise play.group, which is 1"),
+        ("{group: 4, parts: [{trees: {first: 4}}]}", "besides the first 4: raise play.group"),
+        ("{group: 4, parts: [branches, {trees: {first: 2}}]}", "leave out branches"),
+        ("{group: 4, enough: 0.5, parts: [{trees: {first: 2}}]}", "enough to 1"),
+        ("{group: 4, parts: [{trees: {first: 2}}]}", "set engine.entropy to true"),
+        ("{group: 4, parts: [{trees: {trigger: random}}]}", "set engine.entropy to true"),
+        ("{group: 4, parts: [{trees: {trigger: random, first: 0}}]}", "trees"),
+        ("{group: 4, parts: [{trees: {chance: 2}}]}", "less than or equal to 1"),
+        ("{group: 4, parts: [{trees: {triger: random}}]}", "triger"),
     ],
 )
 def test_trees_that_cannot_grow_are_refused_in_a_line(play: str, said: str) -> None:
@@ -300,6 +305,6 @@ def test_trees_that_cannot_grow_are_refused_in_a_line(play: str, said: str) -> N
 
 
 def test_a_random_trigger_needs_no_entropy() -> None:
-    layer = text_layer("here", KUHN + "play: {group: 4, trees: {trigger: random, first: 2}}\n")
+    layer = text_layer("here", KUHN + "play: {group: 4, parts: [{trees: {trigger: random, first: 2}}]}\n")
     experiment: Any = compose([layer])
-    assert isinstance(experiment, Experiment) and experiment.play.trees is not None
+    assert isinstance(experiment, Experiment) and experiment.play.part("trees")
