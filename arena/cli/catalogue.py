@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("estimators", "stages", "transforms", "selectors", "critics", "schedules"),
-    *("losses", "clips", "corrections", "aggregates", "regularisers", "replays"),
+    *("losses", "clips", "corrections", "aggregates", "regularisers", "replays", "parts"),
 )
 """Names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
 KINDS = ("games", "roles", "policies", "models", "opponents", "panels", *PARTS, "presets", "recipes")

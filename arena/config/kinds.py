@@ -21,12 +21,13 @@ from arena.learn.regularisers import REGULARISER
 from arena.parts import chosen
 from arena.parts.chosen import Chosen, Kind
 from arena.parts.schedules import SCHEDULE
+from arena.play.parts import ROLLOUT_PART
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         *(ESTIMATOR, STAGE, TRANSFORM, SELECTOR, CRITIC, SCHEDULE),
-        *(LOSS, CLIP, CORRECTION, AGGREGATE, REGULARISER, REPLAY),
+        *(LOSS, CLIP, CORRECTION, AGGREGATE, REGULARISER, REPLAY, ROLLOUT_PART),
     )
 }
 PLACES = {
@@ -34,6 +35,7 @@ PLACES = {
     "selector": "credit.select", "critic": "credit.critic", "loss": "learn.loss",
     "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
     "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
+    "part": "play.parts",
 }  # fmt: skip
 """Key of the experiment at which a part of each kind is set. Schedules may be at any number."""
 

@@ -300,6 +300,8 @@ def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
             listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
             message = f"unknown setting of {kind.name} {name}{nearest(str(fault['loc'][0]), known) or listed}"
             what = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
+        elif what == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no place for it
+            what = PydanticCustomError("part_error", f"{kind.name} {name} needs the setting `{fault['loc'][0]}`")
         elif what == "part_error" and "kind" in fault.get("ctx", {}):
             what = unknown(**fault["ctx"])
         elif what in ("part_error", "value_error"):

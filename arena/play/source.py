@@ -11,7 +11,7 @@ from arena.league.pool import Pool
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import check_losses, play_all
-from arena.play.parts.base import Progress, RolloutPart
+from arena.play.parts.base import Progress, RolloutPart, blame
 from arena.play.plans import iteration_plans
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import Logged, Room, Stragglers, over, past_versions, plan_of, plan_row
@@ -92,8 +92,6 @@ class Play:
         late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
         finished, failures = await self.played(late) if late else ([], [])
         plans, deals, played = await self._plans(k), self.rule.deals, Played.of(finished, failures)
-        if not self.rule.overlaps:
-            self.watcher.phase(k, "play")
         while plans:
             more, failed = await self.played(plans)
             finished, failures = [*finished, *more], [*failures, *failed]
@@ -105,16 +103,20 @@ class Play:
 
     async def _plans(self, k: int, deals: int | None = None, before: int = 0) -> list[MatchPlan]:
         """Return the plans of `deals` deals (default: the iteration's) after `before` earlier ones, as parts want."""
+        if not self.rule.overlaps:
+            self.watcher.phase(k, "play")
         tables, seed = self.lineup.tables, self.lineup.seed
         plans = iteration_plans(self.rule, seed, k, tables, self.policies, self.matchmaker, deals, before)
         for part in self.parts:
-            plans = await part.plan(k, plans)
+            with blame(part):
+                plans = await part.plan(k, plans)
         return plans
 
     async def _expand(self, k: int, progress: Progress) -> tuple[list[MatchPlan], int]:
         """Return the further plans of the first part that has some, and the number of deals planned then."""
         for part in self.parts:
-            more = await part.expand(k, progress)
+            with blame(part):
+                more = await part.expand(k, progress)
             new = await self._plans(k, more.deals, progress.deals) if more.deals else []
             if plans := [*more.plans, *new]:
                 return plans, progress.deals + more.deals
@@ -162,7 +164,8 @@ class Play:
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Let the parts learn from the finished matches of iteration `k`."""
         for part in self.parts:
-            part.observe(k, records)
+            with blame(part):
+                part.observe(k, records)
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
         """Return the parts' sections of an iteration's metrics, from its matches without branches."""

@@ -16,4 +16,4 @@ from arena.play.parts.trees import trees
 ROLLOUT_PARTS: Mapping[str, Callable[..., RolloutPart]] = {
     part.__name__: part for part in (adaptive, branches, horizon, instructions, patch, resample, stop, trees)
 }
-ROLLOUT_PART = Kind("rollout part", ROLLOUT_PARTS)
+ROLLOUT_PART = Kind("part", ROLLOUT_PARTS)

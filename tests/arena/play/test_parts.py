@@ -1,0 +1,132 @@
+"""Rollout parts: their hooks, their order, parts from a user's file, and what goes wrong in those."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.store.run import RunFolder
+from tests.factories.commands import NO_IMITATION, TINY, arena
+
+HALF = '''
+"""Every second match of an iteration is not played, and the longest reply so far is remembered."""
+
+from dataclasses import replace
+
+from arena.play.match import MatchControl, Replace, Stop
+from arena.play.parts.base import Expansion, RolloutPart, declare
+
+
+def check(setup, *, keep, act):
+    if setup.play.group > 1:
+        raise ValueError("groups would be cut: set play.group to 1")
+
+
+@declare(check=check, rewards=("polite",))
+def half(context, *, keep: int = 2, act: str = ""):
+    """Play every second match."""
+    return Half(keep, act)
+
+
+class Acts(MatchControl):
+    def __init__(self, act):
+        self.act, self.count = act, 0
+
+    def before(self, view, act):
+        self.count += 1
+        if self.act and self.count == 1:
+            return Replace(self.act)
+        return Stop("enough") if self.count > 4 else super().before(view, act)
+
+
+class Half(RolloutPart):
+    def __init__(self, keep, act):
+        self.keep, self.act, self.turns, self.again = keep, act, 0, {}
+
+    async def plan(self, k, plans):
+        return plans[:: self.keep]
+
+    async def expand(self, k, progress):
+        if k in self.again or not progress.records:
+            return Expansion()
+        self.again[k] = True
+        return Expansion(deals=1)
+
+    def control(self, plan, game):
+        return Acts(self.act)
+
+    def observe(self, k, records):
+        self.turns = max([self.turns, *(len(record.turns) for record in records)])
+
+    def metrics(self, records):
+        return {"half": {"matches": float(len(records))}}
+
+    def state(self):
+        return self.turns
+
+    def load(self, state):
+        self.turns = state
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    file = tmp_path / "half.py"
+    file.write_text(HALF)
+    return file
+
+
+def run(folder: Path, parts: str, *settings: str) -> tuple[int, str]:
+    more = [part for setting in settings for part in ("--set", setting)]
+    done = arena(*TINY, *NO_IMITATION, "--set", f"play.parts={parts}", *more, "--out", folder)
+    return done.code, done.err
+
+
+def test_a_users_part_plans_expands_controls_observes_and_is_saved(own: Path, tmp_path: Path) -> None:
+    code, said = run(tmp_path / "run", f"[{{'{own}:half': {{act: ACCEPT}}}}]", "play.matches=8")
+    assert code == 0, said
+    folder = RunFolder.open(tmp_path / "run")
+    rows = [row for row in folder.reader.matches() if row["iteration"] == 1]
+    assert len(rows) == 8 // 2 + 1, "half of the plans, and one more deal of which the only match is kept"
+    for row in rows:
+        sources = [turn["source"] for turn in row["turns"]]
+        assert sources[:2] == ["replaced", "patch"] and row["turns"][1]["action"] == "ACCEPT"
+    metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert metrics[0]["half"] == {"matches": 5.0}
+    states = sorted((tmp_path / "run").glob("checkpoints/*/state.json"))
+    assert json.loads(states[-1].read_text())["play"]["parts"] == [max(len(row["turns"]) for row in rows)]
+
+
+def test_parts_apply_in_their_order(own: Path, tmp_path: Path) -> None:
+    """A branch is of a match that was planned: half of the matches are not, whichever part comes first."""
+    for number, parts in enumerate((f"[branches, '{own}:half']", f"['{own}:half', branches]")):
+        code, said = run(tmp_path / f"{number}", parts, "play.matches=8", "iterations=1")
+        assert code == 0, said
+        rows = list(RunFolder.open(tmp_path / f"{number}").reader.matches())
+        assert len(rows) == 10 and sum("-b" in row["id"] for row in rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("edit", "parts", "said"),
+    [
+        ("", "half", "unknown part 'half'"),
+        ("", "'{own}:hlaf'", "hlaf"),
+        ("", "{{'{own}:half': {{kep: 3}}}}", "unknown setting of part"),
+        ("", "{{'{own}:half': {{keep: many}}}}", "keep"),
+        ("return plans[:: self.keep]|return plans[self.nothing]", "'{own}:half'", "half.py:Half failed: line"),
+        ("return plans[:: self.keep]|1 / 0", "'{own}:half'", "ZeroDivisionError"),
+        ("if setup.play.group > 1:|if setup.play.grp > 1:", "'{own}:half'", "AttributeError"),
+        ("return Half(keep, act)|return Halff(keep, act)", "'{own}:half'", "half.py:half failed: NameError"),
+        ("self.again[k] = True|raise OSError('gone')", "'{own}:half'", "OSError: gone"),
+    ],
+)
+def test_a_users_part_fails_in_one_line(edit: str, parts: str, said: str, own: Path, tmp_path: Path) -> None:
+    before, _, after = edit.partition("|")
+    own.write_text(HALF.replace(before, after) if edit else HALF)
+    code, err = run(tmp_path / "run", f"[{parts.format(own=own)}]")
+    assert code == 2 and said in err and "Traceback" not in err and err.count("\n") <= 2
+
+
+def test_a_users_part_may_refuse_a_setup(own: Path, tmp_path: Path) -> None:
+    code, err = run(tmp_path / "run", f"['{own}:half']", "play.group=2", "play.matches=4")
+    assert code == 2 and "half: groups would be cut: set play.group to 1" in err
