@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.adapter_config import TENSORS, read_adapter
+from agents.adapter_config import TENSORS
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
