@@ -7,8 +7,11 @@
 import ctypes
 from contextlib import suppress
 
-SHARE, ROOM = 1.3, 1 << 28
-"""`trim_holes` lets the heap grow to this multiple of its largest use so far, plus this many bytes."""
+SHARE, ROOM = 1.5, 1 << 30
+"""`trim_holes` lets the heap grow to this multiple of its largest use so far, plus this many bytes.
+
+With 1.3 and 256 MB an iteration of the flagship took 1.05 times its CPU time without trimming, and learning 1.21 times.
+"""
 
 _largest_use = 0
 
