@@ -60,10 +60,10 @@ def load_adapter(base: Any, folder: Path) -> Any:
 
     Raises WeightsError if the folder's files are damaged, unsupported or do not fit the base's layers.
     """
-    said = read_adapter(folder)
+    saved = read_adapter(folder)
     model = on_the_same_parameters(base)
-    for name, (a, b) in adapter_matrices(said, base).items():
-        _replace_layer(model, name, a, b, said.scale)
+    for name, (a, b) in adapter_matrices(saved, base).items():
+        _replace_layer(model, name, a, b, saved.scale)
     return model
 
 
@@ -166,7 +166,7 @@ def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
     return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
 
 
-def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+def adapter_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Load a saved adapter's matrices by layer name: (A [rank, in], B [out, rank]), float32.
 
     Raises WeightsError for a damaged file, layers that `base` lacks, wrong shapes or values that are not finite.
@@ -175,7 +175,7 @@ def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Te
     from safetensors.torch import load_file
 
     layers = dict(_linears(base))
-    file = said.path / TENSORS
+    file = saved.path / TENSORS
     try:
         open_plain(file).close()  # a pipe would be waited for
         tensors = load_file(file)
@@ -185,16 +185,16 @@ def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Te
     for name, tensor in tensors.items():
         match = TENSOR.fullmatch(name)
         if match is None or match["layer"] not in layers:
-            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {said.base} has not: name another base")
+            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} has not: name another base")
         found.setdefault(match["layer"], {})[match["side"]] = tensor.float()
     if not found:
         raise WeightsError(f"{file} holds no matrices: fetch it again")
     for name, pair in found.items():
         out, inner = layers[name].weight.shape
         shapes = {side: tuple(matrix.shape) for side, matrix in pair.items()}
-        if shapes != {"A": (said.rank, inner), "B": (out, said.rank)}:
+        if shapes != {"A": (saved.rank, inner), "B": (out, saved.rank)}:
             raise WeightsError(
-                f"{file}: {name} is {shapes}, but rank {said.rank} on a layer of [{out}, {inner}] was expected"
+                f"{file}: {name} is {shapes}, but rank {saved.rank} on a layer of [{out}, {inner}] was expected"
             )
         if not all(bool(matrix.isfinite().all()) for matrix in pair.values()):
             raise WeightsError(f"{file}: {name} is not finite: fetch it again")

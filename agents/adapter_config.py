@@ -21,7 +21,7 @@ MOST_RANK = 4096
 
 
 class AdapterSpec(BaseModel):
-    """Settings of a new adapter (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
+    """Settings of a new low-rank adapter: rank, scale and layers (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False

@@ -58,7 +58,7 @@ def attend(
 
 
 def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:
-    """Return the number of attention scores of one row of the batch, over all heads."""
+    """Return the number of attention scores of one sequence of the batch, over all heads."""
     return query.shape[1:3].numel() * key.shape[2]
 
 
@@ -75,7 +75,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 class _Attention(torch.autograd.Function):
-    """Compute softmax(scale q k^T + bias) v with the heads that share a key as rows of one product.
+    """Autograd function for softmax(scale q k^T + bias) v; heads that share a key are rows of one product.
 
     With p the probabilities, recomputed in the backward pass, and g the output's gradient: dv = p^T g, ds = p (g v^T -
     sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).

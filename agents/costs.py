@@ -65,7 +65,10 @@ ASTRAY = 0.25
 
 
 def _path_deviation(model: Any) -> float:
-    """Return the deviation of a path in a tree from the path alone, relative to the effect of a preceding path."""
+    """Return how far a path's hidden state in a token tree is from that of the path alone.
+
+    1 is the effect of a preceding path that the mask should hide; rounding gives 1e-5.
+    """
     trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
     streams = []
     for ids in (trunk + one, trunk + other, trunk + one + other):

@@ -6,7 +6,7 @@ class ChatError(Exception):
 
 
 class RoleError(Exception):
-    """A role is invalid or cannot be rendered; the message names the role or file, the field and the reason."""
+    """Raised if a role is invalid or cannot be rendered; the message names role or file, field and reason."""
 
 
 class ContextFull(Exception):

@@ -120,14 +120,14 @@ def first_line(error: BaseException) -> str:
 
 
 def _is_built_in(value: Any) -> bool:
-    """Return True if an attention implementation, or all in a dict, are part of transformers."""
+    """Return True if an attention implementation, or each in a dict, is None or a part of transformers."""
     if isinstance(value, dict):
         return all(_is_built_in(inner) for inner in value.values())
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)
 
 
 def _settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """Yield all keys with their values, nested ones too. Raises WeightsError for too deep or too many parts."""
+    """Yield all keys with their values, nested ones too. Raises WeightsError for implausible depth or size."""
     parts, seen = [(value, 0)], 0
     while parts:
         part, depth = parts.pop()

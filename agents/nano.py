@@ -60,7 +60,7 @@ class Nano(NamedTuple):
 
     @property
     def recipe(self) -> str:
-        """Hash (8 hex digits) of everything that policies of this size share; other folders are rebuilt."""
+        """Hash, 8 hex digits, of all that policies of this size share; a folder with another hash is rebuilt."""
         given = [ROLES, TEMPLATE, ACTS, WORDS, self.shape, EMBEDDING]
         return sha256(json.dumps(given).encode()).hexdigest()[:8]
 

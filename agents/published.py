@@ -29,7 +29,7 @@ class ModuleWeights:
 
 
 def on_base(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
-    """Return the published weights of an adapter under training; `folder` and `name` identify its base."""
+    """Wrap an adapter under training on `base` as published weights; `folder` and `name` identify its base."""
     return ModuleWeights(adapter, OnBase(adapter, base, folder, name))
 
 

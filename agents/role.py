@@ -59,7 +59,7 @@ class Example(Part):
 
 
 class Cautious(Part):
-    """Cautious next-token sampling (`agents.players.cautious`): several trials where the policy is uncertain."""
+    """Settings of cautious next-token sampling (`agents.players.cautious`): several trials at uncertain tokens."""
 
     most: Annotated[int, Field(ge=2, le=1_000)] = 40
     """Number of trials at maximum uncertainty."""
@@ -76,7 +76,7 @@ class Cautious(Part):
 
 
 class Votes(Part):
-    """Self-consistency (`agents.players.voting`): a majority vote over several sampled replies."""
+    """Settings of self-consistency (`agents.players.voting`): a majority vote over several sampled replies."""
 
     samples: Annotated[int, Field(ge=2, le=1_000)] = 8
     """Number of replies sampled for each turn."""
@@ -93,7 +93,7 @@ class Votes(Part):
 
 
 class Sampling(Part):
-    """Sampling settings of replies."""
+    """Sampling settings of a role's replies: temperature, truncation, length, and selection among several samples."""
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=OR_NULL)] = 1.0
     """0 (greedy), or 0.01 to 10. Unset or null: 1, or an endpoint's own default."""
@@ -200,7 +200,10 @@ class Role(Part):
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
 
     def excuses(self, finish: str) -> bool:
-        """Return True if the finish reason `finish` excuses a reply without a legal act from the game's penalty."""
+        """Return True if a reply with this finish reason is excused from the penalty for an illegal act.
+
+        Excused are replies cut at `max_tokens` ("length"), unless `sampling.truncated` is "illegal".
+        """
         return finish == "length" and self.sampling.truncated == "excused"
 
     def parse(self, text: str) -> Reply:

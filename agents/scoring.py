@@ -46,7 +46,7 @@ class StreamBatch:
     """[B, L] int64, with a tree: position of each token in its streams, including the prefix."""
 
     def to(self, device: torch.device) -> "StreamBatch":
-        """Return a copy of the batch with all tensors on a device."""
+        """Return the batch with all tensors on a device."""
         tensors = (getattr(self, field.name) for field in fields(self)[1:])
         return StreamBatch(self.index, *(None if each is None else each.to(device) for each in tensors))  # type: ignore[arg-type]
 
@@ -253,7 +253,7 @@ def scan_streams(
 def scan(
     scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], given: Iterable[Pass]
 ) -> dict[int, StreamScores]:
-    """Score the streams in the given passes without gradients; return their scores by stream index."""
+    """Score the streams in the given passes, without gradients; return `StreamScores` by stream index."""
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():

@@ -174,7 +174,7 @@ def _spend(context: Context, steps: int) -> None:
 
 @pass_context
 def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
-    """Return a loop's items as a list, charging each the cost `body` of the loop's body."""
+    """Return a loop's items as a list, charging `body` steps of the rendering's budget for each."""
     items = list(islice(values, MAX_STEPS + 1))
     _spend(context, len(items) * body)
     return items
@@ -182,7 +182,7 @@ def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
 
 @pass_context
 def _measured(context: Context, value: Any) -> Any:
-    """Charge the steps to visit a value; return the value, or a list of an iterator's items."""
+    """Charge the rendering's budget for visiting a value; return the value, or a list of an iterator's items."""
     value = list(islice(value, MAX_STEPS + 1)) if isinstance(value, Iterator) else value
     _spend(context, _size(value))
     return value
@@ -190,7 +190,7 @@ def _measured(context: Context, value: Any) -> Any:
 
 @pass_context
 def _spelled(context: Context, value: Any) -> Any:
-    """Charge a text one step per character and the steps to visit it; return the value."""
+    """Charge the rendering's budget per character of a text and for visiting the value; return the value."""
     if isinstance(value, str):
         _spend(context, len(value))
     return _measured(context, value)
@@ -198,14 +198,14 @@ def _spelled(context: Context, value: Any) -> Any:
 
 @pass_context
 def _range(context: Context, *bounds: int) -> range:
-    """Return Python's range, charging one step per number."""
+    """Return Python's range, charging the rendering's budget one step per number."""
     numbers = range(*bounds)
     _spend(context, len(numbers))
     return numbers
 
 
 def _size(value: Any) -> int:
-    """Return the number of steps to visit a value."""
+    """Return the budget steps to visit a value: 1 for it and each part, and 1 per `LETTERS` characters of a text."""
     if isinstance(value, str):
         return 1 + len(value) // LETTERS
     if isinstance(value, Mapping):
@@ -215,15 +215,15 @@ def _size(value: Any) -> int:
     return 1 + (len(value) if isinstance(value, range) else 0)
 
 
-def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
-    """Wrap a Jinja filter to bound its numeric arguments and the length of its result."""
+def _short(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
+    """Wrap a Jinja filter: numeric arguments above `max_number` and results above `MAX_TEXT` raise SecurityError."""
     before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
 
     @functools.wraps(function)
     def bounded(*arguments: Any, **options: Any) -> Any:
         for option in (*arguments[before:], *options.values()):
-            if isinstance(option, int | float) and not abs(option) <= most:
-                raise SecurityError(f"numbers above {most:,} are not allowed in filters")
+            if isinstance(option, int | float) and not abs(option) <= max_number:
+                raise SecurityError(f"numbers above {max_number:,} are not allowed in filters")
             if isinstance(option, str) and option.count(".") > 8:
                 raise SecurityError("names of more than eight parts are not allowed in filters")
         result = function(*arguments, **options)

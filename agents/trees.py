@@ -65,7 +65,7 @@ def prefix_cache(body: Any, prefix: torch.Tensor) -> Cache:
 
 
 class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
-    """A layer's keys and values [1, heads, P, width] in the prefix's own pass; stores the first update."""
+    """Cache layer for the prefix's own pass; stores the first update of keys and values [1, heads, P, width]."""
 
     is_initialized: bool
 
@@ -79,7 +79,7 @@ class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped 
 
 
 class _Before(DynamicLayer):  # type: ignore[misc]
-    """A layer's constant keys and values of the prefix, returned in front of each row's own."""
+    """Cache layer that returns the prefix's constant keys and values in front of each row's own."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()

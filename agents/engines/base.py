@@ -50,7 +50,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """A sampled reply: ids (with the stop id, if any), natural-log probabilities, and the version of the weights."""
+    """A sampled reply: ids (with the stop id, if any), their natural-log probabilities, and the version of the weights.
+
+    `finish` is "stop" if a stop id ended it, "length" if the token limit did.
+    """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]

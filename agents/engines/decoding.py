@@ -135,7 +135,7 @@ class Decoder:
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
 
     def _check_replays(self, replays: Replays) -> bool:
-        """Drop recorded steps of other adapters; return False if rows differ in their adapters."""
+        """Drop recorded steps of other weights or adapters; return False if several policies have adapters."""
         lanes = next(iter(self.served.values())).lanes
         replays.made_of(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
         return len(self.served) == 1 or lanes is None

@@ -91,11 +91,11 @@ class Replays:
         self._steps.clear()
         self._recorder = None
 
-    def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Run one decoding step and return the logits [B, vocabulary], valid until the next call.
 
-        `tokens` [B] are new ids at positions `places` [B, 1]. Same as `step` on a batch in this storage, whose mask
-        selects the columns to attend to. A shape is recorded at its second use.
+        `tokens` [B] are new ids at `positions` [B, 1]. Same as `step` on a batch in this storage, whose mask selects
+        the columns to attend to. A shape is recorded at its second use.
         """
         count = rows_for(len(tokens))
         room = self.rooms("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
@@ -109,7 +109,7 @@ class Replays:
                 self._steps.popitem(last=False)
         own = self._steps[key]
         self._steps.move_to_end(key)
-        own.give(tokens, places, batch.filled)
+        own.give(tokens, positions, batch.filled)
         if own.graph is None and batch.whole.is_cuda and own.runs >= CAPTURE_AT:
             self._recorder = self._recorder or _Recorder()
             own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
@@ -150,9 +150,9 @@ class _Step:
         self.graph: Any = None
         self.logits = torch.empty(0)
 
-    def give(self, tokens: torch.Tensor, places: torch.Tensor, column: int) -> None:
+    def give(self, tokens: torch.Tensor, positions: torch.Tensor, column: int) -> None:
         """Set the inputs of the next run and count it; extra rows compute unused results."""
-        self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, places
+        self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, positions
         self.column.fill_(column)
         self.runs += 1
 

@@ -93,10 +93,10 @@ class InProcessEngine:
         return {"seconds": self._seconds}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a folder's weights or a module by reference; with bfloat16 products its linear layers are copied.
+        """Serve this version of a policy: a folder's weights, or a module or adapter by reference.
 
-        Of an adapter, only the low-rank matrices are its own. Weights marked `copied` are copied once, and later
-        versions overwrite the copy. Caches made with older weights are dropped.
+        With bfloat16 products a module's linear layers are copied. Weights marked `copied` are copied once, and later
+        versions overwrite the copy. Adapters share their base. Caches made with older weights are dropped.
         """
         await self._run(self._publish, policy, version, weights)
 

@@ -33,7 +33,7 @@ class KVStore:
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
-        """Return the cache of the longest prefix of `ids`, without the last id, stored under this key; else None."""
+        """Return the part of this key's cache that is a prefix of `ids`, at most all but the last id; else None."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -148,7 +148,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         self.mask[to] = self.mask[one]
 
     def keep_rows(self, rows: list[int]) -> None:
-        """Remove all rows but these, whose numbers increase, and close the gaps."""
+        """Keep only these rows, given in increasing order, and move them to the front."""
         for to, one in enumerate(rows):
             if to != one:
                 self.copy_row(one, to)

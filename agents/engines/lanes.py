@@ -106,7 +106,10 @@ class Lanes:
         y.addmm_(inner.to(y.dtype), joined.b)
 
     def _mask(self, ranks: tuple[tuple[str, int], ...], like: torch.Tensor) -> torch.Tensor:
-        """Return [B, R] with 1 where a column of the joined matrices belongs to the row's adapter, else 0; cached."""
+        """Return [B, R] with 1 where a column of the joined matrices belongs to the row's adapter, else 0; cached.
+
+        `ranks` are the adapters' names and numbers of columns.
+        """
         if ranks not in self._masks:
             mask, left = like.new_zeros((self.segments[-1][2], sum(rank for _, rank in ranks))), 0
             for name, rank in ranks:
@@ -137,7 +140,7 @@ class _Routed(torch.nn.Module):
         self.adapters: dict[str, _Matrices] = {}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], where row i has the adapter of its segment."""
+        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with the adapter of `Lanes.route`."""
         output = product(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
         segments = self.lanes.segments
         present = [segment for segment in segments if segment[0] in self.adapters]

@@ -35,9 +35,10 @@ def stderr_to(file: Path) -> Iterator[None]:
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
-    """Start a watchdog process that kills all processes marked with `folder` and removes it when this process ends.
+    """Start a watchdog that, when this process ends, kills all processes marked with `folder` and removes the folder.
 
-    Call it before starting the processes to guard, which inherit the mark. Terminate it after they ended normally.
+    Marks this process's environment, which later processes inherit. Returns the watchdog, to be started before the
+    processes that it guards and terminated after they ended normally.
     """
     command = [sys.executable, "-I", str(Path(__file__)), str(os.getpid()), str(folder)]
     quiet = subprocess.DEVNULL
@@ -48,7 +49,7 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """Kill all other processes that carry the folder's mark or write in it, until none is left; remove it."""
+    """Kill all other processes that carry the folder's mark or write in it, until none is left, and remove it."""
     while theirs := [*_guarded_processes(folder)]:
         for pid in theirs:
             with suppress(ProcessLookupError):
@@ -76,7 +77,7 @@ def _is_marked(place: Path, folder: bytes) -> bool:
 
 
 def _has_open_file(place: Path, folder: str) -> bool:
-    """Return True if a process has a file of the folder open for writing. Readers of a log there are unrelated."""
+    """Return True if the process of a /proc folder has a file below `folder` open for writing, not only reading."""
     for link in place.joinpath("fd").iterdir():
         with suppress(OSError):
             if link.lstat().st_mode & stat.S_IWUSR and os.readlink(link).startswith(f"{folder}/"):

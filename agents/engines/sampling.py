@@ -65,7 +65,7 @@ _BLOCK = 256
 
 
 def _first_above(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """Return [B, 1] the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
+    """Return, as [B, 1], the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
 
     Returns the last column for NaN, because an index out of range would kill a GPU's context.
     """

@@ -31,18 +31,18 @@ def step(
     model: Any,
     data: torch.Tensor,
     tokens: torch.Tensor,
-    places: torch.Tensor,
+    positions: torch.Tensor,
     mask: torch.Tensor,
     column: slice | torch.Tensor,
 ) -> torch.Tensor:
-    """Run a model on one new token per row; return logits [B, vocabulary] for tokens [B] at positions `places` [B, 1].
+    """Run a model on one new token per row; return the logits [B, vocabulary] for tokens [B] at `positions` [B, 1].
 
     `data` [layers, 2, B, key heads, S or more, width] holds keys and values; the new ones are written to `column`, a
     slice or an index [1]. `mask` [B, S] is True where a row may attend, including the new column.
     """
     core = model.model
     x = core.embed_tokens(tokens)
-    turning = core.rotary_emb(x[:, None], places)
+    turning = core.rotary_emb(x[:, None], positions)
     attention = _Attention(data, mask, column, *turning)
     for layer in core.layers[: model.config.num_hidden_layers]:
         x = x + attention(layer.self_attn, _norm(layer.input_layernorm, x))
@@ -73,7 +73,7 @@ class _Attention:
         cos: torch.Tensor,
         sin: torch.Tensor,
     ) -> None:
-        """Prepare a step. `cos` and `sin` are [B, 1, width] for the new tokens' positions."""
+        """Prepare a step, with arguments as for `step`. `cos` and `sin` are [B, 1, width] for the tokens' positions."""
         self.data, self.column, self.seen = data, column, mask.shape[1]
         self.half = cos.shape[-1] // 2
         self.cos, self.sin = cos, torch.cat((-sin[..., : self.half], sin[..., self.half :]), -1)

@@ -229,7 +229,7 @@ class VLLMEngine:
             await self._scorer.release(policy)
 
     async def retire(self, policy: str) -> None:
-        """Stop serving a policy."""
+        """Stop serving a policy; free its copies for scoring and its exported files that were not loaded."""
         await self._drop(policy, self._served.pop(policy, None))
 
     async def _drop(self, policy: str, served: _Served | None) -> None:
@@ -355,7 +355,7 @@ async def stop(llm: Any) -> None:
 
 
 def _done() -> None:
-    """Replace the shutdown of a stopped engine."""
+    """Do nothing, in place of the `shutdown` of a stopped engine."""
 
 
 def _reason(log: Path, error: Exception) -> str:

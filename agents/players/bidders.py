@@ -18,7 +18,7 @@ class Plan:
         self.plan = plan
 
     def act(self, view: View) -> str:
-        """Return the plan's act at this view."""
+        """Return the act that the function chooses at this view."""
         return self.plan(view)
 
 

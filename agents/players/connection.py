@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_here(url: str) -> bool:
-    """Return True if a server runs on this machine. 0.0.0.0 is a listening address that clients use for themselves."""
+    """Return True if a URL's server runs on this machine. Clients also use the listening address 0.0.0.0 for it."""
     host = urlsplit(url).hostname or ""
     return is_loopback(host) or host in ("0.0.0.0", "::")
 

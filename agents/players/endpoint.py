@@ -198,7 +198,10 @@ class Endpoint:
         return Unusable(f"status {status}{self._by_proxy()}{asked}: {_refusal_reason(error)}", final=final, wait=wait)
 
     def _read_answer(self, body: bytes, read: int, most: int) -> Answer:
-        """Return the answer in a body and replace the reservation by the server's usage, if its numbers are sane."""
+        """Parse a body's answer; replace the reserved `read` and `most` tokens by the server's usage, if it is sane.
+
+        Raises Unusable for a body without a reply.
+        """
         choice, told = read_completion(body)
         usage = told or Usage(prompt_tokens=read, completion_tokens=most)
         self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - most)

@@ -158,7 +158,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
 
 
 def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
-    """Return the legal acts by number: their own, as in PLAY 3, else their positions from 1; {} if acts are numbers."""
+    """Map the number to type to each legal act: its own, as in PLAY 3, else its position; {} if acts are numbers."""
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

@@ -16,7 +16,7 @@ from games.contracts import Act, TurnSource, View
 
 
 class Writer(Protocol):
-    """Source of a reply's tokens, or, with `summary`, of a summary of everything that the seat saw before this view."""
+    """Protocol of a function that writes a reply's tokens or, with `summary`, a summary of all before this view."""
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
@@ -111,7 +111,7 @@ class ChatPlayer:
         return self.frame.decode(completion.ids)
 
     def _as_remembered(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
-        """Return the exchange as later turns will see it, without the private part if the role strips it."""
+        """Return this exchange as later turns will see it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
             return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
@@ -198,14 +198,14 @@ class ChatPlayer:
         raise ContextFull(self._overflow(used + new))
 
     def _missing(self, used: int) -> int:
-        """Return the tokens that lack for `used` tokens, a reply and a later summary; at most 0 if there is room."""
+        """Return how many tokens the context lacks for `used`, a reply and a summary; at most 0 if they fit."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
         return used + self.role.sampling.max_tokens + asking - self.context
 
     def _overflow(self, used: int) -> str:
-        """Return the message that a reply after `used` tokens does not fit."""
+        """Return the error message for a reply that does not fit after `used` tokens."""
         reply = self.role.sampling.max_tokens
         return f"context limit: {used:,} tokens and a reply of up to {reply:,} of {self.context:,}"
 

@@ -123,9 +123,10 @@ class Aspirer:
 
 
 class Rubinstein:
-    """Demands Rubinstein's share of the pool, as of a pie, reduced by the risk of breakdown at each turn.
+    """Demands its share in Rubinstein's bargaining model, reduced by the risk of breakdown at each turn.
 
-    The first mover gets 1 / (1 + d) and the other d / (1 + d), with d = 1 - breakdown. Without risk both demand half.
+    The first mover gets 1 / (1 + d) of the pool and the other d / (1 + d), with d = 1 - breakdown. Without risk both
+    demand half.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -160,7 +161,7 @@ class Naive:
         return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
 
     def accepts(self, seen: Table) -> float:
-        """Return the probability of accepting the standing offer."""
+        """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
         return min(1.0, seen.offered / NAIVELY_SURE)
 
 

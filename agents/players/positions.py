@@ -110,7 +110,7 @@ def fresh_copy(game: Game) -> Game:
 
 
 def titled(game: Game) -> str:
-    """Return a game's name for messages: its title, if it has one, instead of its wrapper's name."""
+    """Return a game's name for messages: its title if it has one, else its registered name."""
     return game.title or game.name
 
 

@@ -39,7 +39,7 @@ class Situation(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """Value of the standing offer to the speaker; 0 without one."""
+        """Value to the speaker of accepting the standing offer; 0 without one."""
         return worth(self.values, remainder(self.pool, self.theirs)) if self.theirs is not None else 0
 
     @property

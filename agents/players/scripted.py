@@ -120,7 +120,7 @@ def _own_kind(name: str, games: str) -> Kind:
 
 
 def _file_kind(spec: str, file: Path) -> Kind:
-    """Return the kind of a function in a user's file. Raises ScriptedPolicyError if it cannot be imported."""
+    """Return the kind of a policy that a user's file defines. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:
@@ -143,7 +143,10 @@ CALLED = "it is called with the game and a seed, and returns a function from wha
 
 
 def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> Scripted:
-    """Create a player with a game's or a user's function. Raises ScriptedPolicyError if that fails."""
+    """Create a player: call `maker` with game and seed, and wrap the function from view to act that it returns.
+
+    Raises ScriptedPolicyError, with the name, if the call fails or returns no function.
+    """
     try:
         answer = maker(game, seed)
     except Exception as error:

@@ -23,7 +23,7 @@ class Told(NamedTuple):
         return cls("".join(filter(str.isalpha, known)), "".join(filter(str.isdigit, known)))
 
     def after(self, what: str) -> Told:
-        """Return the knowledge of this card after a hint `what` that matches it, such as RED or 1."""
+        """Return the knowledge of this card after a matching hint; `what` is a colour or rank, such as RED or 1."""
         return self._replace(ranks=what) if what.isdigit() else self._replace(colours=what[0])
 
     def fits(self, needed: set[str]) -> bool:
