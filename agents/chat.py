@@ -145,7 +145,7 @@ class ChatFrame:
         return self._tail[self._stop_at :] if finish == "stop" else list(self._tail)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a content, never control ids. Text that only control ids could encode is left out."""
+        """Return the ids of text inside a turn, never control ids; text that only these could encode is left out."""
         text = _without_surrogates(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
         if self._unspeakable.isdisjoint(encoding.ids):

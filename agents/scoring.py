@@ -53,7 +53,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a batch's N sampled tokens."""
+    """Log-probability and entropy of each of a batch's N sampled tokens."""
 
     logprobs: torch.Tensor
     """[N] float32, natural log-probability at the sampling temperature."""
@@ -164,7 +164,7 @@ def pack(
     which: Iterable[int] | None = None,
     costs: Costs = ROWS,
 ) -> Iterator[StreamBatch]:
-    """Yield the batch of each pass that `passes` groups. `temperatures` are the streams' sampling temperatures."""
+    """Yield the tensors of each pass that `passes` groups. `temperatures` are the streams' sampling temperatures."""
     return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, costs))
 
 
@@ -226,7 +226,7 @@ def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, 
 
 
 class StreamScores(NamedTuple):
-    """Scores of one stream's sampled tokens, in order."""
+    """Log-probability and entropy of each of one stream's sampled tokens, in order."""
 
     logprobs: np.ndarray
     """float32, natural log-probabilities at the sampling temperature."""

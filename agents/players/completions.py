@@ -34,7 +34,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply's text with its finish reason and number of tokens."""
+    """A reply's text with its finish reason and its number of completion tokens."""
 
     text: str
     finish: Literal["stop", "length"]

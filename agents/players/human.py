@@ -44,7 +44,7 @@ class Human:
         self._begun = False
 
     async def act(self, view: View) -> Act:
-        """Show the view, read the person's act and return it. Raises HumanLeft at the end of the input."""
+        """Show the view, ask until the answer is a legal act, and return it. Raises HumanLeft if the input ends."""
         if not self._begun:
             self._begun = True
             self._say(f"You are {view.seat}. {TOLD_HELP if self.teller else HELP}", "bold")

@@ -90,12 +90,18 @@ def conceding(turn: int, left: int) -> float:
 
 
 def hard(turn: int, left: int) -> float:
-    """Settle for eight tenths of the full own value, always. Returns the least own value to settle for."""
+    """Settle for eight tenths of the full own value, always.
+
+    Returns the least own value to settle for.
+    """
     return 8
 
 
 def fair(turn: int, left: int) -> float:
-    """Settle for half of the full own value, always. Returns the least own value to settle for."""
+    """Settle for half of the full own value, always.
+
+    Returns the least own value to settle for.
+    """
     return WORTH / 2
 
 
@@ -107,7 +113,7 @@ def settled(seen: Table, wanted: float) -> str:
 
 
 class Aspirer:
-    """Accepts offers worth its aspiration, else demands it; ignores the seed."""
+    """Negotiator that accepts offers worth its aspiration, else demands that much; ignores the seed."""
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
         self.aspiration = aspiration
@@ -123,10 +129,10 @@ class Aspirer:
 
 
 class Rubinstein:
-    """Demands its share in Rubinstein's bargaining model, reduced by the risk of breakdown at each turn.
+    """Negotiator that demands its share in Rubinstein's bargaining model, reduced by the risk of breakdown.
 
-    The first mover gets 1 / (1 + d) of the pool and the other d / (1 + d), with d = 1 - breakdown. Without risk both
-    demand half.
+    The first mover gets 1 / (1 + d) of the pool's value and the other d / (1 + d), with d = 1 - breakdown; each turn
+    multiplies the demand by d. Without risk both demand half.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -140,7 +146,7 @@ class Rubinstein:
 
 
 class Naive:
-    """Offers a uniformly random split, and accepts with a probability of an eighth of the offer's value.
+    """Negotiator that offers random splits, and accepts with a probability of an eighth of the offer's value.
 
     If its view lists splits, it offers one of these. It uses its own values only to accept: noisy and unskilled.
     """
@@ -149,7 +155,7 @@ class Naive:
         self.rng = np.random.default_rng(seed)
 
     def act(self, view: View) -> str:
-        """Return a random ACCEPT or OFFER act."""
+        """Return ACCEPT with the probability that `accepts` returns, else a random OFFER act."""
         if self.rng.random() < self.accepts(table(view)):
             return "ACCEPT"
         offers = any_offer(view)
@@ -166,7 +172,7 @@ class Naive:
 
 
 class Novice(Naive):
-    """Knows the format of acts and nothing else: offers a random split, and accepts by a coin toss."""
+    """Negotiator that knows only the format of acts: offers a random split, and accepts by a coin toss."""
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting: one half if there is an offer, else 0."""
@@ -274,7 +280,7 @@ class AspirationExploiter:
         return self.known[turn, minds]
 
     def _await(self, turn: int, minds: int) -> int:
-        """Return the sum of future gains from the value vectors that refuse at this turn and make their own demand."""
+        """Return the sum of future gains from those of `minds` that refuse at this turn and make their own demand."""
         if not minds or turn + 1 >= self.turns:
             return 0
         total = 0

@@ -62,7 +62,7 @@ OWN: Mapping[str, str] = {
 
 
 class Scripted:
-    """Player that a game or user defines as a function, such as a simulator's; its rules are described there."""
+    """Player that a game or a user's file defines as a function; its rules are described there."""
 
     def __init__(self, answer: Callable[[View], str]) -> None:
         self.answer = answer

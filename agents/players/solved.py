@@ -47,7 +47,7 @@ def cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
 
 
 def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
-    """Play a Nash equilibrium; in Kuhn poker `nash:ALPHA` sets the bluff probability, 0 to 1/3; minimax on boards."""
+    """Play a Nash equilibrium; `nash:ALPHA` sets Kuhn poker's bluff probability, 0 to 1/3; minimax on open boards."""
     if game.perfect_information:
         return Minimax(seed, game)
     assert isinstance(game, SpielRules), "unfit_for_nash lets no other here"
