@@ -123,10 +123,7 @@ class Joined:
         return _product(inputs, self._weight, self._bias)
 
     def part(self, i: int, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the output [..., out] of layer i.
-
-        Outputs of the other layers are cached for calls with the same inputs.
-        """
+        """Return the output [..., out] of layer i. Other layers' outputs are cached for calls with the same inputs."""
         if self._inputs is not inputs or i not in self._outputs:
             self._inputs, self._outputs = inputs, dict(enumerate(torch.split(self(inputs), self._outs, -1)))
         part = self._outputs.pop(i)

@@ -117,7 +117,7 @@ def _is_ready(folder: Path, source: str) -> bool:
 def _ensure_built(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Path:
     """Return a built-in model's folder; build it first, under a lock, if it is missing or damaged.
 
-    Raises WeightsError on failure.
+    It is built beside its place and renamed, so that it is complete or absent. Raises WeightsError on failure.
     """
     models = home() / "models"
     folder = models / name

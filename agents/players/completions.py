@@ -1,6 +1,6 @@
 """Parse chat completions of servers: the reply's text, finish reason and usage.
 
-Bodies are not trusted. A body without a reply raises UnusableReply, even if it is well formed: a thought, a refusal, a
+Bodies are not trusted. A body without a reply raises Unusable, even if it is well formed: a thought, a refusal, a
 tool call or filtered text is not an act.
 """
 

@@ -35,7 +35,7 @@ def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]
 
 
 class Halver:
-    """Player of twenty questions: asks what splits the remaining things most evenly, and guesses when two are left.
+    """Player of twenty questions: asks what splits the remaining things most evenly, and guesses among the last two.
 
     Needs the list of all things with their facts (game option open_book). Without it, plays a random untried act.
     """
