@@ -29,7 +29,7 @@ class Endpoints:
         self._made: dict[str, Endpoint] = {}
 
     def at(self, spec: str) -> Endpoint:
-        """Return the server of an endpoint spec; all of its models share it. Raises EndpointError if it is unknown."""
+        """Return the server of an endpoint spec, created once for all its models. Raises EndpointError on failure."""
         name, _ = parsed(spec)
         if name not in self._specs:
             known = [server for server in self._specs if server]
