@@ -49,7 +49,7 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """Kill all other processes that carry the folder's mark or write in it, until none is left, and remove it."""
+    """Kill all other processes that carry the folder's mark or write in it; remove the folder once none is left."""
     while theirs := [*_guarded_processes(folder)]:
         for pid in theirs:
             with suppress(ProcessLookupError):
