@@ -23,7 +23,10 @@ from games.plain_files import open_plain
 
 
 class LowRank(torch.nn.Module):
-    """y = base(x) + scale · B A x, with trainable A [rank, in] and B [out, rank] and a frozen base."""
+    """Linear layer with a low-rank adapter: y = base(x) + scale · B A x.
+
+    A [rank, in] and B [out, rank] are trainable (attributes `a` and `b`); the base layer is frozen.
+    """
 
     def __init__(self, base: torch.nn.Module, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
         super().__init__()
@@ -31,15 +34,16 @@ class LowRank(torch.nn.Module):
         self.a, self.b = torch.nn.Parameter(a), torch.nn.Parameter(b)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer and its adapter; under autocast both products use its precision."""
+        """Return the base layer's output plus the adapter's. Under autocast both products use its precision."""
         output: torch.Tensor = self.base(inputs)
         return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scaled where it is small
 
 
 def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:
-    """Return a model on the base's parameters with a new adapter: A is drawn with the seed, B is 0 (Hu et al., §4.1).
+    """Return a model that shares the base's parameters and has a new adapter; `base` is left unchanged.
 
-    Raises WeightsError if the base has no matching layers.
+    A is drawn with `seed` and B is 0, so the outputs are those of the base at first (Hu et al., §4.1). Raises
+    WeightsError if the base has no linear layers or none of a name in `spec.targets`.
     """
     generator = torch.Generator().manual_seed(seed)
     model = on_the_same_parameters(base)
@@ -47,29 +51,35 @@ def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:
         out, inner = layer.weight.shape
         bound = 1 / math.sqrt(inner)  # kaiming_uniform_(a=√5), as in peft and the paper's own code
         a = torch.empty(spec.rank, inner).uniform_(-bound, bound, generator=generator)
-        _put(model, name, a, torch.zeros(out, spec.rank), spec.scale)
+        _replace_layer(model, name, a, torch.zeros(out, spec.rank), spec.scale)
     return model
 
 
 def load_adapter(base: Any, folder: Path) -> Any:
-    """Return a model on the base's parameters with a folder's adapter. Raises WeightsError if they do not fit."""
-    said = read_adapter(folder)
+    """Return a model that shares the base's parameters and has the adapter saved in `folder`; `base` is left unchanged.
+
+    Raises WeightsError if the folder's files are damaged, unsupported or do not fit the base's layers.
+    """
+    saved = read_adapter(folder)
     model = on_the_same_parameters(base)
-    for name, (a, b) in adapter_matrices(said, base).items():
-        _put(model, name, a, b, said.scale)
+    for name, (a, b) in adapter_matrices(saved, base).items():
+        _replace_layer(model, name, a, b, saved.scale)
     return model
 
 
 def put_adapter(base: Any, matrices: Mapping[str, torch.Tensor], scale: float) -> Any:
-    """Return a model on the base's parameters with the given matrices, named `LAYER.a` and `LAYER.b`."""
+    """Return a model that shares the base's parameters and has an adapter with these matrices.
+
+    `matrices` are named `LAYER.a` and `LAYER.b`; `scale` is the factor of B A x. `base` is left unchanged.
+    """
     model = on_the_same_parameters(base)
     for name in dict.fromkeys(name.rpartition(".")[0] for name in matrices):
-        _put(model, name, matrices[f"{name}.a"], matrices[f"{name}.b"], scale)
+        _replace_layer(model, name, matrices[f"{name}.a"], matrices[f"{name}.b"], scale)
     return model
 
 
 def save_adapter(model: Any, folder: Path, base: str) -> None:
-    """Write a model's adapter in peft's layout; `base` is the name of the base model."""
+    """Write a model's adapter to a folder in peft's layout. `base` is the base model's name or folder, as text."""
     layers = dict(low_rank_layers(model))
     scale = next(iter(layers.values())).scale
     save_matrices({name: (layer.a.detach(), layer.b.detach()) for name, layer in layers.items()}, scale, folder, base)
@@ -78,7 +88,10 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
 def save_matrices(
     layers: Mapping[str, tuple[torch.Tensor, torch.Tensor]], scale: float, folder: Path, base: str
 ) -> None:
-    """Write A [rank, in] and B [out, rank] of each layer, all of one rank, in peft's layout."""
+    """Write an adapter's config and matrices to a folder in peft's layout, creating the folder.
+
+    `layers` maps layer names to A [rank, in] and B [out, rank], all of one rank. `base` is the base's name or folder.
+    """
     from safetensors.torch import save_file
 
     tensors = {}
@@ -93,14 +106,17 @@ def save_matrices(
 
 
 def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
-    """Yield the adapted layers with their names in the base; none if the model is not an adapter."""
+    """Yield (name in the base, layer) for each layer with an adapter; nothing if the model has none."""
     for name, layer in model.named_modules():
         if isinstance(layer, LowRank):
             yield name, layer
 
 
 def save_merged(folder: Path, to: Path) -> None:
-    """Write an adapter's full model W + scale · B A, with its base's tokenizer, in float32."""
+    """Save the full float32 model of an adapter folder, W + scale · B A, with its base's tokenizer, to the folder `to`.
+
+    Raises WeightsError if `folder` holds no adapter or cannot be loaded.
+    """
     if not is_adapter(folder):
         raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
     base = base_folder(folder)
@@ -115,19 +131,19 @@ def save_merged(folder: Path, to: Path) -> None:
 
 
 def on_the_same_parameters(base: Any) -> Any:
-    """Return a copy of a model's modules that shares the model's parameters."""
+    """Return a deep copy of a model's modules that shares its parameters, buffers and bfloat16 layers (`Half`)."""
     shared = [*base.parameters(), *base.buffers(), *(layer for layer in base.modules() if isinstance(layer, Half))]
     return copy.deepcopy(base, {id(one): one for one in shared})
 
 
-def _put(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
+def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
     layer = model.get_submodule(name)
     device = layer.weight.device
     model.set_submodule(name, LowRank(layer, a.to(device), b.to(device), scale))
 
 
 def _linears(base: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the linear layers except the head, which may share the embedding's weights."""
+    """Yield (name, layer) for each linear layer except the output head, which may share the embedding's weights."""
     head = base.get_output_embeddings()
     for name, layer in base.named_modules():
         if layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
@@ -135,7 +151,10 @@ def _linears(base: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
-    """Return the layers to adapt. Raises WeightsError for an unknown target."""
+    """Return (name, layer) for each linear layer whose last name part is in `targets`, or for all if that is None.
+
+    Raises WeightsError if the base has no linear layers or a target matches none.
+    """
     layers = list(_linears(base))
     known = {name.rpartition(".")[2] for name, _ in layers}
     if not known:
@@ -147,13 +166,16 @@ def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
     return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
 
 
-def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Return A and B of each layer, float32. Raises WeightsError for a damaged file or a wrong shape."""
+def adapter_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Load a saved adapter's matrices by layer name: (A [rank, in], B [out, rank]), float32.
+
+    Raises WeightsError for a damaged file, layers that `base` lacks, wrong shapes or values that are not finite.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     layers = dict(_linears(base))
-    file = said.path / TENSORS
+    file = saved.path / TENSORS
     try:
         open_plain(file).close()  # a pipe would be waited for
         tensors = load_file(file)
@@ -163,16 +185,16 @@ def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Te
     for name, tensor in tensors.items():
         match = TENSOR.fullmatch(name)
         if match is None or match["layer"] not in layers:
-            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {said.base} has not: name another base")
+            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} has not: name another base")
         found.setdefault(match["layer"], {})[match["side"]] = tensor.float()
     if not found:
         raise WeightsError(f"{file} holds no matrices: fetch it again")
     for name, pair in found.items():
         out, inner = layers[name].weight.shape
         shapes = {side: tuple(matrix.shape) for side, matrix in pair.items()}
-        if shapes != {"A": (said.rank, inner), "B": (out, said.rank)}:
+        if shapes != {"A": (saved.rank, inner), "B": (out, saved.rank)}:
             raise WeightsError(
-                f"{file}: {name} is {shapes}, but rank {said.rank} on a layer of [{out}, {inner}] was expected"
+                f"{file}: {name} is {shapes}, but rank {saved.rank} on a layer of [{out}, {inner}] was expected"
             )
         if not all(bool(matrix.isfinite().all()) for matrix in pair.values()):
             raise WeightsError(f"{file}: {name} is not finite: fetch it again")

@@ -21,7 +21,7 @@ MOST_RANK = 4096
 
 
 class AdapterSpec(BaseModel):
-    """Settings of a new adapter (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
+    """Settings of a new low-rank adapter: rank, scale and layers (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
@@ -37,13 +37,13 @@ class AdapterSpec(BaseModel):
 
     @property
     def scale(self) -> float:
-        """Factor of B A x."""
+        """Factor of the adapter's output B A x: alpha / rank, or 2 if alpha is null."""
         return 2.0 if self.alpha is None else self.alpha / self.rank
 
 
 @dataclass(frozen=True)
 class AdapterFolder:
-    """Settings of a saved adapter."""
+    """Settings of an adapter saved in peft's layout, as `read_adapter` returns them. `scale` is the factor of B A x."""
 
     path: Path
     base: str
@@ -53,14 +53,14 @@ class AdapterFolder:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Return True if a folder holds an adapter instead of a full model."""
+    """Return True if a folder holds an adapter (`adapter_config.json`) instead of a full model."""
     return (folder / CONFIG).is_file()
 
 
 def read_adapter(folder: Path) -> AdapterFolder:
-    """Read an adapter's settings.
+    """Read and validate an adapter's settings in peft's layout; its matrices are not loaded.
 
-    Raises WeightsError if they are damaged or need more than low-rank matrices of one rank.
+    Raises WeightsError if a file is missing or damaged, or the settings need more than low-rank matrices of one rank.
     """
     said = read_json(folder, CONFIG)
     base, rank, alpha = said.get("base_model_name_or_path"), said.get("r"), said.get("lora_alpha")

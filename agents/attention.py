@@ -30,12 +30,13 @@ def attend(
     attention_mask: torch.Tensor | None,
     **settings: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return the attention output [B, Q, heads, width].
+    """Return (attention output [B, Q, heads, width], None), the signature of transformers' attention functions.
 
     `query` is [B, heads, Q, width]; `key` and `value` are [B, key heads, S, width]. `attention_mask` is a bool tensor
-    [B, 1, Q, S], True if a query may attend to a key; None means causal attention.
+    [B, 1, Q, S], True if a query may attend to a key; None means causal attention. Computes matrix products for
+    bfloat16 on a CPU and calls torch's kernel in all other cases.
     """
-    if not _ours(query, key, value, settings):
+    if not _is_supported(query, key, value, settings):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)  # type: ignore[no-any-return]
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is None and queries > 1:
@@ -57,11 +58,11 @@ def attend(
 
 
 def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:
-    """Return the number of attention scores of one row of the batch, over all heads."""
+    """Return the number of attention scores of one sequence of the batch, over all heads."""
     return query.shape[1:3].numel() * key.shape[2]
 
 
-def _ours(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: dict[str, Any]) -> bool:
+def _is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: dict[str, Any]) -> bool:
     if query.device.type != "cpu" or key.shape != value.shape or _scores_of_a_row(query, key) > MOST_SCORES:
         return False
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
@@ -74,7 +75,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 class _Attention(torch.autograd.Function):
-    """Compute softmax(scale q k^T + bias) v with the heads that share a key as rows of one product.
+    """Autograd function for softmax(scale q k^T + bias) v; heads that share a key are rows of one product.
 
     With p the probabilities, recomputed in the backward pass, and g the output's gradient: dv = p^T g, ds = p (g v^T -
     sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).
@@ -105,7 +106,7 @@ def _rows(heads: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 
 
 def _probabilities(q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Return the probabilities [B * key heads, heads per key * Q, S] in the dtype of q.
+    """Return softmax of the biased scores, [B * key heads, heads per key * Q, S] in the dtype of q.
 
     torch's softmax sums in float32.
     """

@@ -8,14 +8,14 @@ ROOT, OWN, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/p
 
 
 def free_memory() -> int:
-    """Return the bytes that this process can still take; 0 if the system does not say."""
+    """Return the bytes that this process can still allocate within machine and control groups; 0 if unknown."""
     left = [max(0, limit - used) for limit, used in memory_limits()]
     machine = meminfo("MemAvailable")
     return min([machine, *left] if machine else left, default=0)
 
 
 def meminfo(name: str) -> int:
-    """Return one of the kernel's figures in bytes; 0 if there is none."""
+    """Return a value of /proc/meminfo, such as `MemAvailable`, in bytes; 0 if it is missing or unreadable."""
     try:
         lines = MEMINFO.read_text(encoding="ascii", errors="replace").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
@@ -24,7 +24,7 @@ def meminfo(name: str) -> int:
 
 
 def memory_limits() -> list[tuple[int, int]]:
-    """Return (limit, use) in bytes for each enclosing group that has a memory limit.
+    """Return (limit, use) in bytes for each enclosing control group that has a memory limit, innermost first.
 
     Use excludes file pages that were not read lately, because the kernel drops them before it refuses memory.
     """
@@ -39,13 +39,13 @@ def memory_limits() -> list[tuple[int, int]]:
 
 
 def processor_quota() -> float | None:
-    """Return the lowest CPU quota of the enclosing groups, in processors; None if there is no quota."""
+    """Return the lowest CPU quota of the enclosing control groups, in processors; None if there is no quota."""
     found = [quota for folder, version in _folders("cpu") if (quota := _quota(folder, version))]
     return min(found, default=None)
 
 
 def _quota(folder: Path, version: int) -> float | None:
-    """Return a group's CPU time per period, divided by the period."""
+    """Return a control group's CPU quota in processors (CPU time per period / period); None without a quota."""
     if version == 1:
         quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # quota -1 is none
     else:
@@ -55,7 +55,7 @@ def _quota(folder: Path, version: int) -> float | None:
 
 
 def _folders(controller: str) -> Iterator[tuple[Path, int]]:
-    """Yield (folder, version) of this process's groups for a controller, from the innermost outwards."""
+    """Yield (folder, cgroup version 1 or 2) of this process's control groups for a controller, innermost first."""
     for line in _text(OWN).splitlines():
         if line.count(":") < 2:
             continue

@@ -18,7 +18,7 @@ from agents.errors import ChatError
 
 
 class Parts(NamedTuple):
-    """Texts around the contents of a conversation, as the chat template renders them."""
+    """Texts that a chat template puts around a conversation's contents, and its treatment of system text and blanks."""
 
     system_head: str
     system_tail: str
@@ -39,21 +39,25 @@ class Parts(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Frame ids before a content, and trailing blanks that are encoded with the content's first word."""
+    """Token ids that a chat template puts before a content, and trailing blanks to encode with its first word."""
 
     ids: list[int]
     lead: str
 
 
 class ChatFrame:
-    """Converts between texts and ids for one fast tokenizer with a chat template.
+    """Converts between texts and token ids in the turn format of one fast tokenizer's chat template.
 
-    If the template has no system turn (`parts.system`), the system text opens the first example's user turn. Without
-    examples it becomes a user turn of its own, answered with `ACKNOWLEDGED`.
+    `open`, `ask` and `close` return a conversation's ids piece by piece; `encode` and `decode` convert contents. If the
+    template has no system turn (`parts.system`), the system text opens the first example's user turn. Without examples
+    it becomes a user turn of its own, answered with `ACKNOWLEDGED`.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Cut the frame out of `tokenizer.chat_template`. Raises ChatError if this is impossible."""
+        """Derive the turn format from `tokenizer.chat_template`.
+
+        Raises ChatError for a slow tokenizer, a template that alters or reorders contents, or a missing end of turn.
+        """
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
@@ -62,10 +66,10 @@ class ChatFrame:
         self.parts = parts = _cut(rendered)
         self.prints_time = not (rendered.same(MARKED, LATER) and rendered.same(UNLED, LATER_UNLED))
         """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
-        self.rewrites_thoughts = _rewrites(parts, rendered)
+        self.rewrites_thoughts = _rewrites_thoughts(parts, rendered)
         """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
-        self._framing = _built(blueprint, added, backend.model)
+        self._framing = _build_tokenizer(blueprint, added, backend.model)
         blank = _blanks(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
@@ -74,7 +78,7 @@ class ChatFrame:
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
         """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
-        self._plain = _built(blueprint, blank, backend.model)
+        self._plain = _build_tokenizer(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
         self._unspeakable = self.control_ids | {raw[byte] for byte in BYTES if byte in raw}
@@ -95,11 +99,11 @@ class ChatFrame:
 
     @cached_property
     def longest_token(self) -> int:
-        """Maximum number of characters of a token."""
+        """Number of characters of the vocabulary's longest token."""
         return max(map(len, self._plain.get_vocab()))
 
     def with_letters(self, letters: str) -> frozenset[int]:
-        """Return the ids of content tokens whose text contains one of these letters."""
+        """Return the ids of all tokens whose text contains at least one of these letters, without control ids."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
         wanted = set(letters)
@@ -108,16 +112,16 @@ class ChatFrame:
 
     @property
     def vocabulary(self) -> int:
-        """Number of content tokens."""
+        """Size of the vocabulary that encodes contents, without added tokens (except blanks)."""
         return int(self._plain.get_vocab_size())
 
     @property
     def forgeable(self) -> bool:
-        """True if plain text ends a user turn (Llama 2's [/INST]), which any player can write."""
+        """True if the text that ends a user turn has no control id (Llama 2's [/INST]), so any player can write it."""
         return self.control_ids.isdisjoint(self._prompt)
 
     def open(self, system: str, examples: Sequence[tuple[str, str]] = ()) -> list[int]:
-        """Return the ids of the system text and of the (observation, reply) examples."""
+        """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns."""
         parts, user = self.parts, self._user
         if parts.system == "turn":
             ids = self._after(self._system, system) + self._frame(parts.system_tail)
@@ -133,18 +137,15 @@ class ChatFrame:
         return ids
 
     def ask(self, text: str) -> list[int]:
-        """Return the ids of a user turn and of the head of its reply."""
+        """Return the ids of a user turn with this text, followed by the head of the assistant's reply."""
         return self._after(self._user, text) + self._prompt
 
     def close(self, finish: Literal["stop", "length"]) -> list[int]:
-        """Return the ids that complete the frame after a sampled reply.
-
-        A stopped reply already contains its stop id.
-        """
+        """Return the ids that complete the turn after a sampled reply; a stopped one already contains its stop id."""
         return self._tail[self._stop_at :] if finish == "stop" else list(self._tail)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of content, never control ids. Text that only control ids could encode is left out."""
+        """Return the ids of text inside a turn, never control ids; text that only these could encode is left out."""
         text = _without_surrogates(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
         if self._unspeakable.isdisjoint(encoding.ids):
@@ -171,7 +172,7 @@ class ChatFrame:
         return "".join(text for piece in pieces for text in piece)
 
     def knows(self, ids: Iterable[int]) -> bool:
-        """Return True if all ids exist in the vocabulary; an edited log may contain others."""
+        """Return True if all ids exist in the vocabulary, control ids included; an edited log may contain others."""
         return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
 
     def _piece(self, text: str) -> list[int]:
@@ -207,7 +208,7 @@ STAGES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decode
 
 
 def _bare(blueprint: dict[str, Any]) -> dict[str, Any]:
-    """Return a tokenizer.json without prefix blank, template, truncation and padding."""
+    """Change a parsed tokenizer.json to add no prefix blank, template, truncation or padding; return a copy."""
     for stage, parts in STAGES.items():
         node = blueprint.get(stage)
         steps = [] if node is None else node[parts] if node["type"] == "Sequence" else [node]
@@ -222,8 +223,8 @@ def _unprefixed(step: dict[str, Any]) -> dict[str, Any]:
     return step | {"add_prefix_space": False} if step["type"] == "ByteLevel" else step
 
 
-def _built(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: Any) -> Tokenizer:
-    """Return a tokenizer of a tokenizer.json with these added tokens, around an existing model."""
+def _build_tokenizer(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: Any) -> Tokenizer:
+    """Return a tokenizer with the steps of a parsed tokenizer.json, these added tokens only, and an existing model."""
     nothing = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
     tokenizer = Tokenizer.from_str(json.dumps(blueprint | {"model": nothing, "added_tokens": []}))
     tokenizer.model = model
@@ -266,7 +267,7 @@ CHATS = (
 )  # fmt: skip
 
 
-def _rewrites(parts: Parts, rendered: Rendered) -> bool:
+def _rewrites_thoughts(parts: Parts, rendered: Rendered) -> bool:
     try:
         text = rendered.text(THOUGHTFUL_INLINE if parts.system == "none" else THOUGHTFUL)
     except Refused:
@@ -275,7 +276,10 @@ def _rewrites(parts: Parts, rendered: Rendered) -> bool:
 
 
 def _cut(rendered: Rendered) -> Parts:
-    """Render a conversation of marker words, cut it at the markers, and verify the parts on other words."""
+    """Derive the parts of a chat template by rendering marker words, and verify them by rendering other words.
+
+    Raises ChatError if the template refuses plain turns or changes texts by their position.
+    """
     try:
         parts = _parts(rendered)
         if _composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
@@ -319,7 +323,7 @@ def _split(rendered: str, markers: Sequence[str]) -> list[str]:
 
 
 def _composed(parts: Parts, texts: Sequence[str]) -> str:
-    """Return a conversation of system, user, assistant, …, user texts as the frame composes it."""
+    """Compose system, user, assistant, …, user texts with a chat template's parts, up to the prompt for a reply."""
     head = parts.user_head if parts.system == "turn" else ""
     rendered = parts.system_head + texts[0] + parts.system_tail
     for user, reply in zip(texts[1:-1:2], texts[2:-1:2], strict=True):
@@ -329,5 +333,5 @@ def _composed(parts: Parts, texts: Sequence[str]) -> str:
 
 
 def written(tokenizer: Any, frame: ChatFrame) -> str:
-    """Return a text that identifies a chat frame: frames with equal texts produce the same tokens."""
+    """Return a text that identifies a tokenizer and its turn format: equal texts produce the same tokens."""
     return f"{tokenizer.backend_tokenizer.to_str()}{frame.parts}{sorted(frame.stop_ids)}"

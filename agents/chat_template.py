@@ -31,7 +31,11 @@ PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_
 
 
 class Chat(NamedTuple):
-    """A conversation: texts of [system,] user, assistant, user, … turns, and whether the prompt for a reply follows."""
+    """A conversation to render with a chat template.
+
+    `texts` alternate user, assistant, user, …, after a system text if `system` is True. `prompt`: end with the prompt
+    for a reply. `clock`: date and time for templates that print it.
+    """
 
     texts: tuple[str, ...]
     system: bool
@@ -39,7 +43,7 @@ class Chat(NamedTuple):
     clock: datetime = CLOCK
 
     def variables(self) -> dict[str, Any]:
-        """Return the variables of the chat template."""
+        """Return the variables for the chat template: messages, add_generation_prompt, date_string and clock."""
         roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
         messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
         # Llama 3.2 takes the date from a variable, Llama 3.3, gpt-oss, Granite and SmolLM3 from strftime_now.
@@ -48,7 +52,7 @@ class Chat(NamedTuple):
 
 
 class Refused(Exception):
-    """The template refuses this conversation; the message is its reason."""
+    """Raised if a chat template refuses a conversation; the message is its reason."""
 
 
 def template_of(tokenizer: Any) -> str:
@@ -66,16 +70,16 @@ def template_of(tokenizer: Any) -> str:
 
 
 class Rendered:
-    """Conversations rendered with a tokenizer's chat template."""
+    """Conversations rendered with a tokenizer's chat template in a child process; `text` returns one of them."""
 
     def __init__(self, tokenizer: Any, chats: Sequence[Chat]) -> None:
-        """Render the chats. Raises ChatError if the tokenizer has no template or rendering exceeds its limits."""
+        """Render the conversations. Raises ChatError without a template or if rendering fails or exceeds its limits."""
         template = template_of(tokenizer)
         special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
         self._texts = dict(zip(chats, _in_child(template, special, tuple(chats)), strict=True))
 
     def text(self, chat: Chat) -> str:
-        """Return the rendered conversation. Raises Refused if the template refused it."""
+        """Return the text of a rendered conversation. Raises Refused if the template refused it."""
         text, why = self._texts[chat]
         if why:
             raise Refused(why)
@@ -88,11 +92,10 @@ class Rendered:
 
 @functools.lru_cache(maxsize=256)
 def _in_child(template: str, special: str, chats: tuple[Chat, ...]) -> list[tuple[str, str]]:
-    """Return (text, reason for refusal) for each conversation.
+    """Render conversations in a child process; return (text, "") or ("", reason for refusal) for each. Cached.
 
-    Raises ChatError if the process fails or exceeds its limits.
-
-    Retries once if something else killed the process.
+    `special` is the JSON object of the tokenizer's special tokens. Retries once if something else killed the process.
+    Raises ChatError if the process cannot start, fails or exceeds its time or memory limit.
     """
     asked = {"template": template, "variables": json.loads(special), "chats": [chat.variables() for chat in chats]}
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

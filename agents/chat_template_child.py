@@ -21,12 +21,12 @@ LONGEST = 1_000_000
 
 
 class Generation(Extension):
-    """The tag `{% generation %}`, which marks replies for training; its content is rendered unchanged."""
+    """Jinja extension for `{% generation %}`, which marks replies for training; its content is rendered unchanged."""
 
     tags = {"generation"}  # noqa: RUF012 as Jinja has it
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Parse the marked part in a scope of its own."""
+        """Parse the content up to `{% endgeneration %}` into a scope node."""
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True)).set_lineno(line)
 
@@ -44,7 +44,7 @@ def raise_exception(message: str) -> None:
 
 
 def main() -> None:
-    """Set resource limits, then render the chats from standard input."""
+    """Set limits of CPU time and memory, render the chats read from standard input, and write the JSON answers."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))  # SIGXCPU, which nobody else sends
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     asked = json.load(sys.stdin)

@@ -23,13 +23,13 @@ _THREAD = ThreadPoolExecutor(1, "arena-computing")
 
 
 async def compute(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
-    """Run `work` in the computing thread after all earlier work and return its result.
+    """Run `work` in the computing thread after all earlier work; return its result or raise its error.
 
     Cancelling the waiting task interrupts the work at its next line of Python, like Ctrl-C. Work must not call
     `compute` and wait: this would deadlock.
     """
     job = Job(lambda: work(*given, **named))
-    _disband()
+    _end_openmp_team()
     try:
         return await asyncio.wrap_future(_THREAD.submit(job.run))
     except asyncio.CancelledError:
@@ -37,7 +37,7 @@ async def compute(work: Callable[Given, Result], /, *given: Given.args, **named:
         raise
 
 
-def _disband() -> None:
+def _end_openmp_team() -> None:
     """End the calling thread's OpenMP team, if any; the thread creates a new one when it needs it."""
     if "torch" in sys.modules and (pause := _pause()) is not None:
         pause(_SOFT)
@@ -62,7 +62,7 @@ class _Interrupt(BaseException):
 
 
 class Job(Generic[Result]):
-    """Work that can be interrupted while it runs."""
+    """Work that another thread can interrupt while it runs in this one."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
@@ -71,7 +71,7 @@ class Job(Generic[Result]):
         """Id of the thread that runs the work at present."""
 
     def run(self) -> Result:
-        """Run the work in this thread, once, and return its result."""
+        """Run the work in the calling thread and return its result. Call it once."""
         with self._lock:
             self._thread = threading.get_ident()
         try:
@@ -82,7 +82,7 @@ class Job(Generic[Result]):
                 self._thread = None
 
     def interrupt(self) -> None:
-        """Interrupt the work at its next line of Python, if it is running."""
+        """Raise an interrupt in the running work at its next line of Python; no effect if it is not running."""
         with self._lock:
             if self._thread is not None:
                 _raise_in(self._thread, _Interrupt)

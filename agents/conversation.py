@@ -13,8 +13,8 @@ Chat = list[dict[str, str]]
 class Conversation:
     """Chat history of one seat in one match, built according to the role's memory and history settings.
 
-    Examples are exchanges like any others. The caller decides when to write a summary; afterwards the conversation
-    restarts from it.
+    Call `ask` with each view and `said` with the reply. Examples are exchanges like any others. The caller decides when
+    to write a summary (`ask_summary`); afterwards the conversation restarts from it.
     """
 
     def __init__(self, role: Role) -> None:
@@ -29,9 +29,9 @@ class Conversation:
         """Whether the last exchange is a summary."""
 
     def ask(self, view: View) -> Chat:
-        """Return all messages up to the reply to this view. Call `said` next.
+        """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `said` next.
 
-        Raises RoleError if rendering fails.
+        Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
         """
         taken = len(self._history) // 2
         kept = 1 if self._summed_up else plan(self.role.memory, taken)
@@ -43,12 +43,12 @@ class Conversation:
         return [*self._opening, *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
 
     def ask_summary(self) -> Chat:
-        """Return all messages up to a summary of the conversation so far. Call `said` next."""
+        """Return the chat messages that ask the seat for a summary of its conversation so far. Call `said` next."""
         self._see, self._summed_up = self.role.memory.ask, True
         return [*(self._opening or []), *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
 
     def said(self, text: str) -> None:
-        """Append the reply in the form that later turns will show."""
+        """Append the last request and this reply to the history, without the private field if the role strips it."""
         strip = self.role.history == "strip"
         self._history += _chat([(self._see, self.role.reply.without_private(text) if strip else text)])
 

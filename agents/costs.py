@@ -11,8 +11,9 @@ from agents.stream import Stream
 
 
 def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
-    """Return the costs of a model's forward pass; cached. Call it while the parameters are gathered.
+    """Return the fixed costs of a model's forward pass, in tokens; cached per model.
 
+    `scores` is 0 if the model does not support tree attention. Call it while the parameters are gathered (ZeRO-3).
     `bf16`: whether the model computes in bfloat16.
     """
     if model not in _KNOWN:
@@ -24,7 +25,7 @@ _KNOWN: WeakKeyDictionary[torch.nn.Module, Costs] = WeakKeyDictionary()
 
 
 def start_cost(model: torch.nn.Module) -> int:
-    """Return the number of tokens that take as long as starting a forward pass: fewer for larger models.
+    """Return the cost of starting a forward pass, as a number of tokens that take as long: fewer for larger models.
 
     Measured on a CPU: 70 at 135M parameters, over 256 at 0.9M.
     """
@@ -42,9 +43,10 @@ def _scores_a_token(model: Any) -> int:
 
 
 def sees_paths(model: Any, bf16: bool = False) -> bool:
-    """Return True if a model gives the same results for a tree in one row as for separate paths, by a small test.
+    """Test if a model supports tree attention: a token tree in one row gives the results of its separate paths.
 
-    Models with sliding-window or chunked attention in any layer build their own masks and are excluded.
+    Runs small forward passes; False if they fail. Also False for sliding-window or chunked attention in any layer,
+    because such models build their own masks.
     """
     config = model.config.get_text_config(decoder=True)
     near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
@@ -53,7 +55,7 @@ def sees_paths(model: Any, bf16: bool = False) -> bool:
         return False
     try:
         with torch.no_grad(), torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=bf16):
-            return _astray(model) < ASTRAY
+            return _path_deviation(model) < ASTRAY
     except Exception:  # noqa: BLE001 a model of an unknown kind may refuse a mask in any way
         return False
 
@@ -62,8 +64,11 @@ ASTRAY = 0.25
 """Tolerance relative to the effect of a neighbouring path: rounding gives 1e-5, an ignored mask gives 1."""
 
 
-def _astray(model: Any) -> float:
-    """Return the deviation of a path in a tree from the path alone, relative to the effect of a preceding path."""
+def _path_deviation(model: Any) -> float:
+    """Return how far a path's hidden state in a token tree is from that of the path alone.
+
+    1 is the effect of a preceding path that the mask should hide; rounding gives 1e-5.
+    """
     trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
     streams = []
     for ids in (trunk + one, trunk + other, trunk + one + other):

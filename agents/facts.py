@@ -9,7 +9,7 @@ LONGEST = 300
 
 
 def fact_lines(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one line per fact, such as `public.pool = [3, 2, 1]`, with the fact's name in templates.
+    """Yield a line per fact, such as `public.pool = [3, 2, 1]`, with the fact's name in templates; long values are cut.
 
     >>> list(fact_lines("public", {"offer": None, "pool": (3, 2)}))
     ['public.offer = none', 'public.pool = [3, 2]']

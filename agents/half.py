@@ -10,12 +10,11 @@ import torch
 
 
 def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
-    """Return a copy of the model that computes the same as the model under bfloat16 autocast.
+    """Return a copy of the model for inference that computes in bfloat16 as the model would under autocast.
 
-    Linear layers become bfloat16 copies; all other parameters are shared. The copy is for inference. Gradients flow
-    through it, to adapters on it, only if its layers are not `packed`; packing is fastest with few rows. A model that
-    ZeRO-3 has partitioned is returned unchanged. `moves` allows moving the model's own matrices if they are already
-    bfloat16.
+    Linear layers become bfloat16 copies; all other parameters are shared. `packed` layers are fastest with few rows,
+    but gradients flow through the copy, to adapters on it, only without `packed`. A model that ZeRO-3 has partitioned
+    is returned unchanged. `moves` allows moving the model's own matrices if they are already bfloat16.
     """
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
@@ -23,7 +22,7 @@ def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
     halved = copy.deepcopy(model, {id(one): one for one in shared})
     sources: dict[torch.nn.Module, torch.nn.Linear] = {}
     if packed:
-        _join(halved)
+        _join_siblings(halved)
     for name, layer in [*halved.named_modules()]:
         if type(layer) in (torch.nn.Linear, Half):
             if packed and _packs(layer):
@@ -32,19 +31,19 @@ def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
                 halved.set_submodule(name, Half(layer))
                 if moves or layer.weight.dtype != torch.bfloat16:
                     sources[halved.get_submodule(name)] = layer
-    _stack(halved, sources)
+    _stack_siblings(halved, sources)
     return halved
 
 
 def refresh(halved: Any, model: Any) -> None:
-    """Copy the model's present weights into its bfloat16 copy."""
+    """Update a model's bfloat16 copy, made by `half`, with the model's present weights."""
     for name, layer in halved.named_modules():
         if isinstance(layer, Half) and (source := model.get_submodule(name)) is not layer:
             layer.take(source)
 
 
 class Half(torch.nn.Module):
-    """A linear layer in bfloat16."""
+    """Linear layer with bfloat16 copies of another layer's weights. `stacked` is its group of joint layers, if any."""
 
     def __init__(self, layer: torch.nn.Linear | Half) -> None:
         super().__init__()
@@ -54,23 +53,23 @@ class Half(torch.nn.Module):
         self.stacked: Stacked | None = None
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
-        """Copy the layer's present weights to the same addresses, because recorded CUDA graphs read them there."""
+        """Copy the layer's present weights in place, because recorded CUDA graphs read them at the same addresses."""
         self.weight.copy_(layer.weight.detach())
         if self.bias is not None and layer.bias is not None:
             self.bias.copy_(layer.bias.detach())
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer as autocast would."""
+        """Return the layer's output in bfloat16, as under autocast."""
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
 
 
 class Stacked:
-    """Linear layers with the same inputs, whose matrices are views of one stacked matrix."""
+    """Linear layers with the same inputs, whose matrices are views of one stacked matrix. Call it for all outputs."""
 
     def __init__(self, layers: Sequence[Half]) -> None:
         """Stack the layers' weights and replace them by views."""
         self.parts, outs = tuple(layers), [layer.out_features for layer in layers]
-        self._weight, self._bias = _beside(layers)
+        self._weight, self._bias = _concatenate(layers)
         for i, layer in enumerate(layers):
             layer.stacked, layer.weight = self, torch.split(self._weight, outs)[i]
             layer.bias = None if layer.bias is None or self._bias is None else torch.split(self._bias, outs)[i]
@@ -88,17 +87,20 @@ class _Packed(Half):
         self.weight = _reordered(self.weight)
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
-        """Copy the layer's present weights."""
+        """Replace the weights by packed copies of the layer's present ones."""
         self.weight = _reordered(layer.weight.detach().bfloat16())
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer as autocast would."""
+        """Return the layer's output in bfloat16, as under autocast."""
         return _product(inputs, self.weight, self.bias)
 
 
 class Joined:
-    """Packed layers with the same inputs as one matrix: with few rows, the cost of a product is mostly its call."""
+    """Packed layers with the same inputs as one matrix: with few rows, the cost of a product is mostly its call.
+
+    Call it for all outputs at once; its layers (`parts`) call `part`.
+    """
 
     def __init__(self, layers: Sequence[torch.nn.Linear | Half]) -> None:
         self._outs = [layer.out_features for layer in layers]
@@ -113,7 +115,7 @@ class Joined:
         self._taken[i] = Half(layer)
         if len(self._taken) == len(self._outs):
             taken = [self._taken.pop(i) for i in range(len(self._outs))]
-            weight, self._bias = _beside(taken)
+            weight, self._bias = _concatenate(taken)
             self._weight = _reordered(weight)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -121,10 +123,7 @@ class Joined:
         return _product(inputs, self._weight, self._bias)
 
     def part(self, i: int, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the output [..., out] of layer i.
-
-        Outputs of the other layers are cached for calls with the same inputs.
-        """
+        """Return the output [..., out] of layer i. Other layers' outputs are cached for calls with the same inputs."""
         if self._inputs is not inputs or i not in self._outputs:
             self._inputs, self._outputs = inputs, dict(enumerate(torch.split(self(inputs), self._outs, -1)))
         part = self._outputs.pop(i)
@@ -134,7 +133,7 @@ class Joined:
 
 
 class _Part(Half):
-    """Layer whose weights lie in the stacked weights of a `Joined`; its own `weight` is a NaN placeholder."""
+    """Layer whose weights are part of the matrix of a `Joined`; its own `weight` is a NaN placeholder."""
 
     def __init__(self, joined: Joined, i: int, layer: torch.nn.Linear | Half) -> None:
         torch.nn.Module.__init__(self)
@@ -145,33 +144,30 @@ class _Part(Half):
         self.take(layer)
 
     def take(self, layer: torch.nn.Linear | Half) -> None:
-        """Copy the layer's present weights; all layers of the group must do so."""
+        """Pass the layer's present weights to the joint matrix, which is rebuilt once all its layers did so."""
         self.joined.take(self.i, layer)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer as autocast would."""
+        """Return the layer's output in bfloat16, as under autocast."""
         return self.joined.part(self.i, inputs)
 
 
 def together(layers: Sequence[Any]) -> Joined | Stacked | None:
-    """Return the joint product that computes exactly these layers, or None."""
+    """Return the `Joined` or `Stacked` group whose members are exactly these layers in this order, or None."""
     first = layers[0]
     one = first.joined if isinstance(first, _Part) else first.stacked if isinstance(first, Half) else None
     return one if one is not None and one.parts == tuple(layers) else None
 
 
-def _beside(layers: Sequence[Half]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the concatenated matrix and bias of the layers.
-
-    Missing biases are 0; the bias is None if all are missing.
-    """
+def _concatenate(layers: Sequence[Half]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the layers' joint matrix and bias. Missing biases are 0; the bias is None if all are missing."""
     biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
     bias = None if all(layer.bias is None for layer in layers) else torch.cat(biases)
     return torch.cat([layer.weight for layer in layers]), bias
 
 
-def _join(halved: Any) -> None:
-    """Join layers with the same inputs if they can be packed."""
+def _join_siblings(halved: Any) -> None:
+    """Replace sibling layers with the same inputs by parts of one `Joined` matrix, if all of them can be packed."""
     for module in [*halved.modules()]:
         for names in _READ_THE_SAME:
             layers: list[Any] = [getattr(module, name, None) for name in names]
@@ -181,8 +177,11 @@ def _join(halved: Any) -> None:
                     setattr(module, name, part)
 
 
-def _stack(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None:
-    """Stack the matrices of new layers with the same inputs, and let their sources share the stacked memory."""
+def _stack_siblings(halved: Any, sources: dict[torch.nn.Module, torch.nn.Linear]) -> None:
+    """Stack the matrices of new sibling layers with the same inputs.
+
+    `sources` maps new layers to their originals, which then share the stacked memory if they shared the layers' memory.
+    """
     for module in [*halved.modules()]:
         for names in _READ_THE_SAME:
             layers: list[Any] = [getattr(module, name, None) for name in names]
@@ -205,13 +204,13 @@ def _reordered(weight: torch.Tensor) -> torch.Tensor:
 
 
 def _product(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Return inputs times a packed matrix."""
+    """Return inputs times a packed matrix, plus the bias, in bfloat16."""
     inputs = inputs.to(torch.bfloat16)
     return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 def packs_here() -> bool:
-    """Return True if this processor multiplies packed bfloat16 matrices."""
+    """Return True if this processor and this build of torch multiply packed bfloat16 matrices (oneDNN)."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -17,13 +17,13 @@ _largest_use = 0
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system now. Mapping it again makes the next step up to a third slower."""
+    """Return freed heap memory to the system now (glibc only). Mapping it again slows the next step by up to 1/3."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def record_use() -> int:
-    """Record the bytes now in use, for `trim_holes`, and return the heap's size. Call it where use is largest."""
+    """Update the largest heap use, for `trim_holes`; return the heap's bytes (0 without glibc). Call it at peaks."""
     global _largest_use
     with suppress(OSError, AttributeError):
         ask = ctypes.CDLL(None).mallinfo2

@@ -13,7 +13,7 @@ ASK = "Your context is full. Sum up what you need to go on: you will see nothing
 
 
 class Memory(BaseModel):
-    """A role's memory: `all`, `window` with a number of exchanges, or `summary` with a context size."""
+    """A role's memory: `all`, `window` (the last `turns` exchanges) or `summary` (in a context of `context` tokens)."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -46,7 +46,7 @@ a summary."""
 def plan(memory: Memory, taken: int) -> int | None:
     """Return how many of the last exchanges a new stream starts with, or None to continue the present stream.
 
-    `taken` is the number of exchanges so far.
+    `taken` is the number of exchanges so far. Always None without a window.
     """
     if memory.turns is None or taken <= memory.turns:
         return None

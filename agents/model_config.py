@@ -38,10 +38,7 @@ FILES = ("config.json", "tokenizer_config.json", "generation_config.json", "proc
 
 
 def read_json(folder: Path, file: str) -> dict[str, Any]:
-    """Return the JSON object in a folder's file.
-
-    Raises WeightsError if it is missing, malformed or implausibly large.
-    """
+    """Return the JSON object in a model folder's file. Raises WeightsError if it is missing, malformed or too large."""
     try:
         content = json.loads(read_plain(folder / file, MOST_BYTES).decode())
     except FileNotFoundError:
@@ -56,7 +53,7 @@ def read_json(folder: Path, file: str) -> dict[str, Any]:
 
 
 def check_settings(folder: Path) -> None:
-    """Raise WeightsError if a folder's settings choose code, or if it holds an adapter, which names another model."""
+    """Raise WeightsError if a model folder's settings name code to load, or if it holds an adapter of another model."""
     if (folder / "adapter_config.json").exists():
         raise WeightsError(f"{folder} holds an adapter of another model: merge it into that model and save the whole")
     for file in FILES:
@@ -65,17 +62,17 @@ def check_settings(folder: Path) -> None:
 
 
 def check_keys(settings: dict[str, Any], source: str) -> None:
-    """Raise WeightsError if settings choose code to load."""
+    """Raise WeightsError, naming the file `source`, if settings (nested ones included) name code to load."""
     for key, value in _settings(settings, source):
         if key in CODE and value:
             raise WeightsError(f"{source}: {key} chooses code to be loaded, which is not done: remove it")
-        if IMPLEMENTATION.fullmatch(key) and not _ours(value):
+        if IMPLEMENTATION.fullmatch(key) and not _is_built_in(value):
             shown = first_line(ValueError(json.dumps(value)))[:80]
             raise WeightsError(f"{source}: {key}: {shown} chooses code to be loaded: remove it")
 
 
 def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
-    """Raise WeightsError if sizes in config.json do not fit the weights.
+    """Raise WeightsError if sizes in a folder's config.json do not fit its weights.
 
     `tensors` and `numbers` are the number of tensors and of parameters in the weights.
     """
@@ -97,16 +94,13 @@ NO_LIMIT = 1 << 20
 
 
 def positions_in(folder: Path) -> int:
-    """Return the model's maximum number of tokens in a context with its reply.
-
-    Returns NO_LIMIT if config.json does not state it.
-    """
+    """Return a model's maximum tokens of a context with its reply, from config.json; NO_LIMIT if not stated."""
     said = _text_config(folder)
     return _positive(said.get("max_position_embeddings") or said.get("n_positions"))
 
 
 def vocabulary_in(folder: Path) -> int:
-    """Return the number of token ids of the folder's model; NO_LIMIT if config.json does not state it."""
+    """Return the vocabulary size of the folder's model, from config.json; NO_LIMIT if it is not stated."""
     return _positive(_text_config(folder).get("vocab_size"))
 
 
@@ -121,19 +115,19 @@ def _positive(found: Any) -> int:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, at most 200 characters."""
+    """Return the first line of an error's message, cut to 200 characters; its type's name if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def _ours(value: Any) -> bool:
-    """Return True if all given attention implementations are part of transformers."""
+def _is_built_in(value: Any) -> bool:
+    """Return True if an attention implementation, or each in a dict, is None or a part of transformers."""
     if isinstance(value, dict):
-        return all(_ours(inner) for inner in value.values())
+        return all(_is_built_in(inner) for inner in value.values())
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)
 
 
 def _settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """Yield all keys with their values, including those of nested sections."""
+    """Yield all keys with their values, nested ones too. Raises WeightsError for implausible depth or size."""
     parts, seen = [(value, 0)], 0
     while parts:
         part, depth = parts.pop()

@@ -24,7 +24,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def check_folder(folder: Path) -> None:
-    """Raise WeightsError if the folder is not a complete model: config.json, safetensors and a tokenizer."""
+    """Raise WeightsError unless the folder is a complete model: config.json, safetensors that fit it, a tokenizer."""
     if not folder.is_dir():
         raise WeightsError(f"{folder} is no model folder: one with config.json and *.safetensors is needed")
     config = read_json(folder, "config.json")
@@ -45,13 +45,13 @@ def check_folder(folder: Path) -> None:
         if not path.is_file():
             raise WeightsError(f"{path} is no regular file: save it with save_pretrained")
         _check_safetensors(path)
-    check_sizes(folder, *_counted(folder))
+    check_sizes(folder, *_count_tensors(folder))
     if not any((folder / file).exists() for file in TOKENIZERS):
         raise WeightsError(f"{folder} has no tokenizer: save it there with tokenizer.save_pretrained")
 
 
 def _parts(folder: Path) -> set[str]:
-    """Return the file names in a folder's weight index."""
+    """Return the names of the weight files in a folder's index. Raises WeightsError if the index is malformed."""
     named = read_json(folder, "model.safetensors.index.json").get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
         raise WeightsError(f"{folder}/model.safetensors.index.json has no weight_map of files: fetch the folder again")
@@ -59,15 +59,12 @@ def _parts(folder: Path) -> set[str]:
 
 
 def parameters_in(folder: Path) -> int:
-    """Return the number of parameters in the folder's weights, from the file headers alone."""
-    return _counted(folder)[1]
+    """Return the number of parameters in the folder's safetensors, read from the file headers alone."""
+    return _count_tensors(folder)[1]
 
 
 def held_in_bf16(folder: Path) -> bool:
-    """Return True if all weights of the folder are bfloat16, by the file headers.
-
-    Raises WeightsError for an invalid folder.
-    """
+    """Return True if a folder's weights are all bfloat16, by the file headers. Raises WeightsError if it is invalid."""
     check_folder(folder)
     from safetensors import safe_open
 
@@ -78,8 +75,8 @@ def held_in_bf16(folder: Path) -> bool:
     return kinds == {"BF16"}
 
 
-def _counted(folder: Path) -> tuple[int, int]:
-    """Return the number of tensors and of parameters."""
+def _count_tensors(folder: Path) -> tuple[int, int]:
+    """Return (number of tensors, number of parameters) in a folder's safetensors."""
     from safetensors import safe_open
 
     tensors = numbers = 0
@@ -91,9 +88,9 @@ def _counted(folder: Path) -> tuple[int, int]:
 
 
 def load_model(path: Path, dtype: Any = None) -> Any:
-    """Load the folder's causal model on the CPU in eval mode, in float32 or `dtype`.
+    """Load the folder's causal language model on the CPU in eval mode, in float32 or `dtype`.
 
-    Raises WeightsError if it is invalid.
+    Raises WeightsError if the folder is invalid, or weights are missing or not finite.
     """
     check_folder(path)
     auto_model, _ = auto_classes()  # before all else that would load the most of it
@@ -125,7 +122,7 @@ def load_model(path: Path, dtype: Any = None) -> Any:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Load the folder's transformers tokenizer. Raises WeightsError if it is invalid."""
+    """Load a model folder's transformers tokenizer. Raises WeightsError if the folder is missing or invalid."""
     if not path.is_dir():
         raise WeightsError(f"no model folder {path}")
     check_settings(path)
@@ -136,7 +133,7 @@ def load_tokenizer(path: Path) -> Any:
 
 @cache
 def auto_classes() -> tuple[Any, Any]:
-    """Return transformers' AutoModelForCausalLM and AutoTokenizer."""
+    """Import and return transformers' AutoModelForCausalLM and AutoTokenizer; cached."""
     with _quick_imports():
         from transformers import AutoModelForCausalLM, AutoTokenizer
     return AutoModelForCausalLM, AutoTokenizer
@@ -177,7 +174,7 @@ def _check_safetensors(path: Path) -> None:
 
 @contextmanager
 def as_weights_error(path: Path) -> Iterator[None]:
-    """Convert exceptions of transformers on a damaged model into a one-line WeightsError."""
+    """Convert any exception raised in the block into a one-line WeightsError that names `path`."""
     from safetensors import SafetensorError
 
     try:
@@ -190,7 +187,7 @@ def as_weights_error(path: Path) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Disable transformers' progress bars, which would garble a live table."""
+    """Disable transformers' progress bars within the block, because they would garble Arena's live display."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

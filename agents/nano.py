@@ -52,7 +52,7 @@ EMBEDDING = 0.05
 
 
 class Nano(NamedTuple):
-    """A size of nano policies."""
+    """A size of nano policies: model shape and number of parameters."""
 
     shape: Mapping[str, Any]
     """Arguments of a transformers LlamaConfig."""
@@ -60,7 +60,7 @@ class Nano(NamedTuple):
 
     @property
     def recipe(self) -> str:
-        """Hash of everything that policies of this size share; a folder with another recipe is rebuilt."""
+        """Hash, 8 hex digits, of all that policies of this size share; a folder with another hash is rebuilt."""
         given = [ROLES, TEMPLATE, ACTS, WORDS, self.shape, EMBEDDING]
         return sha256(json.dumps(given).encode()).hexdigest()[:8]
 
@@ -74,13 +74,13 @@ NAME = re.compile(rf"({'|'.join(SIZES)})(?:-(0|[1-9]\d{{0,8}}))?")
 
 
 def named(name: str) -> tuple[Nano, int] | None:
-    """Return size and seed of a nano policy's name, such as `nano-7`; None for other names."""
+    """Return the size and seed in a nano policy's name, such as `nano-7` (default seed 0); None for other names."""
     match = NAME.fullmatch(name)
     return None if match is None else (SIZES[match[1]], int(match[2] or 0))
 
 
 def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
-    """Write weights drawn with `seed`, and the tokenizer, to `folder`. Does not touch the global random state."""
+    """Write a nano model, drawn from `seed`, and its tokenizer to `folder`. Keeps the global random state."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -90,12 +90,12 @@ def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size.shape, **ends))
-        _draw(model)
+        _draw_weights(model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def _draw(model: Any) -> None:
+def _draw_weights(model: Any) -> None:
     """Draw weights by fan-in, with layer outputs scaled down by depth.
 
     Imitation learns faster than with a flat 0.02.
@@ -112,7 +112,7 @@ def _draw(model: Any) -> None:
 
 
 def nano_tokenizer() -> Any:
-    """Return a transformers tokenizer of the words above and single digits, with or without a blank, and of bytes."""
+    """Build the nano policies' tokenizer: `ACTS`, `WORDS` and digits, with or without a blank, and bytes."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -132,7 +132,7 @@ def nano_tokenizer() -> Any:
 
 
 def _vocabulary() -> dict[str, int]:
-    """Return token ids: bytes, words, then blank + digit, mark or word; in the byte-level alphabet Ġ is a blank."""
+    """Return the id of each token: bytes, words, then blank + digit, sign or word. "Ġ" is the byte-level blank."""
     from tokenizers import pre_tokenizers
 
     words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]

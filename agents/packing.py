@@ -24,7 +24,7 @@ MOST_SEEN = 1 << 27
 
 
 class Costs(NamedTuple):
-    """Fixed costs of a model's forward pass, in tokens (`agents.costs.costs`)."""
+    """Fixed costs of a model's forward pass, converted to tokens. Computed by `agents.costs.costs`."""
 
     start: int = 256
     """Cost of starting a pass."""
@@ -38,7 +38,7 @@ ROWS = Costs()
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a pass, after the prefix."""
+    """One row of a forward pass, after the common prefix: one stream, or several as a tree of shared tokens."""
 
     streams: tuple[int, ...]
     """Indices of its streams. Several streams form a tree, in lexicographic order of their ids."""
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pass:
-    """The streams of one forward pass."""
+    """Rows of token streams for one forward pass; their common prefix runs once."""
 
     rows: tuple[Row, ...]
     prefix: int
@@ -56,17 +56,17 @@ class Pass:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Indices of the streams, row after row."""
+        """Indices of the streams in the pass, row after row."""
         return tuple(chain.from_iterable(row.streams for row in self.rows))
 
     @property
     def tokens(self) -> int:
-        """Number of computed tokens, including padding."""
+        """Number of tokens that the pass computes: the prefix once and all rows with padding."""
         return self.prefix + len(self.rows) * max((row.size for row in self.rows), default=0)
 
     @classmethod
     def of(cls, index: Sequence[int], lengths: Sequence[int], prefix: int = 0) -> Self:
-        """Return a pass with one row per stream; `lengths` are the streams' numbers of tokens."""
+        """Return a pass with one row per stream, from the streams' indices and their token counts with the prefix."""
         pairs = zip(index, lengths, strict=True)
         return cls(tuple(Row((i,), length - prefix) for i, length in pairs), prefix)
 
@@ -74,7 +74,7 @@ class Pass:
 def passes(
     streams: Sequence[Stream], token_budget: int, which: Iterable[int] | None = None, costs: Costs = ROWS
 ) -> Iterator[Pass]:
-    """Yield forward passes of at most `token_budget` tokens, padding included.
+    """Group streams into forward passes of at most `token_budget` tokens, padding included, and yield the passes.
 
     Streams with a common prefix are grouped into rows, and rows of similar size into passes. A pass ends early if
     padding to the next row's size costs more than another pass with the prefix, or if its mask would be too large. A
@@ -86,27 +86,27 @@ def passes(
     chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
     paths = Paths({i: tuple(streams[i].ids) for i in chosen}, costs, token_budget)
     for family in paths.families():
-        prefix = _shared_opening([streams[i] for i in family])
+        prefix = _prefix_length([streams[i] for i in family])
         found = sorted(paths.rows(family, prefix), key=lambda row: (row.size, row.streams))
         rows: list[Row] = []
         for row in found:
             padding = sum(row.size - other.size for other in rows)
             over = prefix + row.size * (len(rows) + 1) > token_budget
-            if rows and (over or padding > costs.start + prefix or _seen([*rows, row], prefix) > MOST_SEEN):
+            if rows and (over or padding > costs.start + prefix or _mask_entries([*rows, row], prefix) > MOST_SEEN):
                 yield Pass(tuple(rows), prefix)
                 rows = []
             rows.append(row)
         yield Pass(tuple(rows), prefix)
 
 
-def _seen(rows: Sequence[Row], prefix: int) -> int:
-    """Return the number of entries of the mask that a pass needs for its trees; 0 without trees."""
+def _mask_entries(rows: Sequence[Row], prefix: int) -> int:
+    """Return the number of entries of the attention mask that a pass with these rows needs; 0 without trees."""
     widest = max(row.size for row in rows)
     return len(rows) * widest * (prefix + widest) if any(len(row.streams) > 1 for row in rows) else 0
 
 
-def _shared_opening(family: Sequence[Stream]) -> int:
-    """Return the length of the prefix to share, such that the rows still predict every sampled token."""
+def _prefix_length(family: Sequence[Stream]) -> int:
+    """Return the length of the common prefix to run once, such that the rows still predict every sampled token."""
     if len(family) == 1:
         return 0
     shared = len(common_prefix([stream.ids for stream in family]))
@@ -132,7 +132,7 @@ def agreement(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 class Paths:
-    """Token sequences as paths in their prefix tree."""
+    """Token sequences as paths in a prefix tree. Decides which share a forward pass (`families`) or row (`rows`)."""
 
     def __init__(self, sequences: Mapping[int, Ids], costs: Costs, token_budget: int = 10**9) -> None:
         self._ids, self._costs, self._budget = sequences, costs, token_budget
@@ -144,12 +144,12 @@ class Paths:
         """Group the sequences such that few tokens are computed if each group's common prefix runs once.
 
         From the leaves up, a subtree with a longer common prefix becomes a group of its own if that is cheaper than
-        staying with the others. Returns lists of sequence indices.
+        staying with the others. Returns lists of sequence indices; [] without sequences.
         """
         return [group for group, _ in self._split(list(self._ids), DEEPEST)] if self._ids else []
 
     def rows(self, group: Sequence[int], prefix: int) -> list[Row]:
-        """Return the rows of a group, without its prefix.
+        """Distribute a group's sequences over rows, without the first `prefix` tokens, and return the rows.
 
         Sequences are visited in lexicographic order. A sequence joins the last row if its shared tokens cost more than
         the extra attention scores between all tokens of the row.
@@ -175,15 +175,15 @@ class Paths:
         return found
 
     def _shared(self, one: int, other: int) -> int:
-        """Return the common length of two sequences, the first of which is not after the second in order."""
+        """Return the length of two sequences' common prefix. `one` must not sort after `other`."""
         return min(self._agree[self._place[one] : self._place[other]], default=len(self._ids[one]))
 
     def _opening(self, group: Sequence[int]) -> int:
-        """Return the length of the group's common prefix: that of its first and last sequence in order."""
+        """Return the length of the group's common prefix, which is that of its first and last sequence in order."""
         return self._shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
 
     def _split(self, group: list[int], depth: int) -> list[tuple[list[int], int]]:
-        """Return the groups of these sequences, each with its cost in tokens."""
+        """Split sequences into the cheapest groups, up to `depth` levels deep; return (group, cost in tokens) pairs."""
         shared, start = self._opening(group), self._costs.start
         rows = self.rows(group, shared)
         together = [(group, start + shared + sum(row.size for row in rows))]

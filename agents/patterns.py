@@ -17,10 +17,7 @@ class Pattern:
     """A compiled regular expression whose searches raise PatternError after `SECONDS`."""
 
     def __init__(self, text: str, lines: bool = False) -> None:
-        """Compile the expression. Raises ValueError if it is invalid.
-
-        With `lines`, ^ and $ match at every line.
-        """
+        """Compile the expression. Raises ValueError if it is invalid. With `lines`, ^ and $ match at every line."""
         self.text = text
         try:
             self._compiled = regex.compile(text, regex.MULTILINE if lines else 0)
@@ -28,17 +25,17 @@ class Pattern:
             raise ValueError(f"{text!r} is no regular expression: {error}") from None
 
     def first(self, text: str) -> str | None:
-        """Return the first group of the first match, or the full match if there are no groups.
+        """Return the first group of the first match in `text`, or the full match if the pattern has no groups.
 
-        Returns None without a match.
+        Returns None without a match. Raises PatternError after `SECONDS`.
         """
         match = self._timed(self._compiled.search, text)
         return None if match is None else match[1 if self._compiled.groups else 0] or ""
 
     def last(self, text: str) -> str | None:
-        """Return the first group of the last match, or the full match if there are no groups.
+        """Return the first group of the last match in `text`, or the full match if the pattern has no groups.
 
-        Returns None without a match.
+        Returns None without a match. Raises PatternError after `SECONDS`.
         """
         matches = self._timed(self._compiled.findall, text)
         if not matches:
@@ -46,7 +43,7 @@ class Pattern:
         return matches[-1] if self._compiled.groups < 2 else matches[-1][0]  # type: ignore[no-any-return]
 
     def __contains__(self, text: str) -> bool:
-        """Return True if the text has a match."""
+        """Return True if the text has a match. Raises PatternError after `SECONDS`."""
         return self.first(text) is not None
 
     def _timed(self, search: Any, text: str) -> Any:

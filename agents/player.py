@@ -12,38 +12,37 @@ PREFIXES = ("endpoint:", "endpoint@")
 
 
 class ScriptedPolicy(Protocol):
-    """A policy without weights that plays one seat for one match."""
+    """Protocol of a policy without weights that plays one seat for one match."""
 
     def act(self, view: View) -> str:
-        """Return the action text for the game."""
+        """Return the seat's next act as text for the game. `view` holds what the seat may see now."""
         ...
 
 
 @runtime_checkable
 class Chances(Protocol):
-    """A memoryless scripted policy that can state the probabilities of its acts."""
+    """Protocol of a memoryless scripted policy that can state the probabilities of its acts."""
 
     def chances(self, view: View) -> Mapping[str, float]:
-        """Return the probability of each possible act; they sum to 1."""
+        """Return the probability of each act that the policy may choose at this view; they sum to 1."""
         ...
 
 
 @runtime_checkable
 class SumsUp(Protocol):
-    """A scripted policy that can summarise its past, for seats with memory `summary`."""
+    """Protocol of a scripted policy that can summarise its past, for seats with memory `summary`."""
 
     def summary(self, view: View) -> str:
-        """Return a summary of everything that the seat saw before this view."""
+        """Return a summary, as text, of everything that the seat saw before this view."""
         ...
 
 
 class Player(Protocol):
-    """A player at one seat for one match."""
+    """Protocol of a player at one seat for one match."""
 
     async def act(self, view: View) -> Act:
-        """Answer a view with an act. Never raises because of the view's text.
+        """Return the seat's next act. Never raises because of the view's text.
 
-        A player that never awaits may set `waits = False`; the orchestrator then skips its timeout, which also costs
-        time.
+        A player that never awaits may set `waits = False`; the orchestrator then skips its timeout, which costs time.
         """
         ...

@@ -19,7 +19,7 @@ from agents.precision import Precision
 
 @dataclass(frozen=True)
 class OnBase:
-    """An adapter under training and its base, as an engine serves them."""
+    """An adapter under training with its base model; engines serve this object."""
 
     model: Any
     """The trained model, which shares the base's parameters."""
@@ -31,7 +31,7 @@ class OnBase:
 
 
 class NewAdapter(NamedTuple):
-    """Settings of an adapter to create."""
+    """Settings of an adapter to create: its shape, the seed of its initial weights and its base."""
 
     spec: AdapterSpec
     seed: int
@@ -40,14 +40,14 @@ class NewAdapter(NamedTuple):
 
 
 class Bases:
-    """Cache of base models of adapters. Each is loaded once, frozen, and converted to the run's precision."""
+    """Cache of adapters' base models, called with a folder. Each is loaded once, frozen, in the run's precision."""
 
     def __init__(self, precision: Precision = Precision.FP32) -> None:
         self.precision = precision
         self._loaded: dict[Path, Any] = {}
 
     def __call__(self, folder: Path) -> Any:
-        """Return a folder's frozen model."""
+        """Return the folder's frozen model, loading it at the first call."""
         if folder not in self._loaded:
             self._loaded[folder] = load_frozen(folder, self.precision, packed=False)
         return self._loaded[folder]
@@ -55,7 +55,10 @@ class Bases:
 
 @dataclass
 class Policy:
-    """Named weights. `version` counts the published updates; it stays 0 for a frozen policy."""
+    """A model under a name, with tokenizer and chat format; `model` is None for a frozen policy.
+
+    `version` counts the published updates and stays 0 for a frozen policy.
+    """
 
     name: str
     source: Path
@@ -81,10 +84,10 @@ class Policy:
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
     ) -> "Policy":
-        """Load a policy that started from `source`; if `train`, with the present weights of `folder`.
+        """Load a policy's tokenizer and, if `train`, its weights from `folder`. `source` is the folder it started from.
 
-        The policy is an adapter if `source` is one or a new `adapter` is given, which `folder` may already contain.
-        `bases` then loads its base. `precision` determines the dtype of full weights. Raises WeightsError or ChatError.
+        The policy is an adapter if `source` is one, or if `adapter` describes a new one, created unless `folder` has
+        it. `bases` loads its base; `precision` sets the dtype of full weights. Raises WeightsError or ChatError.
         """
         tokenizer, frame = tokenizer_and_frame(source)
         policy = Policy(name, source, None, tokenizer, frame, train, positions=positions_of(source))
@@ -107,7 +110,7 @@ class Policy:
         return policy
 
     def with_weights(self, weights: Any) -> "Policy":
-        """Return the policy with these weights for saving; itself if it already holds them."""
+        """Return a copy of the policy that holds these published weights, for saving, or itself if it holds them."""
         served = weights.served()
         if served is (self.base or self.model):
             return self
@@ -116,11 +119,11 @@ class Policy:
         return replace(self, model=load_module(served) if isinstance(served, Path) else served)
 
     def past(self, name: str, version: int, folder: Path) -> "Policy":
-        """Return a frozen past version of the policy under a new name."""
+        """Return a frozen past version of the policy under a new name. `folder` holds that version's weights."""
         return replace(self, name=name, source=folder, model=None, base=None, trained=False, version=version)
 
     def save_whole(self, folder: Path) -> None:
-        """Save a full model in Hugging Face layout; an adapter is merged into its base."""
+        """Save a full model and its tokenizer in Hugging Face layout; an adapter is merged into its base."""
         if self.base is None:
             self.save(folder)
             return
@@ -131,7 +134,7 @@ class Policy:
             save_merged(Path(adapter), folder)
 
     def save(self, folder: Path) -> None:
-        """Save weights and tokenizer in Hugging Face layout, or an adapter's matrices in peft's layout.
+        """Save weights and tokenizer in Hugging Face layout; of an adapter, only its matrices in peft's layout.
 
         Under ZeRO-3 the parameters must be gathered first.
         """
@@ -148,9 +151,9 @@ class Policy:
 
 
 def positions_of(folder: Path) -> int:
-    """Return the maximum tokens of the folder's model, or of an adapter's base.
+    """Return the maximum context in tokens, reply included, of the folder's model or an adapter's base.
 
-    Raises WeightsError without a config.
+    Returns NO_LIMIT if config.json does not state it. Raises WeightsError without config.json.
     """
     from agents.weights import base_folder
 
@@ -158,19 +161,19 @@ def positions_of(folder: Path) -> int:
 
 
 def tokenizer_and_frame(folder: Path) -> tuple[Any, ChatFrame]:
-    """Return the tokenizer and chat frame of a folder, or of an adapter's base; cached.
+    """Return the tokenizer and the chat format of a model folder, or of an adapter's base.
 
-    Raises WeightsError or ChatError.
+    Cached until the folder's JSON or Jinja files change. Raises WeightsError or ChatError.
     """
     from agents.weights import base_folder
 
     folder = base_folder(folder)
     files = [path for path in folder.glob("*") if path.suffix in (".json", ".jinja")]
-    return _speech(folder, max((path.stat().st_mtime_ns for path in files), default=0))
+    return _load_tokenizer_and_frame(folder, max((path.stat().st_mtime_ns for path in files), default=0))
 
 
 @lru_cache(maxsize=8)
-def _speech(folder: Path, changed: int) -> tuple[Any, ChatFrame]:
+def _load_tokenizer_and_frame(folder: Path, changed: int) -> tuple[Any, ChatFrame]:
     from agents.weights import load_tokenizer
 
     tokenizer = load_tokenizer(folder)
@@ -178,12 +181,12 @@ def _speech(folder: Path, changed: int) -> tuple[Any, ChatFrame]:
 
 
 def trainable(model: Any) -> dict[str, Any]:
-    """Return the parameters with gradients, by name; an adapter's frozen base is left out."""
+    """Return the model's parameters that require gradients, by name; an adapter's frozen base is left out."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
-    """Load the folder's model onto the computing device, in float32, or in bfloat16 if `bf16_weights`."""
+    """Load the folder's model onto the GPU, if any, in float32 or bfloat16; without gradients if `frozen`."""
     import torch
 
     from agents.weights import load_model
@@ -194,7 +197,7 @@ def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) 
 
 
 def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
-    """Load the folder's model for inference; with bfloat16 products as `half` converts it.
+    """Load the folder's model for inference, without gradients; with bfloat16 products, as `half` converts it.
 
     bfloat16 weights are not converted to float32 first, which would take three times the memory. Their linear layers
     stay bfloat16; the rest becomes float32 unless `precision` has bfloat16 weights.

@@ -13,7 +13,7 @@ from agents.policy import OnBase, load_module
 
 @dataclass(frozen=True)
 class ModuleWeights:
-    """A module in this process that continues to learn."""
+    """Published weights: a module in this process that continues to learn."""
 
     module: Any
     base: OnBase | None = None
@@ -24,30 +24,30 @@ class ModuleWeights:
     """Whether an engine in this process serves a copy, because the module learns during play."""
 
     def served(self) -> Any:
-        """Return the module, or the adapter with its base, for an engine."""
+        """Return the object that an engine serves: the module, or the adapter with its base."""
         return self.base or self.module
 
 
 def on_base(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
-    """Return the weights of an adapter under training; `folder` and `name` identify its base."""
+    """Wrap an adapter under training on `base` as published weights; `folder` and `name` identify its base."""
     return ModuleWeights(adapter, OnBase(adapter, base, folder, name))
 
 
 @dataclass(frozen=True)
 class FolderWeights:
-    """A folder in Hugging Face layout, or an adapter's folder in peft's layout."""
+    """Published weights: a model folder in Hugging Face layout, or an adapter's folder in peft's layout."""
 
     folder: Path
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Path:
-        """Return the folder for an engine."""
+        """Return the folder, from which an engine loads the weights."""
         return self.folder
 
 
 @dataclass(frozen=True)
 class ArrayWeights:
-    """Arrays by parameter name, from any process."""
+    """Published weights: arrays by parameter name, from any process."""
 
     arrays: Mapping[str, np.ndarray]
     folder: Path
@@ -55,7 +55,7 @@ class ArrayWeights:
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
-        """Return a new module with a copy of the arrays for an engine."""
+        """Return a new frozen module with a copy of the arrays, for an engine."""
         import torch
 
         module = load_module(self.folder, frozen=True)
@@ -67,7 +67,7 @@ class ArrayWeights:
 
 @dataclass(frozen=True)
 class AdapterArrays:
-    """An adapter's matrices by parameter name (`LAYER.a`, `LAYER.b`), from any process."""
+    """Published weights: an adapter's matrices by parameter name (`LAYER.a`, `LAYER.b`), from any process."""
 
     arrays: Mapping[str, np.ndarray]
     scale: float
@@ -78,11 +78,11 @@ class AdapterArrays:
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
-        """Return the adapter on a newly loaded base for an engine."""
+        """Return the adapter on a newly loaded base model, for an engine."""
         return self.on(load_module(self.folder, frozen=True))
 
     def on(self, base: Any) -> OnBase:
-        """Return the adapter with a copy of its matrices on this base."""
+        """Return the adapter with a copy of its matrices on this base model; `base` is left unchanged."""
         import torch
 
         from agents.adapter import put_adapter
@@ -95,9 +95,9 @@ Weights = ModuleWeights | FolderWeights | ArrayWeights | AdapterArrays
 
 
 def as_arrays(weights: Weights) -> FolderWeights | ArrayWeights | AdapterArrays:
-    """Return the weights in a form that another process can load: a module's parameters become float32 arrays.
+    """Convert published weights for another process: a module's parameters become float32 arrays on the CPU.
 
-    Under ZeRO-3, call it within `weights.whole()`.
+    Other weights are returned unchanged. Under ZeRO-3, call it within `weights.whole()`.
     """
     if not isinstance(weights, ModuleWeights):
         return weights
@@ -112,6 +112,6 @@ def as_arrays(weights: Weights) -> FolderWeights | ArrayWeights | AdapterArrays:
 
 
 def _array(parameter: Any) -> np.ndarray:
-    """Return a float32 copy of the parameter, which continues to learn."""
+    """Return a float32 copy of the parameter, because the parameter continues to learn."""
     array: np.ndarray = parameter.detach().float().cpu().numpy()
     return array.copy()

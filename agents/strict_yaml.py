@@ -38,23 +38,23 @@ KEY = re.compile(r"[\s{-]*([A-Za-z_][\w-]{0,63})\s*(:|$)")
 
 
 class YamlError(ValueError):
-    """A YAML text is invalid; the message is one line, `file:line: [field:] problem`."""
+    """Raised for an invalid YAML text; the message is one line, `file:line: [field:] problem`."""
 
 
 class _Fault(Exception):
-    """A fault in a text: line (from 0), field path and message."""
+    """Raised for a fault in a YAML text: line (from 0), field path and message."""
 
     def __init__(self, line: int, where: Where, what: str) -> None:
         self.line, self.where, self.what = line, tuple(where), what
 
 
 def read(path: str | os.PathLike[str]) -> Any:
-    """Return the value of a UTF-8 YAML file. Raises YamlError."""
+    """Read a UTF-8 YAML file and return its value, as `load` does. Raises YamlError if it is unreadable or invalid."""
     return load(read_text(path), str(path))
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a UTF-8 file of at most 1 MB. Raises YamlError if it cannot be read."""
+    """Return the text of a UTF-8 file of at most 1 MB. Raises YamlError if it cannot be read, is larger or no UTF-8."""
     try:
         with open_plain(path, 1 << 60) as file:
             data = file.read(MAX_BYTES + 1)
@@ -66,7 +66,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start)
-        where = _above(data.decode("utf-8", "replace"), line)
+        where = _guess_key(data.decode("utf-8", "replace"), line)
         what = f"byte 0x{error.object[error.start]:02x} is not UTF-8: save the file as UTF-8"
         raise YamlError(_place(str(path), line, where, what)) from None
 
@@ -74,17 +74,17 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def load(text: str, source: str) -> Any:
     """Return the value of a YAML text: dicts with string keys, lists, str, int, finite float, bool or None.
 
-    Raises YamlError.
+    `source` names the text in messages. Raises YamlError if the text is invalid.
     """
     try:
         return _value(_compose(text), ())
     except _Fault as fault:
-        where = fault.where or _above(text, fault.line)
+        where = fault.where or _guess_key(text, fault.line)
         raise YamlError(_place(source, fault.line, where, fault.what)) from None
 
 
 def dump(value: Any, source: str) -> str:
-    """Return a YAML text from which `load` reads the same value. Raises YamlError if there is none."""
+    """Return a YAML text from which `load` reads the same value. Raises YamlError, naming `source`, without one."""
     try:
         text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     except yaml.YAMLError:  # an object of some library
@@ -96,12 +96,18 @@ def dump(value: Any, source: str) -> str:
 
 
 def line_of(text: str, path: Where) -> int:
-    """Return the line, from 1, of the field at a path of keys and indices, or of its nearest existing parent."""
+    """Return the line number in a YAML text, from 1, of the field at a path of keys and indices.
+
+    A field that does not exist gives the line of its nearest existing parent.
+    """
     return _locate(text, path)[0]
 
 
 def explain(error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None) -> str:
-    """Return the most important validation error in one line; with the model, it suggests field names."""
+    """Describe a YAML text's most important validation error in one line: `source:line: field: problem`.
+
+    `model` is the validated class, for suggestions of field names. An empty `text` leaves out the line.
+    """
     worst, more = gravest(error), error.error_count() - 1
     line, depth = _locate(text, worst["loc"])
     deep = depth + (worst["type"] == "missing") if text else len(worst["loc"])
@@ -113,7 +119,7 @@ def explain(error: ValidationError, text: str, source: str, model: type[BaseMode
 
 
 def gravest(error: ValidationError) -> ErrorDetails:
-    """Return the error to report: an unknown key, which often causes a missing one, or else the first."""
+    """Return the validation error to report: an unknown key, which often causes a missing one, or else the first."""
     errors = error.errors(include_url=False)
     return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
 
@@ -162,11 +168,11 @@ class _Dumper(yaml.SafeDumper):
     """PyYAML's writer; it quotes strings that `load` or a YAML 1.1 reader would take for another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Disable aliases, which `load` refuses."""
+        """Return True: never write aliases, which `load` refuses."""
         return True
 
     def represent_text(self, text: str) -> yaml.Node:
-        """Return the node of a string. Outside double quotes PyYAML writes unusual line ends unescaped."""
+        """Return the YAML node of a string, in double quotes if PyYAML would write unusual line ends unescaped."""
         is_safe = text.replace("\n", "").isprintable() and isinstance(_plain(text), str)
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_safe else '"')
 
@@ -176,7 +182,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 @lru_cache(maxsize=1)  # what is wrong with a text is looked up in it as soon as it was read
 def _compose(text: str) -> yaml.Node:
-    """Return the text's only document as PyYAML nodes, which callers must not change."""
+    """Parse a text's only document into PyYAML nodes, which callers must not change; cached. Raises _Fault."""
     if len(text) > MAX_BYTES:
         raise _Fault(0, (), "the text is larger than 1 MB")
     if bad := FORBIDDEN.search(text):
@@ -186,7 +192,7 @@ def _compose(text: str) -> yaml.Node:
     try:
         node = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
-        raise _syntax(error, loader.where) from None
+        raise _syntax_fault(error, loader.where) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # ValueError: "\UFFFFFFFF", %YAML 9….1
         raise _Fault(loader.line, loader.where, f"cannot be read as YAML ({error})") from None
     if node is None or (isinstance(node, yaml.ScalarNode) and not node.value and not node.style):
@@ -205,8 +211,8 @@ HINTS = {
 }
 
 
-def _syntax(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
-    """Return PyYAML's error with our wording, if we have one for it."""
+def _syntax_fault(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
+    """Convert PyYAML's syntax error into a fault, in our wording if `HINTS` has one for it."""
     problem = str(error.problem or "cannot be read as YAML")
     hint = next((fix for sign, fix in HINTS.items() if sign in problem), "")
     begun_above = "end of stream" in problem or "':'" in problem
@@ -248,7 +254,7 @@ def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
 
 
 def _plain(text: str) -> str | int | float | bool | None:
-    """Return the value of an unquoted scalar by the core schema."""
+    """Return the value of an unquoted YAML scalar by the core schema; NaN for any number that is not finite."""
     if text in SPELT:
         return SPELT[text]
     if len(text) > 400:  # no number that anybody meant, and slow to read as one
@@ -283,15 +289,15 @@ def _line(part: yaml.Node | yaml.Event) -> int:
     return part.start_mark.line if part.start_mark else 0
 
 
-def _above(text: str, line: int) -> Where:
-    """Guess the key of a broken line from the text above, because the parser stopped earlier."""
+def _guess_key(text: str, line: int) -> Where:
+    """Guess the key of a broken line from the text above it, because the parser stopped earlier; () if unknown."""
     lines = text[:MAX_BYTES].split("\n")[: line + 1]
     keys = (KEY.match(written) for written in reversed(lines[-1000:]))
     return next(((key[1],) for key in keys if key), ())
 
 
 def _locate(text: str, path: Where) -> tuple[int, int]:
-    """Return the line, from 1, of the deepest existing part of the path, and the number of steps to it."""
+    """Return (line number from 1 of the deepest existing part of the path, number of steps to it)."""
     try:
         node = _compose(text)
     except _Fault:
@@ -313,7 +319,7 @@ def _children(node: yaml.Node) -> dict[str | int, tuple[int, yaml.Node]]:
 
 
 def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
-    """Return a short description of one field's error."""
+    """Describe one field's validation error, with a suggestion if there is a similar name."""
     if error["type"] == "missing":
         return "missing: this field is required"
     if error["type"] == "extra_forbidden":
@@ -330,7 +336,7 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
 
 
 def _fields(model: Any, path: Where) -> list[str]:
-    """Return the field names of the model at a path below a model; [] if there is none."""
+    """Return the field names of the pydantic model at a path below `model`; [] if there is none."""
     for step in path:
         fields = getattr(model, "model_fields", {})
         model = _model_in(fields[step].annotation) if step in fields else model
@@ -338,7 +344,7 @@ def _fields(model: Any, path: Where) -> list[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """Return the first pydantic model in an annotation such as dict[str, Model] or Model | None."""
+    """Return the first pydantic model in an annotation such as dict[str, Model] or Model | None; None without one."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation if issubclass(annotation, BaseModel) else None
     return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

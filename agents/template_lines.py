@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 def own_lines(source: str, environment: Environment) -> str:
-    """Return the source without the line breaks and blanks around tags that fill a line.
+    """Remove the line breaks and blanks around tags that fill a line of a Jinja template; return the new source.
 
     The break moves into the tag before it, so that line numbers stay equal. Raises TemplateSyntaxError as Jinja does.
     """
@@ -35,14 +35,16 @@ def own_lines(source: str, environment: Environment) -> str:
         first, *others = [piece.text] if piece.tag else piece.text.split("\n")
         lines[-1].append(Piece(first, piece.tag))
         lines.extend([Piece(text, False)] for text in others)
-    texts, kept = [_of_tags(line) for line in lines], ["".join(piece.text for piece in line) for line in lines]
+    texts, kept = [_tags_only(line) for line in lines], ["".join(piece.text for piece in line) for line in lines]
     last = len(lines) - 1
-    joined = (kept[n] + "\n" * (n < last) if text is None else _broken(text, n < last) for n, text in enumerate(texts))
+    joined = (
+        kept[n] + "\n" * (n < last) if text is None else _with_break(text, n < last) for n, text in enumerate(texts)
+    )
     return "".join(joined)
 
 
 def _pieces(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
-    """Yield complete tags and the text between them; raw blocks and printed values count as text."""
+    """Group Jinja tokens into complete tags and the text between them; raw blocks and printed values count as text."""
     text, opened = "", ""
     for _, kind, value in tokens:
         if not opened and kind in ENDS:
@@ -59,15 +61,15 @@ def _pieces(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
     yield Piece(text, False)
 
 
-def _of_tags(line: list[Piece]) -> str | None:
-    """Return the tags of a line without other text; None for any other line, and if a `+` keeps the line."""
+def _tags_only(line: list[Piece]) -> str | None:
+    """Return a line's tags if it has no other text; None for other lines, and if a `+` keeps the line."""
     tags = "".join(piece.text for piece in line if piece.tag)
     text = "".join(piece.text for piece in line if not piece.tag)
     return tags if tags and not text.strip(" \t") and not re.search(r"\{%\+|\+%\}", tags) else None
 
 
-def _broken(tags: str, broken: bool) -> str:
-    """Return the tags with the line break inside the last one, where it is insignificant."""
+def _with_break(tags: str, broken: bool) -> str:
+    """Return the tags; if `broken`, with a line break inside the last tag, where it is insignificant."""
     end = re.search(r"-?[%#]\}\s*$", tags)
     assert end is not None, "a tag ends as tags do"
     return tags[: end.start()] + "\n" * broken + tags[end.start() :]

@@ -56,7 +56,7 @@ class BadTemplate(ValueError):
 
 
 class _Missing(StrictUndefined):
-    """An undefined name; using it raises an error with the nearest known name."""
+    """Undefined name in a template; using it raises an error that suggests the nearest known name."""
 
     @property
     def _undefined_message(self) -> str:
@@ -67,7 +67,7 @@ class _Missing(StrictUndefined):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Sandbox in which facts come before methods (`private.values` is the fact), and methods are undefined."""
+    """Jinja sandbox in which facts come before methods (`private.values` is the fact), and methods are undefined."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -98,7 +98,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Bounds(NodeTransformer):
-    """Transformer that meters operations of variable cost, and refuses those that cannot be metered."""
+    """Transformer of template syntax that meters operations of variable cost and refuses all that it cannot meter."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
@@ -121,7 +121,7 @@ class _Bounds(NodeTransformer):
         return node
 
     def _meter_operands(self, node: Any) -> nodes.Node:
-        """Meter every operand of a test, comparison, addition or call."""
+        """Wrap every operand of a test, comparison, addition or call in a metering filter."""
         self.generic_visit(node)
         for field in ("node", "expr", "left", "right"):
             if field in node.fields and not isinstance(node, nodes.Call):
@@ -161,7 +161,7 @@ class _Bounds(NodeTransformer):
 
 
 def _metered(node: nodes.Expr, how: str = "metered") -> nodes.Expr:
-    """Return the node wrapped in a filter that charges its value to the budget."""
+    """Wrap a template node in the filter `how`, which charges its value to the rendering's budget of steps."""
     return nodes.Filter(node, how, [], [], None, None, lineno=node.lineno)
 
 
@@ -174,7 +174,7 @@ def _spend(context: Context, steps: int) -> None:
 
 @pass_context
 def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
-    """Return a loop's items as a list, charging each the cost of the loop's body."""
+    """Return a loop's items as a list, charging `body` steps of the rendering's budget for each."""
     items = list(islice(values, MAX_STEPS + 1))
     _spend(context, len(items) * body)
     return items
@@ -182,7 +182,7 @@ def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
 
 @pass_context
 def _measured(context: Context, value: Any) -> Any:
-    """Return the value, or a list of an iterator's items, charging the steps to visit it."""
+    """Charge the rendering's budget for visiting a value; return the value, or a list of an iterator's items."""
     value = list(islice(value, MAX_STEPS + 1)) if isinstance(value, Iterator) else value
     _spend(context, _size(value))
     return value
@@ -190,7 +190,7 @@ def _measured(context: Context, value: Any) -> Any:
 
 @pass_context
 def _spelled(context: Context, value: Any) -> Any:
-    """Charge a text by the character, then return the measured value."""
+    """Charge the rendering's budget per character of a text and for visiting the value; return the value."""
     if isinstance(value, str):
         _spend(context, len(value))
     return _measured(context, value)
@@ -198,14 +198,14 @@ def _spelled(context: Context, value: Any) -> Any:
 
 @pass_context
 def _range(context: Context, *bounds: int) -> range:
-    """Return Python's range, charging its length."""
+    """Return Python's range, charging the rendering's budget one step per number."""
     numbers = range(*bounds)
     _spend(context, len(numbers))
     return numbers
 
 
 def _size(value: Any) -> int:
-    """Return the number of steps to visit a value."""
+    """Return the budget steps to visit a value: 1 for it and each part, and 1 per `LETTERS` characters of a text."""
     if isinstance(value, str):
         return 1 + len(value) // LETTERS
     if isinstance(value, Mapping):
@@ -215,15 +215,15 @@ def _size(value: Any) -> int:
     return 1 + (len(value) if isinstance(value, range) else 0)
 
 
-def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
-    """Wrap a Jinja filter to bound its numeric arguments and the length of its result."""
+def _short(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
+    """Wrap a Jinja filter: numeric arguments above `max_number` and results above `MAX_TEXT` raise SecurityError."""
     before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
 
     @functools.wraps(function)
     def bounded(*arguments: Any, **options: Any) -> Any:
         for option in (*arguments[before:], *options.values()):
-            if isinstance(option, int | float) and not abs(option) <= most:
-                raise SecurityError(f"numbers above {most:,} are not allowed in filters")
+            if isinstance(option, int | float) and not abs(option) <= max_number:
+                raise SecurityError(f"numbers above {max_number:,} are not allowed in filters")
             if isinstance(option, str) and option.count(".") > 8:
                 raise SecurityError("names of more than eight parts are not allowed in filters")
         result = function(*arguments, **options)
@@ -235,7 +235,7 @@ def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
 
 
 def _join(values: Iterable[Any], between: object = "") -> str:
-    """Return the joined values. Raises SecurityError above `MAX_TEXT` characters."""
+    """Join values as text. Raises SecurityError if the result has more than `MAX_TEXT` characters."""
     texts, separator = [str(value) for value in islice(values, MAX_TEXT)], str(between)
     if sum(map(len, texts)) + len(separator) * len(texts) > MAX_TEXT:
         raise SecurityError(f"a text longer than {MAX_TEXT} characters is not allowed")
@@ -243,7 +243,7 @@ def _join(values: Iterable[Any], between: object = "") -> str:
 
 
 def hang(text: str) -> str:
-    """Indent the second and further lines of a text unless they are indented, so that none looks like a new message."""
+    """Indent a text's second and further lines, unless indented, so that none looks like a new message."""
     return re.sub("\n(?!  )", "\n  ", text)
 
 
@@ -261,7 +261,7 @@ SANDBOX = _sandbox()
 
 @functools.lru_cache(maxsize=256)
 def compiled(text: str, variables: tuple[str, ...]) -> Template:
-    """Return the compiled template of these variables; cached. Raises BadTemplate with the line and the problem."""
+    """Compile a template that may use these variables; cached. Raises BadTemplate with the line and the problem."""
     try:
         _check_depth(text)
         unknown, tree = sorted(names_in(text) - {*variables, *SANDBOX.globals}), SANDBOX.parse(own_lines(text, SANDBOX))
@@ -303,7 +303,7 @@ def _check_depth(text: str) -> None:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the variables that a template uses."""
+    """Return the names of the variables that a template uses without defining them."""
     finder = meta.TrackingCodeGenerator(SANDBOX)
     finder.optimizer = None  # which takes the cube of how many filters follow each other
     finder.visit(SANDBOX.parse(text))
@@ -311,7 +311,7 @@ def names_in(text: str) -> set[str]:
 
 
 def items_in(text: str, name: str) -> set[str] | None:
-    """Return the items `name.item` of a mapping that a template uses by name; None if it uses the full mapping."""
+    """Return the items that a template uses by name of a mapping called `name`; None if it uses the full mapping."""
     tree = SANDBOX.parse(text)
     items = dict[nodes.Node, str]()
     for dotted in tree.find_all(nodes.Getattr):
@@ -324,7 +324,10 @@ def items_in(text: str, name: str) -> set[str] | None:
 
 
 def rendered(template: Template, values: Mapping[str, Any]) -> str:
-    """Return the stripped output, of at most 20,000 characters. Raises BadTemplate with the line and the problem."""
+    """Render a compiled template and return its output, stripped. Raises BadTemplate with the line and the problem.
+
+    The output may have at most 20,000 characters, and the rendering at most `MAX_STEPS` steps.
+    """
     pieces, length = [], 0
     try:
         for piece in template.generate(values, **{BUDGET: [MAX_STEPS]}):

@@ -16,9 +16,10 @@ MARKED = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
 def frame_template(frame: ChatFrame) -> str | None:
-    """Return a template that renders a conversation exactly as the policy read it, including earlier thoughts.
+    """Return a chat template that renders a conversation exactly as the policy read it, including earlier thoughts.
 
-    Returns None if the model's template has no system turn, because the policy's context then depends on its examples.
+    Replies are marked with `{% generation %}`. Returns None if the model's template has no system turn, because the
+    policy's context then depends on its examples.
     """
     parts = frame.parts
     if parts.system != "turn":
@@ -29,9 +30,9 @@ def frame_template(frame: ChatFrame) -> str | None:
 
 
 def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
-    """Return the tokenizer's template with generation marks wherever the chat frame renders the same text.
+    """Return the tokenizer's chat template with generation marks wherever `frame` renders the same text.
 
-    The rendered text never changes. A template that already has marks is returned unchanged.
+    The rendered text never changes. A template that already has marks, or has no system turn, is returned unchanged.
     """
     own, parts = template_of(tokenizer), frame.parts
     if MARKED.search(own) or parts.system != "turn":
@@ -49,9 +50,9 @@ def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
 def _template(
     frame: ChatFrame, reply_head: str, stop: str, after: str, no_system: str, *, marked: bool, verbatim: bool = False
 ) -> str:
-    """Return a template of system, user and assistant turns with the given texts around replies.
+    """Return a chat template of system, user and assistant turns with the given texts around replies.
 
-    `verbatim` disables stripping of replies even if the model's template strips all texts.
+    `no_system` opens conversations without a system turn. `verbatim` keeps replies unstripped in any case.
     """
     parts = frame.parts
     head, user_head = _quoted(parts.system_head), _quoted(parts.user_head)

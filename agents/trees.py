@@ -16,7 +16,7 @@ from agents.packing import agreement
 
 
 class Tree(NamedTuple):
-    """Token tree of one row, without the batch prefix. Sequences follow each other in lexicographic order."""
+    """Token tree of one row, without the batch prefix: tokens of several sequences, shared ones only once."""
 
     ids: list[int]
     paths: list[Sequence[int]]
@@ -24,7 +24,7 @@ class Tree(NamedTuple):
 
 
 def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
-    """Build the tree of lexicographically sorted sequences that share their first `prefix` ids."""
+    """Build the token tree of lexicographically sorted sequences, leaving out their first `prefix` ids."""
     row, before = Tree(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
     for ids in sequences[1:]:
         shared = agreement(before, ids) - prefix
@@ -36,10 +36,10 @@ def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
 
 
 def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the tree attention mask and the token positions of padded rows.
+    """Return the attention mask [B, L, L] and token positions [B, L] of token trees padded to `width` (L).
 
-    Returns a bool tensor [B, L, L], True if a token may attend to another token of its row, and an int64 tensor [B, L]
-    of positions that count the prefix. Padding attends to itself.
+    The mask is bool, True if a token may attend to another of its row; positions are int64 and count the prefix.
+    Padding attends to itself.
     """
     seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
     places = torch.zeros((len(rows), width), dtype=torch.long)
@@ -58,14 +58,14 @@ def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Ten
 
 
 def prefix_cache(body: Any, prefix: torch.Tensor) -> Cache:
-    """Return the attention cache of a prefix's ids [P], for passes over its continuations; gradients flow into it."""
+    """Run a prefix's ids [P]; return its attention cache for passes over continuations. Gradients flow into it."""
     own = Cache(layer_class_to_replicate=_OfPrefix)
     body(input_ids=prefix[None], past_key_values=own, use_cache=True)
     return Cache(layers=[_Before(layer.keys, layer.values) for layer in own.layers])
 
 
 class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
-    """A layer's keys and values [1, heads, P, width] in the prefix's own pass; stores the first update."""
+    """Cache layer for the prefix's own pass; stores the first update of keys and values [1, heads, P, width]."""
 
     is_initialized: bool
 
@@ -79,7 +79,7 @@ class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped 
 
 
 class _Before(DynamicLayer):  # type: ignore[misc]
-    """A layer's constant keys and values of the prefix, returned in front of each row's own."""
+    """Cache layer that returns the prefix's constant keys and values in front of each row's own."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()
@@ -95,10 +95,10 @@ class _Before(DynamicLayer):  # type: ignore[misc]
 
 @contextmanager
 def checkpointed(model: torch.nn.Module) -> Iterator[None]:
-    """Make the layers of a transformers model keep only their inputs for the backward pass, within the context.
+    """Use gradient checkpointing in a transformers model within the context.
 
-    Gradient checkpointing (Chen et al. 2016): the backward pass recomputes each layer, with equal results, for a third
-    more arithmetic. Transformers' own refuses attention caches, in which we hold shared tokens.
+    Its layers keep only their inputs for the backward pass, which recomputes each layer with equal results for a third
+    more arithmetic (Chen et al. 2016). Transformers' own refuses attention caches, in which we hold shared tokens.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer  # half of transformers, which the model brought
 

@@ -49,7 +49,7 @@ MANIFEST = "arena-model.json"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model in this machine's ARENA_HOME, for listings."""
+    """A built-in model for listings: name, number of parameters, source, folder, and whether it is there already."""
 
     name: str
     parameters: int
@@ -59,12 +59,12 @@ class ModelInfo:
 
 
 def home() -> Path:
-    """Return the cache folder: $ARENA_HOME, else ~/.cache/arena."""
+    """Return the absolute path of Arena's cache folder: $ARENA_HOME, else ~/.cache/arena. It may not exist yet."""
     return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")).absolute()
 
 
 def available() -> list[ModelInfo]:
-    """List the built-in models and the generated nano models without fetching anything."""
+    """List SmolLM2, the nano sizes and the nano models generated so far, without fetching anything."""
     models = home() / "models"
     infos = [_info(DEFAULT, smollm2.SOURCE, smollm2.PARAMETERS)]
     for name in (*nano.SIZES, *sorted(path.name for path in models.glob(f"{NANO}*-*"))):
@@ -74,11 +74,14 @@ def available() -> list[ModelInfo]:
 
 
 def resolve(name: str) -> Path:
-    """Return the local folder of a built-in model, a folder or a Hugging Face id. Raises WeightsError."""
+    """Return the local folder of a built-in model, a folder or a Hugging Face id, after checking its files.
+
+    Builds or downloads a model that is missing. Raises WeightsError if the name is unknown or the folder is invalid.
+    """
     if name == DEFAULT:
-        return _made(name, smollm2.SOURCE, smollm2.fetch)
+        return _ensure_built(name, smollm2.SOURCE, smollm2.fetch)
     if made := nano.named(name):
-        return _made(name, _nano_source(*made), lambda folder: _make_nano(folder, *made))
+        return _ensure_built(name, _nano_source(*made), lambda folder: _make_nano(folder, *made))
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_weights(folder)
@@ -102,7 +105,7 @@ def _nano_source(size: nano.Nano, seed: int) -> str:
 
 
 def _is_ready(folder: Path, source: str) -> bool:
-    """Return True if a built-in model's folder is complete: its files have the sizes in its manifest, written last."""
+    """Return True if a built-in model's folder has this source and the file sizes in its manifest, written last."""
     try:
         manifest = read_json(folder, MANIFEST)
         sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
@@ -111,10 +114,10 @@ def _is_ready(folder: Path, source: str) -> bool:
         return False
 
 
-def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Path:
-    """Return a built-in model's folder; build it in a temporary folder and rename it if missing.
+def _ensure_built(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Path:
+    """Return a built-in model's folder; build it first, under a lock, if it is missing or damaged.
 
-    A lock admits one process.
+    It is built beside its place and renamed, so that it is complete or absent. Raises WeightsError on failure.
     """
     models = home() / "models"
     folder = models / name
@@ -125,7 +128,7 @@ def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Pat
         with FileLock(models / f".{name}.lock"):
             damaged = _is_ready(folder, source)
             if not damaged or not _is_whole(folder):
-                _make(folder, source, make)
+                _build(folder, source, make)
     except WeightsError as error:
         raise WeightsError(f"{folder} is damaged and could not be replaced: {error}" if damaged else error) from error
     except OSError as error:
@@ -149,7 +152,10 @@ def _is_whole(folder: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _hashes_hold(folder: Path, state: str) -> bool:
-    """Return True if the files have these hashes: checked by an earlier process in the same `state`, or now."""
+    """Return True if the files have the hashes in `state`, checked by an earlier process in the same state or now.
+
+    `state` is JSON: [hashes by file, file metadata]. Success is recorded in a file beside the folder.
+    """
     checked = folder.with_name(f".{folder.name}.checked")
     with suppress(OSError, ValueError):
         if checked.read_text("ascii") == state:
@@ -162,7 +168,7 @@ def _hashes_hold(folder: Path, state: str) -> bool:
     return True
 
 
-def _make(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:
+def _build(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:
     prefix = f".{folder.name}.making-"
     for leftover in folder.parent.glob(f"{prefix}*"):  # by a process that was killed: we hold its lock
         shutil.rmtree(leftover)
@@ -225,7 +231,10 @@ def check_weights(folder: Path) -> None:
 
 
 def base_folder(folder: Path) -> Path:
-    """Return the folder of an adapter's base model, or the folder itself for a full model."""
+    """Return the local folder of an adapter's base model, or the folder itself for a full model.
+
+    Raises WeightsError if the base cannot be found or is an adapter too.
+    """
     if not is_adapter(folder):
         return folder
     base = resolve(read_adapter(folder).base)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from timing import seconds_of, take_turns
 
-import agents.scoring
+import agents.packing
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
@@ -190,7 +190,7 @@ def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch
     model.zero_grad()
     scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
-    with patch.object(agents.scoring, "_shared_opening", lambda family: 0):
+    with patch.object(agents.packing, "_prefix_length", lambda family: 0):
         for batch in pack(streams, heat, budget):
             tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
             (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ from agents.stream import Stream
 
 @dataclass(frozen=True)
 class Request:
-    """One reply to sample. `ids` is the full context of one seat's stream."""
+    """Request for one sampled reply of a policy. `ids` is the full context of one seat's stream."""
 
     policy: str
     ids: tuple[int, ...]
@@ -50,7 +50,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """A sampled reply: ids (with the stop id), natural-log probabilities, and the version of the weights."""
+    """A sampled reply: ids (with the stop id, if any), their natural-log probabilities, and the version of the weights.
+
+    `finish` is "stop" if a stop id ended it, "length" if the token limit did.
+    """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -62,7 +65,7 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Inference engine for named policies, usable from `open` to `close`. Slow calls are coroutines."""
+    """Protocol of inference engines for named policies, usable from `open` to `close`. Slow calls are coroutines."""
 
     max_context: int
     """Maximum tokens of a context with its reply that the engine supports for any model."""
@@ -74,16 +77,19 @@ class Engine(Protocol):
         """Stop the engine; no call may follow. Closing twice, or before `open`, does nothing."""
 
     def figures(self) -> dict[str, float]:
-        """Return counters that only grow; `seconds` is the wall time of decoding and scoring."""
+        """Return counters by name, which only grow; `seconds` is the wall time of decoding and scoring."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one sampled completion per request, in order."""
+        """Sample a reply for each request; return the completions in the same order."""
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Return each stream's log-probabilities under the policy's weights (float32, one per sampled token)."""
+        """Compute the log-probabilities of streams under a policy's weights: per stream a float32 array.
+
+        The array has one value per sampled token, at the stream's sampling temperature.
+        """
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve this version of a policy from now on; caches made with older weights are dropped."""
+        """Serve this version of a policy from now on, and drop caches made with older weights."""
 
     async def release(self, policy: str) -> None:
         """Free memory that the next `publish` of the policy rebuilds, because its weights are about to change."""
@@ -92,4 +98,4 @@ class Engine(Protocol):
         """Stop serving a policy and free its weights and caches."""
 
     def forget(self, key: str) -> None:
-        """Drop the cache of a finished stream."""
+        """Drop the attention cache of a finished stream. `key` is the stream's name in requests."""

@@ -26,7 +26,7 @@ from agents.trees import paths_seen, tree_of
 
 @dataclass
 class Served:
-    """A policy's weights and their attention caches."""
+    """A policy that an engine serves: its weights, their version, and attention caches of streams and prefixes."""
 
     weights: Any
     """The published module; None for a folder or an adapter."""
@@ -40,7 +40,7 @@ class Served:
 
     @property
     def model(self) -> Any:
-        """The module that computes."""
+        """Module that decodes: the shared model of a folder or adapters, the bfloat16 copy, or the published module."""
         if self.lanes is not None:
             return self.lanes.model
         return self.weights if self.halved is None else self.halved
@@ -56,7 +56,7 @@ _NOTHING = KV((), torch.empty(0))
 
 @dataclass
 class _Row:
-    """One request during decoding."""
+    """State of one request during decoding: what it sampled so far, and its random draws."""
 
     request: Request
     served: Served
@@ -73,11 +73,10 @@ class _Row:
 
     @property
     def shape(self) -> Shape:
-        """Sampling settings of the request."""
         return Shape(self.request.temperature, self.request.top_k, self.request.top_p)
 
     def take(self, token: int, logprob: float) -> None:
-        """Append a sampled token."""
+        """Append a sampled token, and set `finish` if it is a stop id or the last allowed."""
         self.ids.append(token)
         self.logprobs.append(logprob)
         if token in self.request.stop_ids:
@@ -86,7 +85,6 @@ class _Row:
             self.finish = "length"
 
     def completion(self) -> Completion:
-        """Return the sampled reply."""
         finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
         entropy = None if self.entropy is None else tuple(self.entropy)
         return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
@@ -94,61 +92,61 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Branch:
-    """A row of the batch: requests of one policy with the same ids so far, or an unused row."""
+    """One row of the decoding batch: requests of one policy with the same ids so far, or an unused row."""
 
     policy: str
     rows: list[_Row]
 
     @property
     def token(self) -> int:
-        """The id sampled last; 0 for an unused row."""
+        """Id sampled last; 0 for an unused row."""
         return self.rows[0].ids[-1] if self.rows else 0
 
 
 class Decoder:
-    """Decodes requests of policies that share one computing model."""
+    """Decodes requests, in one batch, of policies that share one computing model."""
 
     def __init__(self, served: dict[str, Served], bf16: bool, entropy: bool, replays: Replays | None = None) -> None:
-        """Create a decoder for the `served` policies.
+        """Create a decoder for the `served` policies, by name.
 
         `bf16`: whether products are bfloat16; `entropy`: whether all completions report entropies; `replays`: the
-        model's recorded steps, if they can be recorded.
+        model's recorded CUDA steps, if they can be recorded.
         """
         self.served, self.bf16, self.entropy = served, bf16, entropy
         self.model = next(iter(served.values())).model
-        self.replays = replays if replays is not None and self._replayed(replays) else None
+        self.replays = replays if replays is not None and self._check_replays(replays) else None
         first = next(self.model.parameters())
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
 
     def decode(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return a sampled completion for each request."""
+        """Sample a reply for each request; return the completions in order. Caches of finished streams are stored."""
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            rows = self._rows(requests)
+            rows = self._new_rows(requests)
             branches = _by_context(rows)
-            batch, logits = self._prefilled(branches, room=max(request.max_tokens for request in requests))
+            batch, logits = self._prefill(branches, room=max(request.max_tokens for request in requests))
             while True:
                 _sample(logits, branches)
-                _keep_finished(batch, branches)
-                branches = _parted(batch, branches)
+                _store_finished(batch, branches)
+                branches = _split_branches(batch, branches)
                 if not branches:
                     return [row.completion() for row in rows]
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
 
-    def _replayed(self, replays: Replays) -> bool:
-        """Drop recorded steps of other adapters; return False if rows differ in their adapters."""
+    def _check_replays(self, replays: Replays) -> bool:
+        """Drop recorded steps of other weights or adapters; return False if several policies have adapters."""
         lanes = next(iter(self.served.values())).lanes
         replays.made_of(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
         return len(self.served) == 1 or lanes is None
 
-    def _rows(self, requests: Sequence[Request]) -> list[_Row]:
-        """Pair every request with its longest cached prefix."""
+    def _new_rows(self, requests: Sequence[Request]) -> list[_Row]:
+        """Start a row for every request with the cache of its longest known prefix, computing new contexts."""
         pasts = [self.served[r.policy].caches.longest_prefix(r.key, r.ids) for r in requests]
         for policy in dict.fromkeys(r.policy for r in requests):
             new = [i for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None]
             if new:
-                begun = self._begun(policy, [requests[i].ids[:-1] for i in new])
+                begun = self._compute_caches(policy, [requests[i].ids[:-1] for i in new])
                 for i in new:
                     pasts[i] = begun[requests[i].ids[:-1]]
         return [
@@ -157,13 +155,13 @@ class Decoder:
             if past is not None
         ]
 
-    def _begun(self, policy: str, contexts: list[Ids]) -> dict[Ids, KV]:
-        """Return caches for new contexts, or for their common prefix; shared tokens are computed once.
+    def _compute_caches(self, policy: str, contexts: list[Ids]) -> dict[Ids, KV]:
+        """Compute caches for new contexts, or for their common prefix; return them by context.
 
-        The common prefix stays cached for later contexts. The rest is computed in trees of at most `MOST_AT_ONCE`
-        tokens, unless the model does not support trees.
+        Shared tokens are computed once, and the common prefix stays cached for later contexts. The rest is computed in
+        trees of at most `MOST_AT_ONCE` tokens, unless the model does not support trees.
         """
-        opening = self._opening(policy, common_prefix(contexts))
+        opening = self._prefix_cache(policy, common_prefix(contexts))
         most = MOST_AT_ONCE.get(self.device.type, MOST_AT_ONCE["cpu"])
         distinct = sorted({ids for ids in contexts if len(ids) > len(opening.ids)})
         begun = dict.fromkeys(contexts, opening)
@@ -174,28 +172,28 @@ class Decoder:
         for ids in distinct:
             new = len(ids) - max(len(opening.ids), agreement(tree[-1], ids) if tree else 0)
             if tree and size + new > most:
-                begun |= self._grown(policy, opening, tree)
+                begun |= self._extend(policy, opening, tree)
                 tree, size, new = [], 0, len(ids) - len(opening.ids)
             tree.append(ids)
             size += new
-        return begun | (self._grown(policy, opening, tree) if tree else {})
+        return begun | (self._extend(policy, opening, tree) if tree else {})
 
     def _sees_paths(self, policy: str) -> bool:
         if (lanes := self.served[policy].lanes) is not None:
             lanes.route([policy])
         return costs(self.model, self.bf16).scores > 0
 
-    def _opening(self, policy: str, ids: Ids) -> KV:
-        """Return the cache of the contexts' common prefix, which is kept until the weights change."""
+    def _prefix_cache(self, policy: str, ids: Ids) -> KV:
+        """Return the cache of these ids, the contexts' common prefix; it is kept until the weights change."""
         kept = self.served[policy].prefixes
         known = kept.nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
         if len(known.ids) < len(ids):
-            known = self._grown(policy, known, [ids])[ids]
+            known = self._extend(policy, known, [ids])[ids]
             kept.put(repr(ids), known)
         return known
 
-    def _grown(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
-        """Return caches of sorted contexts, all longer than the opening, from one pass over their tree."""
+    def _extend(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
+        """Compute caches of sorted contexts, all longer than the prefix `opening`, in one pass over their tree."""
         known, tree = len(opening.ids), tree_of(contexts, len(opening.ids))
         batch = BatchKV([opening], room=len(tree.ids))
         tokens = torch.tensor([tree.ids], device=self.device)
@@ -213,8 +211,8 @@ class Decoder:
             for ids, own in zip(contexts, columns, strict=True)
         }
 
-    def _prefilled(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
-        """Return the batch after computing the new tokens of every branch, and the logits."""
+    def _prefill(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
+        """Compute the new tokens of every branch; return the batch and the logits [B, vocabulary] after them."""
         pasts = [branch.rows[0].past for branch in branches]
         news = [branch.rows[0].request.ids[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
         width = max(map(len, news))
@@ -232,7 +230,7 @@ class Decoder:
     def _forward(
         self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
     ) -> torch.Tensor:
-        """Run right-aligned new tokens [B, W] of these policies; returns the logits [B, vocabulary] after them."""
+        """Run right-aligned new tokens [B, W], of these lengths; return the logits [B, vocabulary] after them."""
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
         if width == 1:
@@ -246,7 +244,7 @@ class Decoder:
     def _pass(
         self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
     ) -> torch.Tensor:
-        """Run tokens and positions [B, W]; returns the logits [B, vocabulary] after the last column.
+        """Run tokens and positions [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
@@ -279,7 +277,7 @@ _COMPACT_AT = 0.75
 
 
 def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
-    """Group rows by policy and context."""
+    """Group rows by policy and context into branches."""
     found: dict[tuple[str, Ids], list[_Row]] = {}
     for row in rows:
         found.setdefault((row.request.policy, row.request.ids), []).append(row)
@@ -287,9 +285,9 @@ def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
 
 
 def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
-    """Draw one token per request from logits [B, V] and record its log-probability.
+    """Draw one token per request from logits [B, V]; record it with its log-probability and entropy.
 
-    Requests of a branch with equal settings share a distribution; each draws for itself.
+    Requests of a branch with equal settings share a distribution; each draws for itself. Raises WeightsError for NaN.
     """
     drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
     numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}
@@ -315,8 +313,8 @@ def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
         row.take(int(token), logprob)
 
 
-def _keep_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
-    """Store the caches of requests that have just finished."""
+def _store_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
+    """Store the attention caches of requests that have just finished, under the requests' keys."""
     for at, branch in enumerate(branches):
         if finished := [row for row in branch.rows if row.finish]:
             kept = KV((*finished[0].request.ids, *finished[0].ids[:-1]), batch.row(at))
@@ -324,8 +322,8 @@ def _keep_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
                 row.served.caches.put(row.request.key, kept)
 
 
-def _parted(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch]:
-    """Return the branches that continue, by row of the batch; [] if all requests have finished.
+def _split_branches(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch]:
+    """Split branches by the token just sampled; return those that continue, by row of the batch; [] if none does.
 
     Requests that sampled the same token stay together. The first part of a branch keeps its row; others get a copy.
     """

@@ -25,7 +25,7 @@ _MOVING = frozenset({"dynamic", "longrope"})
 
 
 def replays(model: Any) -> bool:
-    """Return True if this model's steps can be recorded: on a GPU, with weights at fixed addresses."""
+    """Return True if this model's decoding steps can be recorded: on a GPU, with weights at fixed addresses."""
     return (
         steps(model)
         and next(model.parameters()).device.type == "cuda"
@@ -35,7 +35,7 @@ def replays(model: Any) -> bool:
 
 
 class Rooms:
-    """Buffers at fixed addresses, shared by all models of an engine, which decode one after another."""
+    """Buffers at fixed addresses, by name, shared by all models of an engine, which decode one after another."""
 
     def __init__(self) -> None:
         self._held: dict[str, torch.Tensor] = {}
@@ -43,7 +43,7 @@ class Rooms:
         """Number of times that a buffer moved or was freed; graphs recorded earlier are invalid."""
 
     def __call__(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Return an uninitialised tensor in the buffer of this name, which grows if it is too small."""
+        """Return an uninitialised tensor in the buffer called `what`, which is replaced if it is too small."""
         size, held = math.prod(shape) * dtype.itemsize, self._held.get(what)
         if held is None or len(held) < size or held.device != device:
             del held
@@ -53,7 +53,10 @@ class Rooms:
         return self._held[what][:size].view(dtype).view(shape)
 
     def batch(self, rows: list[KV], room: int, most: int) -> BatchKV:
-        """Return a new batch of these rows. Earlier batches in this storage must not be used any more."""
+        """Return a decoding batch of these rows, in shared storage, for up to `most` rows and `room` more columns.
+
+        Earlier batches in this storage must not be used any more.
+        """
         first = rows[0].data
         layers, _, heads, _, dim = first.shape
         count, columns = rows_for(max(most, len(rows))), columns_for(max(len(row.ids) for row in rows) + room)
@@ -61,13 +64,13 @@ class Rooms:
         return BatchKV(rows, room, most, (data, self("mask", (count, columns), torch.bool, first.device).zero_()))
 
     def clear(self) -> None:
-        """Free all buffers."""
+        """Free all buffers, which invalidates the recorded graphs."""
         self._held.clear()
         self.moves += 1
 
 
 class Replays:
-    """Recorded steps of one model. On a CPU it computes the same without recording."""
+    """Recorded decoding steps (CUDA graphs) of one model. On a CPU it computes the same without recording."""
 
     def __init__(self, rooms: Rooms) -> None:
         self.rooms = rooms
@@ -77,7 +80,7 @@ class Replays:
         self._moves = rooms.moves
 
     def made_of(self, model: Any, *more: object) -> None:
-        """Drop the graphs unless the weights' addresses and the values `more` are unchanged."""
+        """Drop the graphs if the model's weights moved or the values `more` changed since the last call."""
         now = (*_addresses(model), *more)
         if now != self._made_of:
             self._forget()
@@ -88,10 +91,11 @@ class Replays:
         self._steps.clear()
         self._recorder = None
 
-    def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return logits [B, vocabulary] for new tokens [B] at positions [B, 1], valid until the next call.
+    def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Run one decoding step and return the logits [B, vocabulary], valid until the next call.
 
-        Same as `step` on a batch in this storage, whose mask selects the columns to attend to.
+        `tokens` [B] are new ids at `positions` [B, 1]. Same as `step` on a batch in this storage, whose mask selects
+        the columns to attend to. A shape is recorded at its second use.
         """
         count = rows_for(len(tokens))
         room = self.rooms("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
@@ -105,7 +109,7 @@ class Replays:
                 self._steps.popitem(last=False)
         own = self._steps[key]
         self._steps.move_to_end(key)
-        own.give(tokens, places, batch.filled)
+        own.give(tokens, positions, batch.filled)
         if own.graph is None and batch.whole.is_cuda and own.runs >= CAPTURE_AT:
             self._recorder = self._recorder or _Recorder()
             own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
@@ -116,13 +120,13 @@ class Replays:
 
 
 class _Recorder:
-    """Records graphs that share one memory pool, because they run one after another."""
+    """Records CUDA graphs that share one memory pool, because they run one after another."""
 
     def __init__(self) -> None:
         self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, compute: Callable[[], torch.Tensor], room: torch.Tensor) -> Any:
-        """Return a graph that writes the result of `compute` to `room`. Recording runs no kernel."""
+        """Record `compute` and return a graph that writes its result to `room`. Recording runs no kernel."""
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which empties the allocator's cache every time
@@ -136,7 +140,7 @@ class _Recorder:
 
 
 class _Step:
-    """Inputs of a step of one shape, and its graph once it is recorded."""
+    """Inputs of decoding steps of one shape, and their CUDA graph once it is recorded."""
 
     def __init__(self, data: torch.Tensor, mask: torch.Tensor) -> None:
         self.data, self.mask, self.runs = data, mask, 0
@@ -146,14 +150,14 @@ class _Step:
         self.graph: Any = None
         self.logits = torch.empty(0)
 
-    def give(self, tokens: torch.Tensor, places: torch.Tensor, column: int) -> None:
-        """Set the inputs of the next run; extra rows compute unused results."""
-        self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, places
+    def give(self, tokens: torch.Tensor, positions: torch.Tensor, column: int) -> None:
+        """Set the inputs of the next run and count it; extra rows compute unused results."""
+        self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, positions
         self.column.fill_(column)
         self.runs += 1
 
     def compute(self, model: Any) -> torch.Tensor:
-        """Run the step and return logits [rows, vocabulary]."""
+        """Run the decoding step on the inputs and return logits [rows, vocabulary]."""
         device = self.mask.device.type
         with torch.autocast(  # what it keeps of a weight would lie elsewhere next time
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device), cache_enabled=False
@@ -162,17 +166,17 @@ class _Step:
 
 
 def rows_for(count: int) -> int:
-    """Return the least of 1, 2, 4, 6, 8, 12, 16, 24, 32, ... not below `count`, to limit the number of shapes."""
+    """Round up a number of rows to one of 1, 2, 4, 6, 8, 12, 16, 24, 32, ..., to limit the number of shapes."""
     power = 1 << max(0, count - 1).bit_length()
     return 3 * power // 4 if power >= 4 and count <= 3 * power // 4 else power
 
 
 def columns_for(count: int) -> int:
-    """Round up columns in the same way, in blocks of 64."""
+    """Round up a number of columns in blocks of 64, to 64 times one of 1, 2, 4, 6, 8, 12, ...."""
     return 64 * rows_for(-(-count // 64))
 
 
 def _addresses(model: Any) -> tuple[int, ...]:
-    """Return the addresses of the model's weights on a GPU."""
+    """Return the memory addresses of the model's weights and biases that are on a GPU."""
     own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
     return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)

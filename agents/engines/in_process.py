@@ -46,7 +46,7 @@ _Asked = tuple[Request, asyncio.Future[Completion | Exception]]
 
 
 class InProcessEngine:
-    """Engine for transformers models in this process: modules under training, and folders."""
+    """Inference engine for transformers models in this process: modules under training, folders and adapters."""
 
     max_context = sys.maxsize
 
@@ -57,7 +57,10 @@ class InProcessEngine:
         cache_bytes: int = 2 << 30,
         entropy: bool = False,
     ) -> None:
-        """Create the engine. `entropy`: whether completions report entropies."""
+        """Create the engine. `entropy`: whether completions report entropies.
+
+        `max_batch`: maximum replies decoded at once; `cache_bytes`: memory for attention caches per policy.
+        """
         self.precision, self.max_batch, self.cache_bytes, self.entropy = precision, max_batch, cache_bytes, entropy
         self._seconds = 0.0
         self._served: dict[str, Served] = {}
@@ -77,7 +80,7 @@ class InProcessEngine:
 
     async def close(self) -> None:
         """Free all weights and caches."""
-        await self._do(self._close)
+        await self._run(self._close)
 
     def _close(self) -> None:
         self._served.clear()
@@ -90,12 +93,12 @@ class InProcessEngine:
         return {"seconds": self._seconds}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a folder's weights or a module by reference; with bfloat16 products its linear layers are copied.
+        """Serve this version of a policy: a folder's weights, or a module or adapter by reference.
 
-        Of an adapter, only the low-rank matrices are its own. Weights marked `copied` are copied once, and later
-        versions overwrite the copy.
+        With bfloat16 products a module's linear layers are copied. Weights marked `copied` are copied once, and later
+        versions overwrite the copy. Adapters share their base. Caches made with older weights are dropped.
         """
-        await self._do(self._publish, policy, version, weights)
+        await self._run(self._publish, policy, version, weights)
 
     def _publish(self, policy: str, version: int, weights: Weights) -> None:
         budget, before, module, halved, lanes = self.cache_bytes, self._served.get(policy), None, None, None
@@ -103,10 +106,10 @@ class InProcessEngine:
         if isinstance(served, Path):
             lanes = self._from_folder(policy, served)
         elif isinstance(served, OnBase):
-            lanes = self._shared(served.folder, served.base)
+            lanes = self._model_of(served.folder, served.base)
             lanes.put(policy, served.model, copied)
         else:
-            module = _copied(served, before and before.weights) if copied else served
+            module = _copy_module(served, before and before.weights) if copied else served
             if before and before.weights is module and before.halved is not None:
                 halved = before.halved
                 refresh(halved, module)
@@ -117,16 +120,16 @@ class InProcessEngine:
         trim_holes()  # what an update freed, before play takes buffers of other sizes
 
     def _from_folder(self, policy: str, folder: Path) -> Lanes:
-        """Return the folder's model, or its base with its adapter."""
+        """Return the shared model of a folder; of an adapter's folder, that of its base with the adapter added."""
         if not is_adapter(folder):
-            lanes = self._shared(folder)
+            lanes = self._model_of(folder)
             lanes.drop(policy)
             return lanes
-        lanes = self._shared(resolve(read_adapter(folder).base))
+        lanes = self._model_of(resolve(read_adapter(folder).base))
         lanes.put(policy, load_adapter(lanes.base, folder))
         return lanes
 
-    def _shared(self, folder: Path, base: Any = None) -> Lanes:
+    def _model_of(self, folder: Path, base: Any = None) -> Lanes:
         """Return the model of a folder, loaded once for all policies, or made from `base` if given."""
         if folder not in self._folders:
             bf16 = self.precision.bf16_products
@@ -141,8 +144,8 @@ class InProcessEngine:
         self._folders = {folder: lanes for folder, lanes in self._folders.items() if id(lanes) in used}
 
     async def release(self, policy: str) -> None:
-        """Free a policy's copies and caches for the coming update; it is still served."""
-        await self._do(self._release, policy)
+        """Free a policy's bfloat16 copy and attention caches before an update; it is still served."""
+        await self._run(self._release, policy)
 
     def _release(self, policy: str) -> None:
         served = self._served[policy]
@@ -153,7 +156,7 @@ class InProcessEngine:
 
     async def retire(self, policy: str) -> None:
         """Free a policy's weights and caches, if any."""
-        await self._do(self._retire, policy)
+        await self._run(self._retire, policy)
 
     def _retire(self, policy: str) -> None:
         served = self._served.pop(policy, None)
@@ -172,8 +175,8 @@ class InProcessEngine:
                 served.caches.drop(key)
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Return the log-probabilities of sampled tokens under the served weights."""
-        return await self._do(self._score, policy, streams, temperatures)
+        """Compute the log-probabilities of streams under the served weights: one float32 per sampled token."""
+        return await self._run(self._score, policy, streams, temperatures)
 
     def _score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         served = self._served[policy]
@@ -185,7 +188,10 @@ class InProcessEngine:
             return score_streams(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one sampled completion per request, decoded together with all waiting requests."""
+        """Sample a reply for each request, decoded together with all waiting requests; return them in order.
+
+        Raises KeyError for a policy without published weights and ValueError for token ids outside its vocabulary.
+        """
         for request in requests:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
@@ -193,7 +199,7 @@ class InProcessEngine:
         loop = asyncio.get_running_loop()
         asked: list[_Asked] = [(request, loop.create_future()) for request in requests]
         self._waiting += asked
-        self._watch()
+        self._schedule_decoding()
         completions = []
         for answer in [await future for _, future in asked]:
             if isinstance(answer, Exception):
@@ -201,20 +207,20 @@ class InProcessEngine:
             completions.append(answer)
         return completions
 
-    async def _do(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """Run work in the computing thread; waiting requests are decoded after it."""
+    async def _run(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+        """Run work in the computing thread, after dropping caches of finished streams; then decode waiting requests."""
         self._at_work += 1
         try:
             return await compute(self._after_forgetting, lambda: work(*given, **named))
         finally:
             self._at_work -= 1
-            self._watch()
+            self._schedule_decoding()
 
     def _after_forgetting(self, work: Callable[[], Result]) -> Result:
         self._forget()
         return work()
 
-    def _watch(self) -> None:
+    def _schedule_decoding(self) -> None:
         """Decode the waiting requests once a few passes of the event loop have added none."""
         if self._waiting and not self._at_work:
             asyncio.get_running_loop().call_soon(self._when_quiet, len(self._waiting), 2)
@@ -227,9 +233,9 @@ class InProcessEngine:
             loop.call_soon(self._when_quiet, count, rounds - 1)
             return
         waiting, self._waiting = self._waiting, []
-        self._decoding = loop.create_task(self._answer(self._chunks(waiting)))
+        self._decoding = loop.create_task(self._decode_batches(self._batches(waiting)))
 
-    def _chunks(self, waiting: Sequence[_Asked]) -> list[list[_Asked]]:
+    def _batches(self, waiting: Sequence[_Asked]) -> list[list[_Asked]]:
         """Group waiting requests into batches of one model, up to the maximum size."""
         groups: dict[tuple[int, str], list[_Asked]] = {}
         for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
@@ -239,16 +245,16 @@ class InProcessEngine:
         size = self.max_batch
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
-    async def _answer(self, chunks: Sequence[list[_Asked]]) -> None:
+    async def _decode_batches(self, chunks: Sequence[list[_Asked]]) -> None:
         """Decode all batches. Results are delivered together, so that timing does not decide who asks next."""
-        answers = await self._do(lambda: [self._tried([request for request, _ in chunk]) for chunk in chunks])
+        answers = await self._run(lambda: [self._try_decoding([request for request, _ in chunk]) for chunk in chunks])
         for chunk, answer in zip(chunks, answers, strict=True):
             for (_, future), one in zip(chunk, answer, strict=True):
                 if not future.done():
                     future.set_result(one)
 
-    def _tried(self, requests: Sequence[Request]) -> list[Completion | Exception]:
-        """Decode a batch; if it fails, decode each half, so that only the failing requests get the error.
+    def _try_decoding(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """Decode a batch; if it fails, decode each half of it, so that only the failing requests get the error.
 
         Requests of a policy are adjacent, so that broken weights of one policy cannot spoil replies of another.
         """
@@ -258,7 +264,7 @@ class InProcessEngine:
             if len(requests) == 1:
                 return [error]
         half = len(requests) // 2  # outside of the handler: its traceback holds the batch's buffers
-        return self._tried(requests[:half]) + self._tried(requests[half:])
+        return self._try_decoding(requests[:half]) + self._try_decoding(requests[half:])
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -269,7 +275,7 @@ class InProcessEngine:
             self._seconds += perf_counter() - start
 
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return a completion for each request, decoded as one batch by one model."""
+        """Return a completion for each request, decoded as one batch by one model. Adds the time to `seconds`."""
         served = {request.policy: self._served[request.policy] for request in requests}
         model = next(iter(served.values())).model
         kept = self._replays.setdefault(model, Replays(self._rooms)) if replays(model) else None
@@ -279,8 +285,8 @@ class InProcessEngine:
             return said
 
 
-def _copied(module: Any, before: Any) -> Any:
-    """Return a copy of a module's present weights, written into the copy of the previous version if there is one."""
+def _copy_module(module: Any, before: Any) -> Any:
+    """Copy a module's present weights into `before`, the copy of the previous version, or into a new copy if None."""
     if before is None:
         return copy.deepcopy(module).requires_grad_(False).eval()
     for own, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):

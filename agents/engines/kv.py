@@ -13,19 +13,19 @@ from agents.packing import agreement
 
 @dataclass(frozen=True)
 class KV:
-    """Keys and values of one stream: `data` is [layers, 2, kv_heads, len(ids), head_dim]."""
+    """Attention keys and values of one stream's tokens `ids`: `data` is [layers, 2, kv_heads, len(ids), head_dim]."""
 
     ids: tuple[int, ...]
     data: torch.Tensor
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Size of the keys and values in bytes."""
         return self.data.numel() * self.data.element_size()
 
 
 class KVStore:
-    """LRU cache of streams' keys and values by key, limited to `budget` bytes and `most` streams."""
+    """LRU cache of streams' keys and values by stream name, limited to `budget` bytes and `most` streams."""
 
     def __init__(self, budget: int, most: int = 10**9) -> None:
         self.budget, self.most = budget, most
@@ -33,7 +33,7 @@ class KVStore:
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
-        """Return the cached prefix of `ids` under this key, without the last id; None if there is none."""
+        """Return the part of this key's cache that is a prefix of `ids`, at most all but the last id; else None."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -45,7 +45,7 @@ class KVStore:
         return KV(ids[:common], kept.data[:, :, :, :common]) if common else None
 
     def nearest(self, ids: tuple[int, ...]) -> KV | None:
-        """Return the longest prefix of `ids` that is cached under any key; None if there is none."""
+        """Return the cache of the longest prefix of `ids` stored under any key; None if there is none."""
         shared = {key: agreement(kv.ids, ids) for key, kv in self._kept.items()}
         key = max(shared, key=shared.__getitem__, default=None)
         if key is None or not shared[key]:
@@ -54,7 +54,7 @@ class KVStore:
         return KV(ids[: shared[key]], self._kept[key].data[:, :, :, : shared[key]])
 
     def put(self, key: str, kv: KV) -> None:
-        """Store a stream's cache and evict the least recently used streams if over the limits."""
+        """Store a stream's cache under a key and evict the least recently used streams while over the limits."""
         self.drop(key)
         self._kept[key] = kv
         self._bytes += kv.nbytes
@@ -95,7 +95,7 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 
 
 class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
-    """Right-aligned caches of B streams: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
+    """Right-aligned attention caches of B streams: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
 
     `mask` [B, capacity] is True for real columns. `whole` and `whole_mask` include rows reserved for later. A forward
     pass fills the columns from `filled`; call `advance` after it.
@@ -104,9 +104,9 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     def __init__(
         self, rows: list[KV], room: int, most: int = 0, storage: tuple[torch.Tensor, torch.Tensor] | None = None
     ) -> None:
-        """Join the rows' caches. `room`: columns to reserve; `most`: maximum rows later;
+        """Join the rows' caches. `room`: number of columns to reserve for new tokens; `most`: maximum rows later.
 
-        `storage`: zeroed data and mask to use.
+        `storage` is a zeroed data and mask to use; by default both are allocated.
         """
         first, most = rows[0].data, max(most, len(rows))
         layers, _, heads, _, dim = first.shape
@@ -117,7 +117,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
             data = first.new_zeros((layers, 2, most, heads, past + room, dim))
             storage = data, torch.zeros((most, past + room), dtype=torch.bool, device=first.device)
         self.whole, self.whole_mask = storage
-        self._see(len(rows))
+        self._use_rows(len(rows))
         for i, row in enumerate(rows):
             start = past - len(row.ids)
             self.data[:, :, i, :, start:past] = row.data
@@ -126,33 +126,33 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         super().__init__(layers=[_BufferLayer(self, layer) for layer in range(layers)])
 
     def advance(self, columns: int) -> None:
-        """Count the columns that the forward pass wrote in every layer."""
+        """Move `filled` past the columns that the forward pass wrote in every layer."""
         self.filled += columns
 
     def within_reach(self, mask: torch.Tensor) -> torch.Tensor:
-        """Return the mask over all columns instead of `mask` [B, S] if the products are then cheaper.
+        """Return the mask over all reserved columns instead of `mask` [B, S] if attention is then cheaper.
 
         In bfloat16 on a CPU torch copies keys and values unless they are contiguous.
         """
         copies = self.data.dtype == torch.bfloat16 and self.data.device.type == "cpu"
         return self.mask if copies and self.mask.shape[1] <= _COPY * mask.shape[1] else mask
 
-    def _see(self, rows: int) -> None:
-        """Use the first rows of the storage."""
+    def _use_rows(self, rows: int) -> None:
+        """Make `data` and `mask` cover the first `rows` rows of the storage."""
         self.data, self.mask = self.whole[:, :, :rows], self.whole_mask[:rows]
 
     def copy_row(self, one: int, to: int) -> None:
-        """Copy a row over another row, or append it."""
-        self._see(max(len(self.mask), to + 1))
+        """Copy row `one` over row `to`, or append it if `to` is the number of rows."""
+        self._use_rows(max(len(self.mask), to + 1))
         self.data[:, :, to, :, : self.filled] = self.data[:, :, one, :, : self.filled]
         self.mask[to] = self.mask[one]
 
     def keep_rows(self, rows: list[int]) -> None:
-        """Keep only these rows, in increasing order."""
+        """Keep only these rows, given in increasing order, and move them to the front."""
         for to, one in enumerate(rows):
             if to != one:
                 self.copy_row(one, to)
-        self._see(len(rows))
+        self._use_rows(len(rows))
 
     def row(self, i: int) -> torch.Tensor:
         """Return a copy of one stream's real columns, [layers, 2, kv_heads, length, head_dim]."""
@@ -168,7 +168,7 @@ _COPY = 2
 
 
 def empty_kv(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device) -> KV:
-    """Return a cache without tokens in the model's shape."""
+    """Return an attention cache without tokens, with the layers, heads and width of a model's config."""
     text = config.get_text_config(decoder=True)
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

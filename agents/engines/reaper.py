@@ -23,7 +23,7 @@ MARK = "ARENA_REAPED_WITH"
 
 @contextmanager
 def stderr_to(file: Path) -> Iterator[None]:
-    """Send what this process, and those that it starts, write to stderr to a file."""
+    """Append the stderr of this process, and of processes that it starts within the context, to a file."""
     kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(opened, 2)
     try:
@@ -35,7 +35,11 @@ def stderr_to(file: Path) -> Iterator[None]:
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
-    """Start a watchdog for this process before the processes that it guards. Terminate it after they ended normally."""
+    """Start a watchdog that, when this process ends, kills all processes marked with `folder` and removes the folder.
+
+    Marks this process's environment, which later processes inherit. Returns the watchdog, to be started before the
+    processes that it guards and terminated after they ended normally.
+    """
     command = [sys.executable, "-I", str(Path(__file__)), str(os.getpid()), str(folder)]
     quiet = subprocess.DEVNULL
     # a session of its own: Ctrl-C is for the owner
@@ -45,11 +49,8 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def reap(folder: str) -> None:
-    """Kill all other processes that are marked with the folder or write in it, until none is left.
-
-    Remove the folder.
-    """
-    while theirs := [*_theirs(folder)]:
+    """Kill all other processes that carry the folder's mark or write in it; remove the folder once none is left."""
+    while theirs := [*_guarded_processes(folder)]:
         for pid in theirs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -57,7 +58,7 @@ def reap(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _theirs(folder: str) -> Iterator[int]:
+def _guarded_processes(folder: str) -> Iterator[int]:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if int(place.name) == os.getpid():  # an owner that ends by itself may still have its logs there
@@ -65,18 +66,18 @@ def _theirs(folder: str) -> Iterator[int]:
             alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
             # Python's own tracker ends by itself once the others have, and clears away what they shared
             tracker = b"multiprocessing.resource_tracker" in place.joinpath("cmdline").read_bytes()
-            if alive and not tracker and (_marked(place, folder.encode()) or _writes(place, folder)):
+            if alive and not tracker and (_is_marked(place, folder.encode()) or _has_open_file(place, folder)):
                 yield int(place.name)
 
 
-def _marked(place: Path, folder: bytes) -> bool:
+def _is_marked(place: Path, folder: bytes) -> bool:
     mark, environ = f"{MARK}=".encode(), place.joinpath("environ").read_bytes().split(b"\0")
     marks = next((entry.removeprefix(mark) for entry in environ if entry.startswith(mark)), b"")
     return folder in marks.split(os.pathsep.encode())
 
 
-def _writes(place: Path, folder: str) -> bool:
-    """Return True if a process has a file of the folder open for writing. Readers of a log there are unrelated."""
+def _has_open_file(place: Path, folder: str) -> bool:
+    """Return True if the process of a /proc folder has a file below `folder` open for writing, not only reading."""
     for link in place.joinpath("fd").iterdir():
         with suppress(OSError):
             if link.lstat().st_mode & stat.S_IWUSR and os.readlink(link).startswith(f"{folder}/"):
@@ -85,7 +86,7 @@ def _writes(place: Path, folder: str) -> bool:
 
 
 def _wait_for(owner: int) -> None:
-    """Return when the process has ended."""
+    """Wait until the process with this id has ended."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(owner)
         select.select([handle], [], [])

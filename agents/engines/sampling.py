@@ -7,7 +7,7 @@ import torch
 
 
 class Shape(NamedTuple):
-    """Sampling settings. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 keep all tokens."""
+    """Settings of a sampling distribution. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 keep all tokens."""
 
     temperature: float
     top_k: int
@@ -15,7 +15,10 @@ class Shape(NamedTuple):
 
 
 def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor:
-    """Return the log-probabilities [D, V] to sample from, given float32 logits [D, V] and settings for each row."""
+    """Return the log-probabilities [D, V] to sample from, for float32 logits [D, V] and each row's settings.
+
+    Excluded tokens have -inf.
+    """
     if any(shape.temperature not in (0, 1) for shape in shapes):
         logits = logits / torch.tensor([[shape.temperature or 1.0] for shape in shapes], device=logits.device)
     logprobs = torch.log_softmax(logits, -1)
@@ -28,9 +31,10 @@ def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor
 
 
 def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
-    """Keep the top-k tokens of [B, V], then the smallest set with mass top-p, and renormalise.
+    """Keep the top-k tokens of log-probabilities [B, V], then the smallest set with mass top-p, and renormalise.
 
-    `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
+    Other tokens get -inf. `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural
+    Text Degeneration".
     """
     ordered, order = logprobs.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logprobs.shape[-1], device=logprobs.device)
@@ -43,25 +47,25 @@ def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> to
 
 
 def drawn(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Return the tokens [N] at which the cumulative probabilities of rows `owners` [N] pass draws [N] in [0, 1).
+    """Draw tokens [N] by inverse CDF: where the cumulative probabilities of rows `owners` [N] pass draws [N] in [0, 1).
 
     `p` is [D, V] float32. Sums are float64: over blocks first, then within the block of the draw.
     """
     blocks = torch.nn.functional.pad(p, (0, -p.shape[1] % _BLOCK)).view(len(p), -1, _BLOCK)
     by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)[owners]
     mass = draws[:, None] * by_block[:, -1:]
-    block = _passed(by_block, mass)
+    block = _first_above(by_block, mass)
     before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
     within = blocks[owners, block.squeeze(-1)].double().cumsum(-1)
-    at = block * _BLOCK + _passed(within, mass - before)
+    at = block * _BLOCK + _first_above(within, mass - before)
     return at.squeeze(-1).clamp(max=p.shape[1] - 1)  # sums of NaN are passed nowhere
 
 
 _BLOCK = 256
 
 
-def _passed(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """Return [B, 1] the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
+def _first_above(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+    """Return, as [B, 1], the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
 
     Returns the last column for NaN, because an index out of range would kill a GPU's context.
     """

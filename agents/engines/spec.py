@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class EngineSpec(BaseModel):
-    """Settings of the inference engine."""
+    """Settings of the inference engine, `in_process` or `vllm`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 

@@ -17,7 +17,7 @@ KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
 
 def steps(model: Any) -> bool:
-    """Return True if `step` computes the same as this model's forward pass."""
+    """Return True if `step` supports this model: a Llama-like type with full attention in every layer."""
     config = model.config
     return (
         config.model_type in KINDS
@@ -31,27 +31,27 @@ def step(
     model: Any,
     data: torch.Tensor,
     tokens: torch.Tensor,
-    places: torch.Tensor,
+    positions: torch.Tensor,
     mask: torch.Tensor,
     column: slice | torch.Tensor,
 ) -> torch.Tensor:
-    """Return logits [B, vocabulary] for new tokens [B] at positions `places` [B, 1].
+    """Run a model on one new token per row; return the logits [B, vocabulary] for tokens [B] at `positions` [B, 1].
 
     `data` [layers, 2, B, key heads, S or more, width] holds keys and values; the new ones are written to `column`, a
     slice or an index [1]. `mask` [B, S] is True where a row may attend, including the new column.
     """
     core = model.model
     x = core.embed_tokens(tokens)
-    turning = core.rotary_emb(x[:, None], places)
+    turning = core.rotary_emb(x[:, None], positions)
     attention = _Attention(data, mask, column, *turning)
     for layer in core.layers[: model.config.num_hidden_layers]:
-        x = x + attention(layer.self_attn, _normed(layer.input_layernorm, x))
-        x = x + _mlp(layer.mlp, _normed(layer.post_attention_layernorm, x))
-    return product(model.lm_head, _normed(core.norm, x))
+        x = x + attention(layer.self_attn, _norm(layer.input_layernorm, x))
+        x = x + _mlp(layer.mlp, _norm(layer.post_attention_layernorm, x))
+    return product(model.lm_head, _norm(core.norm, x))
 
 
-def _normed(layer: Any, x: torch.Tensor) -> torch.Tensor:
-    """Apply RMS norm; in float32 one call gives the same bits as the layer's six."""
+def _norm(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """Apply the layer's RMS norm; in float32 one call gives the same bits as the layer's six."""
     if x.dtype != torch.float32 or layer.weight.dtype != torch.float32:
         return layer(x)  # type: ignore[no-any-return]
     return torch.nn.functional.rms_norm(x, layer.weight.shape, layer.weight, layer.variance_epsilon)
@@ -63,7 +63,7 @@ def _mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 class _Attention:
-    """Attention with one query per row; values common to all layers are computed once."""
+    """Attention with one query per row, for all layers of a step; values common to the layers are computed once."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class _Attention:
         cos: torch.Tensor,
         sin: torch.Tensor,
     ) -> None:
-        """Prepare a step. `cos` and `sin` are [B, 1, width] for the new tokens' positions."""
+        """Prepare a step, with arguments as for `step`. `cos` and `sin` are [B, 1, width] for the tokens' positions."""
         self.data, self.column, self.seen = data, column, mask.shape[1]
         self.half = cos.shape[-1] // 2
         self.cos, self.sin = cos, torch.cat((-sin[..., : self.half], sin[..., self.half :]), -1)
@@ -82,9 +82,9 @@ class _Attention:
         """[B * key heads, 1, S]: the lowest finite number instead of -inf where a row may not attend."""
 
     def __call__(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
-        """Return softmax(scale q k^T + bias) v, [B, hidden] from [B, hidden].
+        """Store the tokens' keys and values and return the layer's attention output [B, hidden] for `x` [B, hidden].
 
-        Heads that share a key are rows of one product.
+        Computes softmax(scale q k^T + bias) v; heads that share a key are rows of one product.
         """
         keys, values = self.data[layer.layer_idx].unbind()
         rows, width, shared = len(x), layer.head_dim, keys.shape[1]
@@ -92,7 +92,7 @@ class _Attention:
         both, heads = y[:, :-shared], y.shape[1] - 2 * shared
         if hasattr(layer, "q_norm"):
             both = torch.cat((layer.q_norm(both[:, :heads]), layer.k_norm(both[:, heads:])), 1)
-        both = self._turned(both).to(keys.dtype)
+        both = self._rotate(both).to(keys.dtype)
         self._write(keys, both[:, heads:, None])
         self._write(values, y[:, -shared:, None].to(values.dtype))
         k, v = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
@@ -108,6 +108,6 @@ class _Attention:
         else:
             kept.index_copy_(2, self.column, new)
 
-    def _turned(self, x: torch.Tensor) -> torch.Tensor:
+    def _rotate(self, x: torch.Tensor) -> torch.Tensor:
         """Return x [B, heads, width] rotated by position (RoPE, Su et al. 2021), in halves as in Llama."""
         return torch.addcmul(x * self.cos, x.roll(self.half, -1), self.sin)

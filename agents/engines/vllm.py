@@ -42,7 +42,7 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 @dataclass
 class _Server:
-    """A vLLM engine and its contents."""
+    """A vLLM server of one base model, and the weights it holds."""
 
     folder: Path
     """Folder of its present weights."""
@@ -57,7 +57,7 @@ class _Server:
 
 @dataclass
 class _Served:
-    """A policy's published version."""
+    """A policy's published version and its state in a vLLM server."""
 
     weights: Weights
     version: int
@@ -76,10 +76,10 @@ class _Served:
 
 
 class VLLMEngine:
-    """Serves policies through vLLM, on GPUs or with its CPU build."""
+    """Inference engine that serves policies through vLLM, on GPUs or with its CPU build."""
 
     def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
-        """Create the engine. `gpus`: degree of tensor parallelism."""
+        """Create the engine; nothing starts before `open`. `gpus`: degree of tensor parallelism."""
         self.spec, self.bf16, self.gpus = spec, precision.bf16_products, gpus
         self.max_context = spec.max_context
         self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
@@ -95,8 +95,8 @@ class VLLMEngine:
         self._settling = asyncio.Lock()
 
     async def open(self) -> None:
-        """Prepare the scratch folder and the watchdog. A server starts with its first published policy."""
-        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_in_memory()))
+        """Create the scratch folder and start the watchdog. A server starts with its first published policy."""
+        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_memory_folder()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing from the working directory
@@ -123,17 +123,17 @@ class VLLMEngine:
     # -- what is served ----------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Serve a version: trained weights now, a folder's weights at its first request."""
+        """Serve a version of a policy: load trained weights now, a folder's weights at its first request."""
         started = perf_counter()
-        served, before = await compute(self._written, policy, version, weights), self._served.get(policy)
+        served, before = await compute(self._export, policy, version, weights), self._served.get(policy)
         self._served[policy] = served  # at no moment is there none: matches may go on meanwhile
         await self._drop(policy, before)
         if not isinstance(weights, FolderWeights):
-            await self._settle([policy])
+            await self._load_due([policy])
         self._figures["publish_seconds"] += perf_counter() - started
 
-    def _written(self, policy: str, version: int, weights: Weights) -> _Served:
-        """Export the weights to a folder, unless they are in one, and return its record."""
+    def _export(self, policy: str, version: int, weights: Weights) -> _Served:
+        """Write the weights to a folder that vLLM can load, unless they are in one; return the version's record."""
         given = weights.served()
         if isinstance(given, Path):
             if not is_adapter(given):
@@ -158,8 +158,8 @@ class VLLMEngine:
             given.save_pretrained(folder, state_dict=held)
         return _Served(weights, version, f"trained {policy}", folder)
 
-    async def _settle(self, policies: Sequence[str]) -> None:
-        """Load the published versions of these policies that are not loaded yet."""
+    async def _load_due(self, policies: Sequence[str]) -> None:
+        """Load the published versions of these policies that are not loaded yet. Raises EngineError if that fails."""
         async with self._settling:
             for policy in policies:
                 served = self._served[policy]
@@ -177,7 +177,7 @@ class VLLMEngine:
     async def _load(self, served: _Served) -> None:
         server = self._servers.get(served.server)
         if server is None or server.rank < served.rank:
-            server = self._servers[served.server] = await self._started(served, server)
+            server = self._servers[served.server] = await self._start_server(served, server)
             if not served.rank:
                 return
         if served.rank:
@@ -196,8 +196,11 @@ class VLLMEngine:
             await server.llm.resume_generation()
             server.folder = served.folder
 
-    async def _started(self, served: _Served, before: _Server | None) -> _Server:
-        """Start a server for this version and for the adapters of its predecessor `before`, which is stopped."""
+    async def _start_server(self, served: _Served, before: _Server | None) -> _Server:
+        """Start a server for this version and stop its predecessor `before`, whose adapters must then be loaded again.
+
+        Raises EngineError if the adapter's rank is too large or vLLM does not start.
+        """
         rank = next((rank for rank in RANKS if rank >= served.rank), 0) if served.rank else 0
         if served.rank and not rank:
             raise EngineError(f"vLLM serves adapters of rank {RANKS[-1]} at most, not {served.rank}")
@@ -211,7 +214,7 @@ class VLLMEngine:
         return _Server(folder, vocabulary_in(folder), rank, llm)
 
     async def _forget(self, server: _Server) -> None:
-        """Unload adapters that are no longer served."""
+        """Unload adapters that are no longer served and have no replies in progress; delete their scratch folders."""
         now = {id(served) for served in self._served.values()}
         for number, served in [*server.adapters.items()]:
             if id(served) not in now and not served.writing:
@@ -221,12 +224,12 @@ class VLLMEngine:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
     async def release(self, policy: str) -> None:
-        """Free the scorer's copies; vLLM keeps its own."""
+        """Free the copies of a policy that scoring holds; vLLM keeps its own."""
         if policy in self._scored:
             await self._scorer.release(policy)
 
     async def retire(self, policy: str) -> None:
-        """Stop serving a policy."""
+        """Stop serving a policy; free its copies for scoring and its exported files that were not loaded."""
         await self._drop(policy, self._served.pop(policy, None))
 
     async def _drop(self, policy: str, served: _Served | None) -> None:
@@ -242,7 +245,7 @@ class VLLMEngine:
     # -- what is asked -----------------------------------------------------------------------------------
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Return the log-probabilities of sampled tokens under the published weights, computed in this process."""
+        """Compute each stream's log-probabilities (float32 array) under the published weights, in this process."""
         if policy not in self._scored:
             served = self._served[policy]
             await self._scorer.publish(policy, served.version, served.weights)
@@ -250,7 +253,10 @@ class VLLMEngine:
         return await self._scorer.score(policy, streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one sampled completion per request."""
+        """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.
+
+        Raises KeyError for a policy without published weights.
+        """
         for request in requests:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
@@ -258,14 +264,14 @@ class VLLMEngine:
             self._begun = perf_counter()
         self._busy += 1
         try:
-            await self._settle(list(dict.fromkeys(request.policy for request in requests)))
-            return list(await asyncio.gather(*(self._write(request) for request in requests)))
+            await self._load_due(list(dict.fromkeys(request.policy for request in requests)))
+            return list(await asyncio.gather(*(self._generate_one(request) for request in requests)))
         finally:
             self._busy -= 1
             if not self._busy:
                 self._figures["seconds"] += perf_counter() - self._begun
 
-    async def _write(self, request: Request) -> Completion:
+    async def _generate_one(self, request: Request) -> Completion:
         from vllm import SamplingParams
         from vllm.inputs import TokensPrompt
 
@@ -302,7 +308,10 @@ class VLLMEngine:
 
 
 def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
-    """Start a vLLM engine on a folder's model, with room for adapters of a rank. Raises EngineError with the reason."""
+    """Start a vLLM engine on a folder's model, with room for adapters of up to `rank` (0: none).
+
+    vLLM's stderr goes to `scratch`/vllm.log. Raises EngineError with the reason if it does not start.
+    """
     log = scratch / "vllm.log"
     try:
         with stderr_to(log):  # it would tear the live table
@@ -337,7 +346,7 @@ def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, 
 
 
 async def stop(llm: Any) -> None:
-    """Stop a vLLM engine and its processes."""
+    """Stop a vLLM engine and its processes, and wait for its output task."""
     handler = llm.output_handler
     llm.shutdown()
     llm.shutdown = _done  # it asks for that again when it is collected, perhaps after the interpreter has gone
@@ -346,7 +355,7 @@ async def stop(llm: Any) -> None:
 
 
 def _done() -> None:
-    """Replace the shutdown of a stopped engine."""
+    """Do nothing, in place of the `shutdown` of a stopped engine."""
 
 
 def _reason(log: Path, error: Exception) -> str:
@@ -357,8 +366,8 @@ def _reason(log: Path, error: Exception) -> str:
     return (named[-1] if named else first_line(error))[:300]
 
 
-def _in_memory() -> str | None:
-    """Return a folder in memory with room for a model; None if there is none."""
+def _memory_folder() -> str | None:
+    """Return /dev/shm if it is writable and has over 4 GiB free, as room for a model; else None."""
     shared = Path("/dev/shm")
     with suppress(OSError):
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:

@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Publishing:
-    """Extension of vLLM's worker."""
+    """Extension of vLLM's worker processes, which vLLM mixes into its worker class."""
 
     model_runner: Any
 
     def arena_reload(self, folder: str) -> None:
-        """Replace the present weights by those of a folder."""
+        """Replace the model's present weights, in place, by those of a folder."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.model
         from vllm.platforms import current_platform

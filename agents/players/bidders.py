@@ -12,13 +12,13 @@ AUCTIONS = ("first_price_auction", "second_price_auction")
 
 
 class Plan:
-    """Acts by a function of the view; the seed changes nothing."""
+    """Policy that acts by a function of the view; the seed changes nothing."""
 
     def __init__(self, plan: Callable[[View], str], seed: int = 0) -> None:
         self.plan = plan
 
     def act(self, view: View) -> str:
-        """Return the act of the plan."""
+        """Return the act that the function chooses at this view."""
         return self.plan(view)
 
 
@@ -45,9 +45,9 @@ def greedy_bidder(view: View) -> str:
 
 
 def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
-    """Accept a price as good as the target, else name the target.
+    """Accept a price as good as the target, else name the target; return the act.
 
-    `target` takes the limit, the best possible price, and the turns played and left.
+    `target` takes the limit (cost or value), the best possible price, and the turns played and left.
     """
     facts, sells = view.public, "cost" in view.private
     limit = view.private["cost" if sells else "value"]
@@ -58,12 +58,12 @@ def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
 
 
 def truthful_haggler(view: View) -> str:
-    """Name the limit, and accept any price that is no worse."""
+    """Name the own cost or value as the price, and accept any price that is no worse."""
     return _haggle(view, lambda limit, dream, turn, left: limit)
 
 
 def conceding_haggler(view: View) -> str:
-    """Concede in equal steps from the best possible price to the limit at the last act."""
+    """Concede in equal steps from the best possible price to the own cost or value at the last act."""
 
     def target(limit: int, dream: int, turn: int, left: int) -> int:
         made, to_come = turn // 2, (left - 1) // 2
@@ -73,7 +73,7 @@ def conceding_haggler(view: View) -> str:
 
 
 def hard_haggler(view: View) -> str:
-    """Insist on the price halfway between the limit and the best one, rounded in the own favour."""
+    """Insist on the price halfway between the own cost or value and the best one, rounded in the own favour."""
     return _haggle(view, lambda limit, dream, turn, left: limit + _away((dream - limit) / 2))
 
 
@@ -124,7 +124,7 @@ def conditional_contributor(view: View) -> str:
 
 
 def likely(view: View, bid: str) -> float:
-    """Return the probability that a bid such as "BID 2 5" is true, given the own dice."""
+    """Return the probability that a liar's dice bid such as "BID 2 5" is true, given the seat's own dice."""
     own = view.private["dice"]
     bids = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
     wild = int(bids[-1].split()[-1])  # the highest bid there is names the highest side, which is wild
@@ -161,7 +161,7 @@ PLANS: Mapping[Callable[[View], str], tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def _maker(plan: Callable[[View], str]) -> Callable[[int], ScriptedPolicy]:
+def _policy_factory(plan: Callable[[View], str]) -> Callable[[int], ScriptedPolicy]:
     def make(seed: int) -> ScriptedPolicy:
         return Plan(plan, seed)
 
@@ -169,6 +169,6 @@ def _maker(plan: Callable[[View], str]) -> Callable[[int], ScriptedPolicy]:
     return make
 
 
-SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {plan.__name__: _maker(plan) for plan in PLANS}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {plan.__name__: _policy_factory(plan) for plan in PLANS}
 
 GAMES = {plan.__name__: games for plan, games in PLANS.items()}

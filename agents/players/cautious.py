@@ -25,25 +25,28 @@ MARKS = ".,\n?!:;)]}"
 
 
 def cautious(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
-    """Return a writer that samples cautiously from `write`; `marks` are the token ids that end a trial."""
+    """Return a writer that samples cautiously from `write`: it keeps the likeliest of several trials at unsure tokens.
+
+    `marks` are the token ids that end a trial. Raises RoleError if the engine reports no entropies.
+    """
 
     async def writing(view: View, request: Request, summary: bool = False) -> Completion:
         done = Completion((), (), "length", 0)
 
         async def tried(begun: Completion, *place: int) -> Completion:
-            return await write(view, _going_on(request, begun, marks, place), summary)
+            return await write(view, _continue_request(request, begun, marks, place), summary)
 
         for step in count():
             trial = await tried(done, step, 0)
             unsure = next((i for i, h in enumerate(_entropies(trial, request)) if trials(h, rule) > 1), None)
             if unsure is None:
-                done = _joined(done, trial, len(trial.ids))
+                done = _append_tokens(done, trial, len(trial.ids))
             else:
                 number = trials(_entropies(trial, request)[unsure], rule)
-                done, first = _joined(done, trial, unsure), _after(trial, unsure)
+                done, first = _append_tokens(done, trial, unsure), _skip_tokens(trial, unsure)
                 others = await asyncio.gather(*[tried(done, step, i) for i in range(1, number)])
                 best = min((first, *others), key=lambda one: -sum(one.logprobs) / max(1, len(one.ids)))
-                done = _joined(done, best, len(best.ids))
+                done = _append_tokens(done, best, len(best.ids))
             if done.ids and done.ids[-1] in request.stop_ids:
                 return replace(done, finish="stop")
             if len(done.ids) >= request.max_tokens:
@@ -54,13 +57,13 @@ def cautious(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
 
 
 def trials(entropy: float, rule: Cautious) -> int:
-    """Return the number of trials N (see above) for an entropy in nats."""
+    """Return the number of continuations to sample at an entropy in nats: 1 up to `low`, `most` from `high` on."""
     unsure = min(1.0, max(0.0, (entropy - rule.low) / (rule.high - rule.low)))
     return int(1 + (rule.most - 1) * unsure)
 
 
-def _going_on(request: Request, begun: Completion, marks: frozenset[int], place: Sequence[int]) -> Request:
-    """Return the request that continues after `begun` up to a mark."""
+def _continue_request(request: Request, begun: Completion, marks: frozenset[int], place: Sequence[int]) -> Request:
+    """Return the request that continues a reply after `begun` up to one of `marks`; `place` extends its seed."""
     return replace(
         request,
         ids=(*request.ids, *begun.ids),
@@ -80,14 +83,14 @@ def _entropies(completion: Completion, request: Request) -> Sequence[float]:
     return completion.entropy
 
 
-def _joined(done: Completion, more: Completion, count: int) -> Completion:
-    """Append the first `count` tokens of `more` to a completion."""
+def _append_tokens(done: Completion, more: Completion, count: int) -> Completion:
+    """Return `done` extended by the first `count` tokens of `more`."""
     entropy = (*(done.entropy or ()), *(more.entropy or ())[:count])
     ids, logprobs = (*done.ids, *more.ids[:count]), (*done.logprobs, *more.logprobs[:count])
     return Completion(ids, logprobs, more.finish, more.version, entropy)
 
 
-def _after(completion: Completion, count: int) -> Completion:
-    """Return a completion without its first tokens."""
+def _skip_tokens(completion: Completion, count: int) -> Completion:
+    """Return a completion without its first `count` tokens."""
     entropy = (completion.entropy or ())[count:]
     return replace(completion, ids=completion.ids[count:], logprobs=completion.logprobs[count:], entropy=entropy)

@@ -1,6 +1,6 @@
 """Parse chat completions of servers: the reply's text, finish reason and usage.
 
-Bodies are not trusted. A body without a reply raises UnusableReply, even if it is well formed: a thought, a refusal, a
+Bodies are not trusted. A body without a reply raises Unusable, even if it is well formed: a thought, a refusal, a
 tool call or filtered text is not an act.
 """
 
@@ -22,7 +22,10 @@ CUT_OFF = ("content_filter", "error", "abort")
 
 
 class Unusable(Exception):
-    """An answer without a usable reply. `final`: retrying would not help; `reseed`: a retry needs another seed."""
+    """Raised for a server's answer without a usable reply; `wait` is the seconds to wait before a retry.
+
+    `final`: retrying would not help; `reseed`: a retry needs another seed.
+    """
 
     def __init__(self, why: str, *, final: bool = False, reseed: bool = False, wait: float = 0.0) -> None:
         super().__init__(why)
@@ -31,7 +34,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply with its finish reason and number of tokens."""
+    """A reply's text with its finish reason and its number of completion tokens."""
 
     text: str
     finish: Literal["stop", "length"]
@@ -39,7 +42,7 @@ class Answer:
 
 
 class Usage(BaseModel):
-    """Token counts of one call as reported by the server."""
+    """Token counts of one call as reported by the server; implausible counts are validation errors."""
 
     model_config = ConfigDict(strict=True)
 
@@ -48,7 +51,7 @@ class Usage(BaseModel):
 
 
 class _Part(BaseModel):
-    """One part of a message; thoughts and other types are skipped."""
+    """One part of a message's content; only parts of type text are used."""
 
     model_config = ConfigDict(strict=True)
 
@@ -56,8 +59,8 @@ class _Part(BaseModel):
     text: str | None = None
 
 
-class _Said(BaseModel):
-    """The message of a choice; other fields are ignored."""
+class _Message(BaseModel):
+    """Message of a server's choice; other fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -70,18 +73,18 @@ class _Said(BaseModel):
 
     @property
     def text(self) -> str:
-        """The message's text, with broken characters replaced."""
+        """Text of the message, with broken characters replaced; "" if there is none."""
         parts = self.content if isinstance(self.content, list) else []
         joined = "".join(part.text or "" for part in parts if part.type in TEXT_PARTS)
         return (self.content if isinstance(self.content, str) else joined).encode("utf-8", "replace").decode("utf-8")
 
 
 class Choice(BaseModel):
-    """The first choice of a completion."""
+    """First choice of a server's chat completion."""
 
     model_config = ConfigDict(strict=True)
 
-    message: _Said
+    message: _Message
     finish_reason: str | None = None
 
     @property
@@ -90,9 +93,9 @@ class Choice(BaseModel):
         return "length" if self.finish_reason == "length" else "stop"
 
     def require_text(self, limit: int) -> str:
-        """Return the text. Raises UnusableReply with the reason if there is none or a filter cut it.
+        """Return the reply's text. Raises Unusable with the reason if there is none or the server cut it off.
 
-        `limit` is the request's token limit.
+        `limit` is the request's token limit, for the message.
         """
         text, message, cut = self.message.text, self.message, self.finish_reason == "length"
         if one_line(text, 1) and self.finish_reason not in CUT_OFF:
@@ -114,7 +117,10 @@ class Choice(BaseModel):
 
 
 def read_completion(body: bytes) -> tuple[Choice, Usage | None]:
-    """Return the first choice of a body, and its usage if plausible. Raises UnusableReply without a choice."""
+    """Parse a chat completion's body: return its first choice, and its token usage (None if missing or implausible).
+
+    Raises Unusable if the body is not a chat completion.
+    """
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -123,15 +129,15 @@ def read_completion(body: bytes) -> tuple[Choice, Usage | None]:
     try:
         choice = Choice.model_validate(choices[0] if isinstance(choices, list) and choices else None)
     except ValidationError:
-        raise Unusable(_told_error(data) or "the reply is not a chat completion") from None
+        raise Unusable(_reported_error(data) or "the reply is not a chat completion") from None
     try:
         return choice, Usage.model_validate(data.get("usage"))
     except ValidationError:
         return choice, None
 
 
-def _told_error(data: Any) -> str:
-    """Return the error that some servers send with status 200, or ""."""
+def _reported_error(data: Any) -> str:
+    """Return a message with the error that some servers send with status 200, or ""."""
     error = data.get("error") if isinstance(data, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return f"the server reports an error: {message}" if isinstance(message, str) and message else ""

@@ -20,7 +20,7 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host name or address is this machine."""
+    """Return True if a host name or address denotes this machine: a loopback address or localhost."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -28,13 +28,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_here(url: str) -> bool:
-    """Return True if a server runs on this machine. 0.0.0.0 is a listening address that clients use for themselves."""
+    """Return True if a URL's server runs on this machine. Clients also use the listening address 0.0.0.0 for it."""
     host = urlsplit(url).hostname or ""
     return is_loopback(host) or host in ("0.0.0.0", "::")
 
 
 def proxy_variable(url: str) -> str:
-    """Return the environment variable with the proxy for a server; "" for a direct connection."""
+    """Return the name of the environment variable with the proxy for a server's URL; "" for a direct connection."""
     parts = urlsplit(url)
     if _is_here(url) or proxy_bypass(parts.netloc):
         return ""
@@ -47,9 +47,10 @@ def _set_variables(*schemes: str) -> list[str]:
 
 
 def make_http_client(openai: Any, url: str) -> Any:
-    """Return the HTTP client for a server. Raises EndpointError if the environment's proxy or certificates are invalid.
+    """Create the HTTP client for a server's URL, from the module `openai`: no redirects, bounded response bodies.
 
-    A server on this machine is reached directly, because no proxy could reach it.
+    A server on this machine is reached directly, because no proxy could reach it. Raises EndpointError if the
+    environment's proxy or certificates are invalid.
     """
     import httpx2
 
@@ -57,24 +58,24 @@ def make_http_client(openai: Any, url: str) -> Any:
     try:
         direct = httpx2.AsyncHTTPTransport(limits=limits, trust_env=url.startswith("https:")) if _is_here(url) else None
         return openai.DefaultAsyncHttpxClient(
-            transport=direct, follow_redirects=False, event_hooks={"response": [_bound]}
+            transport=direct, follow_redirects=False, event_hooks={"response": [_limit_body]}
         )
     except ImportError:
-        raise EndpointError(_unfit_proxy("a SOCKS proxy: pip install socksio, or unset it")) from None
+        raise EndpointError(_proxy_error("a SOCKS proxy: pip install socksio, or unset it")) from None
     except (ValueError, httpx2.InvalidURL):
-        raise EndpointError(_unfit_proxy("no proxy's url: mend or unset it")) from None
+        raise EndpointError(_proxy_error("no proxy's url: mend or unset it")) from None
     except OSError as error:
         named = " and ".join(name for name in CERTIFICATES if os.environ.get(name)) or "the system"
         raise EndpointError(f"the certificates of {named} cannot be read: {error.strerror or error}") from None
 
 
-def _unfit_proxy(kind: str) -> str:
-    """Return an error that names the variables but not their values, which may contain passwords."""
+def _proxy_error(kind: str) -> str:
+    """Return an error message that names the variables but not their values, which may contain passwords."""
     return f"{' or '.join(_set_variables('http', 'https', 'all')) or 'the proxy setting'} is {kind}"
 
 
-async def _bound(response: Any) -> None:
-    """Limit what is read of a response's body."""
+async def _limit_body(response: Any) -> None:
+    """Make reading a response raise Unusable after `BODY_BYTES`. Raises Unusable for a compressed body."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":
@@ -100,7 +101,7 @@ async def _bound(response: Any) -> None:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float:
-    """Return the seconds of a Retry-After header, a number or a date; 0 if it is missing, past or malformed."""
+    """Return the seconds to wait by a Retry-After header, a number or a date; 0 if it is missing, past or malformed."""
     told = headers.get("retry-after", "")
     try:
         seconds = float(told)

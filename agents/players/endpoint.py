@@ -44,19 +44,22 @@ OPENAI = "https://api.openai.com/v1"
 
 
 class Listed(BaseModel):
-    """One model in a server's list."""
+    """One model in a server's list of models."""
 
     id: str
 
 
 class Listing(BaseModel):
-    """A server's answer to `/models`."""
+    """Server's answer to `/models`: the list of its models."""
 
     data: list[Listed]
 
 
 class Endpoint:
-    """One server, shared by all matches and models of a run. Errors start with its `name`."""
+    """OpenAI-compatible server, shared by all matches and models of a run. Errors start with its `name`.
+
+    Creating it raises EndpointError for an invalid url or key or a missing package. `spend` counts its tokens.
+    """
 
     def __init__(self, spec: EndpointSpec | None = None, name: str = "endpoint") -> None:
         self.spec, self.name = spec or EndpointSpec(), name
@@ -86,38 +89,41 @@ class Endpoint:
         self._openai, self._limiter_class = openai, aiolimiter.AsyncLimiter
 
     async def check(self, models: Iterable[str]) -> list[str]:
-        """Ask for the server's list of models before anything starts. Returns warnings, one line each.
+        """Ask for the server's list of models before anything starts; return warnings, one line each.
 
-        Raises EndpointError if the server does not answer or refuses the key. A server need not have such a list.
+        A model that is not listed gives a warning, and so does a server without a list, which it need not have. Raises
+        EndpointError if the server does not answer or refuses the key.
         """
-        client, _ = self._connected()
+        client, _ = self._client_and_limiter()
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 response = await client.models.with_raw_response.list()
                 listing = Listing.model_validate_json(bytes(response.http_response.content))
         except self._openai.APIStatusError as error:
             if error.status_code == 401:
-                why = f"refuses the key in {self.variable} (401: {self._abbreviated(_refusal(error))})"
+                why = f"refuses the key in {self.variable} (401: {self._abbreviated(_refusal_reason(error))})"
                 raise EndpointError(f"{self.name}: {self.url} {why}") from None
             moved = 300 <= error.status_code < 400
-            return [self._abbreviated(f"{self.name}: {self.url}: {self._refused(error)}")] if moved else []
+            return [self._abbreviated(f"{self.name}: {self.url}: {self._as_unusable(error)}")] if moved else []
         except (TimeoutError, self._openai.OpenAIError, Unusable, ValidationError) as error:
-            if self._unreached(error):
-                raise EndpointError(f"{self.name}: {self._why(error)}") from None
-            return [f"{self.name}: {self.url} gives no list of models ({self._why(error)}): is it the right server?"]
+            if self._is_unreached(error):
+                raise EndpointError(f"{self.name}: {self._failure(error)}") from None
+            return [
+                f"{self.name}: {self.url} gives no list of models ({self._failure(error)}): is it the right server?"
+            ]
         known = [listed.id for listed in listing.data]
         missing = [model for model in dict.fromkeys(models) if model not in known]
         return [self._abbreviated(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
 
     def player(self, model: str, role: Role, seed: int, said: Mapping[int, Answer] | None = None) -> EndpointPlayer:
-        """Return a player for one seat in one match.
+        """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
         `said` holds earlier replies by turn, which are replayed without a request.
         """
         return EndpointPlayer(self, model, role, seed, said or {})
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Return the model's reply to a chat. Raises EndpointError after the last failed attempt."""
+        """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one."""
         chance, wait, why = random.Random(seed), 0.0, ""
         for attempt in range(self.spec.attempts):
             if attempt:
@@ -132,10 +138,13 @@ class Endpoint:
         raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
 
     async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Return the reply to one request. Drops parameters that the server refuses and sends it again."""
+        """Send one request and return the reply; drop parameters that the server refuses and send it again.
+
+        Reserves the tokens first. Raises Unusable for a failure or an unusable reply, EndpointError at a spend limit.
+        """
         read = 8 + sum(8 + len(message["content"].encode("utf-8", "replace")) // 3 for message in chat)
         while True:
-            client, limiter = self._connected()
+            client, limiter = self._client_and_limiter()
             if limiter:
                 await limiter.acquire()
             parameters = self._parameters(sampling, seed)
@@ -146,13 +155,13 @@ class Endpoint:
                     call = client.chat.completions.with_raw_response.create
                     response = await call(model=model, messages=chat, **parameters)
                 self.replies += 1
-                return self._settle(bytes(response.http_response.content), read, sampling.max_tokens)
+                return self._read_answer(bytes(response.http_response.content), read, sampling.max_tokens)
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
-                if not self._adapt(error, parameters):
-                    raise self._refused(error) from None
+                if not self._adapt_parameters(error, parameters):
+                    raise self._as_unusable(error) from None
             except (TimeoutError, self._openai.OpenAIError) as error:
-                raise Unusable(self._why(error)) from None
+                raise Unusable(self._failure(error)) from None
             finally:
                 self.waiting -= 1
 
@@ -166,12 +175,12 @@ class Endpoint:
             parameters["seed"] = seed
         return {**parameters, self._limit_name: sampling.max_tokens}
 
-    def _adapt(self, error: Any, sent: Mapping[str, Any]) -> bool:
+    def _adapt_parameters(self, error: Any, sent: Mapping[str, Any]) -> bool:
         """Record which parameters the server refuses; return True if the request may be sent again without them.
 
         `temperature` and `top_p` are only dropped if they are 1, the protocol's default.
         """
-        told = _refusal(error)
+        told = _refusal_reason(error)
         if error.status_code >= 500:
             return False
         if "max_tokens" in sent and NEWER_LIMIT in told:
@@ -181,22 +190,25 @@ class Endpoint:
         self._left_out |= refused
         return bool(refused)
 
-    def _refused(self, error: Any) -> Unusable:
-        """Return a refusal as an error, with whether it is final and how long the server asks to wait."""
+    def _as_unusable(self, error: Any) -> Unusable:
+        """Convert a refusal into an Unusable error, with whether it is final and how long the server asks to wait."""
         status, wait = error.status_code, seconds_to_wait(error.response.headers)
         asked = f", to wait {wait:.6g} s" if wait > LONGEST_WAIT else ""
         final = bool(asked) or (status not in AGAIN and status < 500)
-        return Unusable(f"status {status}{self._by_proxy()}{asked}: {_refusal(error)}", final=final, wait=wait)
+        return Unusable(f"status {status}{self._by_proxy()}{asked}: {_refusal_reason(error)}", final=final, wait=wait)
 
-    def _settle(self, body: bytes, read: int, most: int) -> Answer:
-        """Return the answer in a body and replace the reservation by the server's usage, if its numbers are sane."""
+    def _read_answer(self, body: bytes, read: int, most: int) -> Answer:
+        """Parse a body's answer; replace the reserved `read` and `most` tokens by the server's usage, if it is sane.
+
+        Raises Unusable for a body without a reply.
+        """
         choice, told = read_completion(body)
         usage = told or Usage(prompt_tokens=read, completion_tokens=most)
         self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - most)
         text = self.hidden(choice.require_text(most))[:REPLY_LENGTH]
         return Answer(text, choice.finish, usage.completion_tokens)
 
-    def _connected(self) -> tuple[Any, Any]:
+    def _client_and_limiter(self) -> tuple[Any, Any]:
         """Return the client and limiter (or None) of the running event loop; a run may use several loops."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -214,16 +226,16 @@ class Endpoint:
             self._loop = loop
         return self._client, self._limiter
 
-    def _unreached(self, error: BaseException) -> bool:
-        """Return True if no connection was made."""
+    def _is_unreached(self, error: BaseException) -> bool:
+        """Return True if the request failed because no connection was made."""
         import httpx2
 
         return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol)
 
-    def _why(self, error: BaseException) -> str:
-        """Return a one-line reason for a request without an answer."""
+    def _failure(self, error: BaseException) -> str:
+        """Return a one-line reason, without the key, for a request without an answer."""
         cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
-        if self._unreached(error):
+        if self._is_unreached(error):
             told = self._abbreviated(str(cause) or "no answer")
             there = "is a server running there? (set url, or OPENAI_BASE_URL)"
             return f"no connection to {self.url}{self._by_proxy()} ({told}): {there}"
@@ -242,9 +254,9 @@ class Endpoint:
 
 
 def hider(key: str) -> Callable[[str], str]:
-    """Return a function that replaces the key in a text, even if blanks or invisible characters separate its letters.
+    """Return a function that replaces the key in a text by "(key)", even if blanks separate its letters.
 
-    Later removal of such characters therefore cannot restore the key.
+    Invisible characters count as blanks, so that their removal cannot restore the key. Keys under 8 characters stay.
     """
     if len(key) < SECRET_LENGTH:
         return lambda text: text
@@ -252,7 +264,7 @@ def hider(key: str) -> Callable[[str], str]:
     return lambda text: pattern.sub("(key)", text)
 
 
-def _refusal(error: Any) -> str:
+def _refusal_reason(error: Any) -> str:
     """Return a server's reason for a refusal in OpenAI's format, else the text of its answer."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
     if isinstance(message, str):
@@ -263,7 +275,7 @@ def _refusal(error: Any) -> str:
 
 
 class EndpointPlayer:
-    """One seat's side of one match: renders observations, asks the endpoint, and parses the act."""
+    """Player of one seat in one match: renders observations, asks the endpoint, and parses the act."""
 
     def __init__(self, endpoint: Endpoint, model: str, role: Role, seed: int, said: Mapping[int, Answer]) -> None:
         self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said
@@ -273,7 +285,7 @@ class EndpointPlayer:
         self._conversation = Conversation(role)
 
     async def act(self, view: View) -> Act:
-        """Take one turn."""
+        """Return the act in the endpoint's or the recorded reply to this view. Raises EndpointError without a reply."""
         chat = self._conversation.ask(view)
         answer = self.said.get(view.turn)
         if answer is None:

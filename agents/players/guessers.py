@@ -15,12 +15,15 @@ WAYS = tuple(STEPS)  # each is a quarter turn to the right of the one before
 
 
 def beside(cell: Cell, way: str) -> Cell:
-    """Return the adjacent cell in a direction."""
+    """Return the adjacent cell (x, y) in a direction, `way`: NORTH, EAST, SOUTH or WEST."""
     return cell[0] + STEPS[way][0], cell[1] + STEPS[way][1]
 
 
 def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]:
-    """Return the first step of a shortest path to every reachable cell; "" for the start."""
+    """Return, for every reachable cell, the direction of the first step of a shortest path to it; "" for the start.
+
+    `doors` maps cells to the directions in which they can be left.
+    """
     first, edge = {start: ""}, [start]
     for cell in edge:
         for way in doors.get(cell, ()):
@@ -32,16 +35,16 @@ def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]
 
 
 class Halver:
-    """Questions: ask what splits the remaining things most evenly, guess when at most two are left.
+    """Player of twenty questions: asks what splits the remaining things most evenly, and guesses among the last two.
 
-    Needs the open book (option open_book). Without one it plays a random untried act.
+    Needs the list of all things with their facts (game option open_book). Without it, plays a random untried act.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """Return ASK or GUESS."""
+        """Return an ASK or GUESS act."""
         answers, legal = view.public["answers"], view.legal or ("",)
         untried = [act for act in legal if act not in answers] or list(legal)
         if "book" not in view.public:
@@ -63,7 +66,10 @@ class Halver:
 
 
 def marks(guess: str, word: str) -> str:
-    """Return Wordle's marks: each letter of the word gives one mark, first G (right place), then Y from the left."""
+    """Return Wordle's marks for a guess, one per letter: G (right place), Y (elsewhere in the word) or -.
+
+    Each letter of the word gives one mark, first G, then Y from the left.
+    """
     spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
     feedback = ""
     for letter, true in zip(guess, word, strict=True):
@@ -73,13 +79,13 @@ def marks(guess: str, word: str) -> str:
 
 
 class ConsistentGuesser:
-    """Wordle: guess a random listed word that fits all marks so far."""
+    """Wordle player: guesses a random listed word that fits all marks so far."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """Return GUESS and a word; an empty act if none are listed."""
+        """Return a GUESS act with a word; an empty act if none are listed."""
         guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
         fitting = [
@@ -89,13 +95,13 @@ class ConsistentGuesser:
 
 
 class MapReader:
-    """Maze with the full view: take the first step of the shortest path; ignores the seed."""
+    """Maze player with the full view: takes the first step of the shortest path; ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """Return a direction."""
+        """Return the direction of the next step."""
         grid = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
         cells = {mark: cell for cell, mark in grid.items()}
         doors = {cell: [way for way in WAYS if grid.get(beside(cell, way), "#") != "#"] for cell in grid}
@@ -103,20 +109,20 @@ class MapReader:
 
 
 class WallFollower:
-    """Maze in either view: keep the right hand on the wall; ignores the seed."""
+    """Maze player in either view: keeps the right hand on the wall; ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.facing = 0
 
     def act(self, view: View) -> str:
-        """Return right if possible, else ahead, else left, else back."""
+        """Return the direction to the right if possible, else ahead, else left, else back; turns to face it."""
         turns = [(self.facing + turn) % 4 for turn in (1, 0, 3, 2)]
         self.facing = next(turn for turn in turns if WAYS[turn] in view.public["exits"])
         return WAYS[self.facing]
 
 
 class Fetcher:
-    """Text navigation: explore depth first, take the item when visible, then take the shortest known path."""
+    """Text-navigation player: explores depth first, takes the item when visible, then the shortest known path."""
 
     def __init__(self, seed: int = 0) -> None:
         self.here: Cell = (0, 0)
@@ -125,7 +131,7 @@ class Fetcher:
         self.back: list[str] = []  # the ways back to where exploring began
 
     def act(self, view: View) -> str:
-        """Return TAKE, DROP or GO."""
+        """Return a TAKE, DROP or GO act, and update the map."""
         facts = view.public
         item, _, goal = facts["task"].partition(" to ")
         self.doors[self.here], self.rooms[facts["room"]] = facts["exits"], self.here

@@ -26,21 +26,17 @@ QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
 
 
 class HumanLeft(Exception):
-    """The person stopped playing."""
+    """Raised if the person stops playing."""
 
 
 class Human:
-    """Shows a seat's view at the terminal and asks until the answer is a legal act.
+    """Player at the terminal: shows a seat's view and asks until the answer is a legal act.
 
-    If the game describes itself in words (`teller`), these replace the facts, and acts have no numbers because no list
-    is shown.
+    If the game describes itself in words (`teller`), these replace the facts, and acts have no numbers or list.
     """
 
     def __init__(self, console: Console, teller: Tells | None = None, game: Game | None = None) -> None:
-        """Create the player.
-
-        `game` is the match's game: with it, acts worded differently are accepted if the game accepts them.
-        """
+        """Create the player. With its match's `game`, acts worded differently are accepted if the game accepts them."""
         self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -48,7 +44,7 @@ class Human:
         self._begun = False
 
     async def act(self, view: View) -> Act:
-        """Take one turn. Raises HumanLeft at the end of the input."""
+        """Show the view, ask until the answer is a legal act, and return it. Raises HumanLeft if the input ends."""
         if not self._begun:
             self._begun = True
             self._say(f"You are {view.seat}. {TOLD_HELP if self.teller else HELP}", "bold")
@@ -60,12 +56,12 @@ class Human:
         else:
             show_facts(self.console, "public", view.public)
             show_facts(self.console, "private", view.private)
-            self._list(view, SHOWN)
-        action, talk = self._asked(view)
+            self._list_acts(view, SHOWN)
+        action, talk = self._ask_for_act(view)
         written = f"{action} | {talk}" if talk else action
         return Act(written, written, talk, "", "stop")
 
-    def _asked(self, view: View) -> tuple[str, str]:
+    def _ask_for_act(self, view: View) -> tuple[str, str]:
         while True:
             try:
                 line = self.console.input(Text("> ", style="bold"))
@@ -90,11 +86,11 @@ class Human:
     def _help(self, view: View) -> None:
         self._say(TOLD_HELP if self.teller else HELP)
         self._say(self.teller.introduction(view.seat) if self.teller else view.rules)
-        self._list(view, LISTED)
+        self._list_acts(view, LISTED)
         if self.teller:
             self._say(self.teller.in_words(view.seat))
 
-    def _list(self, view: View, most: int) -> None:
+    def _list_acts(self, view: View, most: int) -> None:
         if view.legal is None:
             self._say("Write any act that the rules allow.", "dim")
             return
@@ -111,7 +107,7 @@ class Human:
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
-    """Return the legal act with this text or number, else None. Without a list, any text but "" is an act."""
+    """Return the legal act with this text or number, else None. If `legal` is None, any text but "" is an act."""
     if legal is None:
         return written or None
     by_name = {_folded(act): act for act in legal}
@@ -140,7 +136,7 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells
 
 
 def in_words(message: Message, teller: Tells) -> Text | None:
-    """Return another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
+    """Describe another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
     act, _, talk = message.text.partition("|")
     did = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not did:
@@ -162,7 +158,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
 
 
 def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
-    """Return the numbers that stand for acts: their own, as in PLAY 3, else their positions; {} if acts are numbers."""
+    """Map the number to type to each legal act: its own, as in PLAY 3, else its position; {} if acts are numbers."""
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

@@ -18,13 +18,13 @@ GENEROSITY = 1 / 3  # Nowak and Sigmund (1992), for the payoffs 5, 3, 1, 0
 
 
 class MatrixPlayer:
-    """Plays by a rule; a random rule uses the player's own generator."""
+    """Player of repeated two-by-two games that follows a rule; a random rule uses the player's own generator."""
 
     def __init__(self, rule: Rule, seed: int = 0) -> None:
         self.rule, self.rng = rule, random.Random(seed)
 
     def act(self, view: View) -> str:
-        """Return one of the two legal acts."""
+        """Return the first legal act if the rule cooperates, else the second."""
         assert view.legal is not None
         cooperate, defect = view.legal
         index = ("row", "column").index(view.seat)
@@ -58,7 +58,7 @@ def tit_for_two_tats(own: Sequence[bool], other: Sequence[bool], rng: random.Ran
 
 
 def generous_tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Tit for tat that forgives a defection one time in three."""
+    """Cooperate as tit for tat, and forgive a defection one time in three."""
     return tit_for_tat(own, other, rng) or rng.random() < GENEROSITY
 
 
@@ -83,7 +83,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def _maker(rule: Rule) -> Callable[[int], ScriptedPolicy]:
+def _policy_factory(rule: Rule) -> Callable[[int], ScriptedPolicy]:
     def make(seed: int) -> ScriptedPolicy:
         return MatrixPlayer(rule, seed)
 
@@ -91,6 +91,6 @@ def _maker(rule: Rule) -> Callable[[int], ScriptedPolicy]:
     return make
 
 
-SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: _maker(rule) for rule in RULES}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: _policy_factory(rule) for rule in RULES}
 
 GAMES = dict.fromkeys(SCRIPTED, ("prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"))

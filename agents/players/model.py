@@ -16,14 +16,14 @@ from games.contracts import Act, TurnSource, View
 
 
 class Writer(Protocol):
-    """Source of a reply's tokens, or, with `summary`, of a summary of everything that the seat saw before this view."""
+    """Protocol of a function that writes a reply's tokens or, with `summary`, a summary of all before this view."""
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Token ids of an observation and its reply, as the seat's later turns see them."""
+    """Token ids of an observation (`seen`) and its reply (`said`), as the seat's later turns see them."""
 
     seen: tuple[int, ...]
     said: tuple[int, ...]
@@ -33,7 +33,7 @@ class Exchange:
 
 
 class ChatPlayer:
-    """One seat's side of one match: renders observations, requests replies, and parses acts.
+    """Player of one seat in one match through a chat template: renders observations, requests replies, parses acts.
 
     `streams` is the token record: one append-only stream with memory `all`. Memory `window` starts a new stream
     whenever exchanges leave the window, `summary` after each summary, and history `strip` after a reply with a private
@@ -51,7 +51,10 @@ class ChatPlayer:
         source: TurnSource = "policy",
         positions: int = NO_LIMIT,
     ) -> None:
-        """Create the player. `positions` is the maximum number of tokens of a context with its reply."""
+        """Create the player of `policy`, whose replies `write` returns. `key` names its streams.
+
+        `seed` is extended by the turn for each reply. `positions` is the maximum tokens of a context with its reply.
+        """
         self.source = source
         self.context = min(role.memory.context or positions, positions)
         """Maximum tokens of a stream with the next reply, and with the next summary if one may follow."""
@@ -68,9 +71,10 @@ class ChatPlayer:
         self.version = 0
 
     async def act(self, view: View) -> Act:
-        """Take one turn, or write a summary if the context is full; the caller then shows the same view again.
+        """Return the act of one turn, or a summary if the context is full; the caller then shows the same view again.
 
-        Only sampled ids are marked as the policy's own. Raises ContextFull if the context has no room for a reply.
+        Extends `streams`; only sampled ids are marked as the policy's own. Raises ContextFull if the context has no
+        room for a reply, RoleError if not even a new one has.
         """
         if self._is_full(view):
             return await self._sum_up(view)
@@ -80,7 +84,7 @@ class ChatPlayer:
         stream.observe((*closing, *prompt))
         completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
         raw = self._wrote(view, stream, completion)
-        self._history.append(self._exchange(prompt, completion, raw))
+        self._history.append(self._as_remembered(prompt, completion, raw))
         reply = self.role.parse(raw)
         count = len(completion.ids)
         excused = self.role.excuses(completion.finish)
@@ -101,22 +105,21 @@ class ChatPlayer:
         )
 
     def _wrote(self, view: View, stream: Stream, completion: Completion) -> str:
-        """Append a reply to its stream and return its text."""
+        """Append a reply to its stream, record the weights' version, and return the reply's text."""
         stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         return self.frame.decode(completion.ids)
 
-    def _exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
-        """Return the exchange as later turns will see it."""
+    def _as_remembered(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
+        """Return this exchange as later turns will see it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
             return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
     def _stream_for(self, view: View) -> tuple[Stream, Sequence[int], bool]:
-        """Return the stream to continue or a new one, the ids that close its last reply, and whether facts repeat.
+        """Return (stream to continue or a new one, ids that close its last reply, whether to repeat the match's facts).
 
-        A new stream that repeats the past without private parts keeps the previous key, so that an engine can reuse the
-        common prefix.
+        A new stream that repeats the past without private parts keeps the key, so that engines reuse the common prefix.
         """
         kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
         self._summed_up = False
@@ -135,7 +138,7 @@ class ChatPlayer:
         return stream, (), is_new
 
     def put(self, view: View, act: str) -> Act:
-        """Replace the last reply by an act; the match continues as if it had been the reply.
+        """Replace the last reply by an act and return it; the match continues as if it had been the reply.
 
         The act is context in the next stream and belongs to no policy.
         """
@@ -148,7 +151,7 @@ class ChatPlayer:
     # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
-        """Write a summary at the end of the present stream; the game does not see it."""
+        """Write a summary at the end of the present stream and return it as an act that the game does not see."""
         memory = self.role.memory
         stream, closing, _ = self._stream_for(view)
         asked = tuple(self.frame.ask(memory.ask))
@@ -195,20 +198,20 @@ class ChatPlayer:
         raise ContextFull(self._overflow(used + new))
 
     def _missing(self, used: int) -> int:
-        """Return the missing tokens for `used` tokens, a reply and a later summary; at most 0 if there is room."""
+        """Return how many tokens the context lacks for `used`, a reply and a summary; at most 0 if they fit."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
         return used + self.role.sampling.max_tokens + asking - self.context
 
     def _overflow(self, used: int) -> str:
-        """Return the message that a reply after so many tokens does not fit."""
+        """Return the error message for a reply that does not fit after `used` tokens."""
         reply = self.role.sampling.max_tokens
         return f"context limit: {used:,} tokens and a reply of up to {reply:,} of {self.context:,}"
 
 
 def model_writer(engine: Engine) -> Writer:
-    """Return a writer that samples replies from an engine."""
+    """Return a writer that samples replies and summaries from an engine."""
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         (completion,) = await engine.generate([request])
@@ -218,7 +221,7 @@ def model_writer(engine: Engine) -> Writer:
 
 
 def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Writer:
-    """Return a writer that repeats earlier replies by turn; `write` produces further ones."""
+    """Return a writer of earlier replies by turn, else of `write`'s. Without `write`, other turns raise LookupError."""
 
     async def replaying(view: View, request: Request, summary: bool = False) -> Completion:
         if view.turn in said:
@@ -249,13 +252,13 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
 
 
 def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop") -> Completion:
-    """Return a text as if the policy had sampled it, with log-probabilities 0."""
+    """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0."""
     ids = (*frame.encode(text), *([frame.stop_id] if finish == "stop" else []))
     return Completion(ids, (0.0,) * len(ids), finish, 0)
 
 
 class ScriptedPlayer:
-    """A seat played by a scripted policy, without tokens or streams."""
+    """Player of a seat by a scripted policy, without tokens or streams."""
 
     streams: Sequence[Stream] = ()
     stream_keys: Sequence[str] = ()
@@ -270,6 +273,6 @@ class ScriptedPlayer:
         return self.answer(view)
 
     def answer(self, view: View) -> Act:
-        """Return the scripted policy's act, synchronously."""
+        """Return the scripted policy's act, synchronously. A text after "|" is its talk."""
         text = self.script.act(view)
         return Act(text, text, text.partition("|")[2].strip() if "|" in text else "", "", "script")

@@ -26,7 +26,11 @@ NAIVELY_SURE = 8  # what a naive negotiator always accepts
 
 
 class Table(NamedTuple):
-    """A negotiator's view; `offer` is the share that the other side demands."""
+    """Parsed view of a negotiation. `pool` counts the items by kind, and `values` are the seat's values per item.
+
+    `offer` is the share that the other side demands (None without one), `turn` the turns played, `left` the turns left,
+    `breakdown` the probability that the match ends after a turn.
+    """
 
     pool: Triple
     values: Triple
@@ -37,12 +41,12 @@ class Table(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """Own value of accepting the standing offer; 0 without one."""
+        """Value to the seat of accepting the standing offer; 0 without one."""
         return worth(self.values, remainder(self.pool, self.offer)) if self.offer is not None else 0
 
 
 def table(view: View) -> Table:
-    """Return the view of the negotiation game as a `Table`."""
+    """Parse the seat's view of the negotiation game."""
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
     offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
@@ -50,18 +54,18 @@ def table(view: View) -> Table:
 
 
 def worth(values: Triple, share: Triple) -> int:
-    """Return the value of a share, given the values per item."""
+    """Return the value of a share, given the values per item of each kind."""
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
 def remainder(pool: Triple, share: Triple) -> Triple:
-    """Return the rest of the pool, which a share leaves to the other side."""
+    """Return the items of the pool that a share leaves to the other side, by kind."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
 @functools.lru_cache(maxsize=64)
 def shares(pool: Triple) -> tuple[Triple, ...]:
-    """Return all possible shares of the pool."""
+    """Return all possible shares of the pool, each with counts by kind."""
     return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
@@ -72,102 +76,111 @@ def demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
 
 
 def offer(share: Triple) -> str:
-    """Return the act that demands a share."""
+    """Return the act that demands a share, such as "OFFER 1 0 2"."""
     return "OFFER " + " ".join(map(str, share))
 
 
 def conceding(turn: int, left: int) -> float:
-    """From the full value at the first own act down in equal steps; 10, 8, 6, 4, 2 in a game of ten turns."""
+    """Settle for the full own value at first, then less in equal steps: 10, 8, 6, 4, 2 in ten turns.
+
+    Returns the least own value to settle for.
+    """
     acts_left = (left + 1) // 2
     return WORTH * acts_left / (acts_left + turn // 2)
 
 
 def hard(turn: int, left: int) -> float:
-    """Eight tenths, always."""
+    """Settle for eight tenths of the full own value, always.
+
+    Returns the least own value to settle for.
+    """
     return 8
 
 
 def fair(turn: int, left: int) -> float:
-    """Half of the full own value, always."""
+    """Settle for half of the full own value, always.
+
+    Returns the least own value to settle for.
+    """
     return WORTH / 2
 
 
 def settled(seen: Table, wanted: float) -> str:
-    """Return ACCEPT if the standing offer is worth `wanted`, else the OFFER that demands it."""
+    """Return ACCEPT if the standing offer is worth `wanted` to the seat, else the OFFER that demands it."""
     if seen.offer is not None and seen.offered >= wanted:
         return "ACCEPT"
     return offer(demand(seen.pool, seen.values, wanted))
 
 
 class Aspirer:
-    """Accepts offers worth its aspiration, else demands it; ignores the seed."""
+    """Negotiator that accepts offers worth its aspiration, else demands that much; ignores the seed."""
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
         self.aspiration = aspiration
 
     def act(self, view: View) -> str:
-        """Return ACCEPT or an OFFER."""
+        """Return ACCEPT or an OFFER act."""
         seen = table(view)
         return settled(seen, self.aspiration(seen.turn, seen.left))
 
     def chances(self, view: View) -> dict[str, float]:
-        """Return probability 1 for its act."""
+        """Return probability 1 for the act that `act` returns."""
         return {self.act(view): 1.0}
 
 
 class Rubinstein:
-    """Demands Rubinstein's share of the pool, as of a pie, reduced by the risk of breakdown at each turn.
+    """Negotiator that demands its share in Rubinstein's bargaining model, reduced by the risk of breakdown.
 
-    The first mover gets 1 / (1 + d) and the other d / (1 + d), with d = 1 - breakdown. Without risk both demand half.
+    The first mover gets 1 / (1 + d) of the pool's value and the other d / (1 + d), with d = 1 - breakdown; each turn
+    multiplies the demand by d. Without risk both demand half.
     """
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """Return ACCEPT or an OFFER."""
+        """Return ACCEPT or an OFFER act."""
         seen = table(view)
         patience = 1 - seen.breakdown
         return settled(seen, WORTH / (1 + patience) * patience**seen.turn)
 
 
 class Naive:
-    """Offers a uniformly random split, and accepts with probability offered / 8.
+    """Negotiator that offers random splits, and accepts with a probability of an eighth of the offer's value.
 
-    If its view lists splits, it offers one of these. It uses only its own values, and only to accept: noisy and
-    unskilled.
+    If its view lists splits, it offers one of these. It uses its own values only to accept: noisy and unskilled.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
 
     def act(self, view: View) -> str:
-        """Return ACCEPT or an OFFER."""
+        """Return ACCEPT with the probability that `accepts` returns, else a random OFFER act."""
         if self.rng.random() < self.accepts(table(view)):
             return "ACCEPT"
         offers = any_offer(view)
         return offers[self.rng.integers(len(offers))]
 
     def chances(self, view: View) -> dict[str, float]:
-        """Return the probabilities of accepting and of each split."""
+        """Return the probability of ACCEPT and of each possible OFFER act."""
         accepts, offers = self.accepts(table(view)), any_offer(view)
         return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
 
     def accepts(self, seen: Table) -> float:
-        """Return the probability of accepting the standing offer."""
+        """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
         return min(1.0, seen.offered / NAIVELY_SURE)
 
 
 class Novice(Naive):
-    """Knows the format of acts and nothing else: offers a random split, and accepts by a coin toss."""
+    """Negotiator that knows only the format of acts: offers a random split, and accepts by a coin toss."""
 
     def accepts(self, seen: Table) -> float:
-        """Return one half if there is an offer, else 0."""
+        """Return the probability of accepting: one half if there is an offer, else 0."""
         return 0.0 if seen.offer is None else 0.5
 
 
 def any_offer(view: View) -> list[str]:
-    """Return the offers that the view lists, else all."""
+    """Return OFFER acts for the splits that the view lists, else for all shares of the pool."""
     shown = view.private.get("splits")
     return [f"OFFER {share}" for share, *_ in shown] if shown else [offer(s) for s in shares(table(view).pool)]
 
@@ -179,7 +192,7 @@ class RandomExploiter:
         pass
 
     def act(self, view: View) -> str:
-        """Return ACCEPT if no later outcome is worth more on average, else OFFER of the full pool."""
+        """Return ACCEPT if no later outcome is worth more on average, else an OFFER that demands the full pool."""
         seen = table(view)
         if seen.offer is not None and seen.offered >= self.chance(seen.pool, seen.values, seen.left):
             return "ACCEPT"
@@ -206,7 +219,7 @@ class AspirationExploiter:
         self.turns = 0
 
     def act(self, view: View) -> str:
-        """Return ACCEPT or the OFFER with the greatest expected gain."""
+        """Return ACCEPT or the OFFER with the greatest expected gain, after learning from the opponent's last act."""
         seen = table(view)
         if seen.turn < 2 or seen.turn + seen.left != self.turns:
             self._meet(seen)
@@ -219,7 +232,7 @@ class AspirationExploiter:
         return offer(share)
 
     def _meet(self, seen: Table) -> None:
-        """Start a match: list the possible value vectors, and what each accepts and demands at every turn."""
+        """Start a match: list the opponent's possible value vectors, and what each accepts and demands by turn."""
         pool, own = seen.pool, seen.values
         vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
         minds = [
@@ -247,7 +260,7 @@ class AspirationExploiter:
             self._still_possible(self.demands[seen.turn - 1].get(seen.offer, 0))
 
     def _learn(self, turn: int, share: Triple) -> None:
-        """Restrict the belief to minds that would refuse our demand and make this one."""
+        """Restrict the belief to value vectors that would refuse our last demand and demand `share` at this turn."""
         self._still_possible(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
 
     def _still_possible(self, minds: int) -> None:
@@ -255,7 +268,7 @@ class AspirationExploiter:
         self.belief = self.belief & minds or self.everybody
 
     def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
-        """Return the greatest sum of gains from demanding a share at this turn, and that share."""
+        """Return (greatest sum of gains over `minds` from demanding a share at this turn, that share); cached."""
         if (turn, minds) not in self.known:
             tried: dict[int, tuple[int, Triple]] = {}
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
@@ -267,7 +280,7 @@ class AspirationExploiter:
         return self.known[turn, minds]
 
     def _await(self, turn: int, minds: int) -> int:
-        """Return the sum of future gains from the minds that refuse at this turn and make their own demand."""
+        """Return the sum of future gains from those of `minds` that refuse at this turn and make their own demand."""
         if not minds or turn + 1 >= self.turns:
             return 0
         total = 0

@@ -16,13 +16,16 @@ PATIENCE = 5.0  # seconds of the processor to look at all of them once: a search
 
 
 class Position(Protocol):
-    """A position: the seat to move (-1: the game is over), its acts, and the payoffs so far."""
+    """Protocol of a game position for search: `mover` is the index of the seat to move, -1 after the end.
+
+    `acts` lists the legal acts, `word` gives an act's text, `after` the next position, `earned` the payoffs so far.
+    """
 
     mover: int
 
     @property
     def key(self) -> Hashable:
-        """Equal for positions with the same future."""
+        """Hashable key, equal for positions with the same future."""
         ...
 
     def acts(self) -> Sequence[Any]: ...
@@ -32,7 +35,7 @@ class Position(Protocol):
 
 
 class SpielPosition:
-    """A position of an OpenSpiel game; only the root has a `game`, which words its acts."""
+    """Position of an OpenSpiel game; only the root has a `game`, which words its acts."""
 
     def __init__(self, state: Any, game: SpielRules | None = None) -> None:
         self.state, self.game = state, game
@@ -57,7 +60,7 @@ class SpielPosition:
 
 
 class ClonePosition:
-    """A position of any game that can be cloned."""
+    """Position of any game that can be cloned, for search; `after` plays an act on a clone."""
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -87,7 +90,7 @@ class ClonePosition:
         return [payoffs[seat] for seat in self.seats]
 
     def played_out(self, rng: random.Random) -> Sequence[float]:
-        """Return the payoffs after random play from here."""
+        """Play random acts from here to the end, on a clone, and return the payoffs by seat."""
         game = self.game.clone()
         while not game.ended:
             game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
@@ -95,19 +98,19 @@ class ClonePosition:
 
 
 def position(game: Game) -> Position:
-    """Return the present position of a game."""
+    """Return the present position of a game for search: OpenSpiel's state if it has one, else the game itself."""
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
 def fresh_copy(game: Game) -> Game:
-    """Return a copy of a game, reset or not, at the start of a match."""
+    """Return a clone of a game, reset with seed 0, at the start of a match."""
     fresh = game.clone()
     fresh.reset(seed=0)
     return fresh
 
 
 def titled(game: Game) -> str:
-    """Return a game's name for messages: its own name, not that of its wrapper's library."""
+    """Return a game's name for messages: its title if it has one, else its registered name."""
     return game.title or game.name
 
 
@@ -116,13 +119,13 @@ _KNOWN: dict[Hashable, bool] = {}
 
 
 def _title(game: Game) -> tuple[str, ...]:
-    """Return a key that distinguishes a reset game from the same game with other options."""
+    """Return a cache key that distinguishes a reset game from the same game with other options."""
     spiel = str(game.spiel) if isinstance(game, SpielRules) else ""
     return game.name, spiel, game.infos[game.agent_selection]["rules"]
 
 
 def is_contest(game: Game) -> bool:
-    """Return True if, in ten random matches, a better result for one seat was always worse for the other."""
+    """Return True if, in ten random matches, a better result for one seat was always worse for the other; cached."""
     trial, ends = fresh_copy(game), []
     name = ("contest", *_title(trial))
     if name not in _KNOWN:
@@ -135,7 +138,7 @@ def is_contest(game: Game) -> bool:
 
 
 def is_small(game: Game) -> bool:
-    """Return True if the game has few enough positions, visited fast enough, to search all of them."""
+    """Return True if a search can visit all positions: at most `SMALL`, within `PATIENCE` CPU seconds; cached."""
     trial = fresh_copy(game)
     name = ("small", *_title(trial))
     if name not in _KNOWN:

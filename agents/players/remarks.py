@@ -22,7 +22,7 @@ GOOD, POOR, LATE = 7, 4, 3
 
 
 class Situation(NamedTuple):
-    """A speaker's knowledge when it acts; shares are counts by kind."""
+    """Knowledge of a negotiator when it acts, for its remarks; shares are item counts by kind."""
 
     items: tuple[str, ...]
     pool: Triple
@@ -39,19 +39,19 @@ class Situation(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """Value of the standing offer to the speaker; 0 without one."""
+        """Value to the speaker of accepting the standing offer; 0 without one."""
         return worth(self.values, remainder(self.pool, self.theirs)) if self.theirs is not None else 0
 
     @property
     def favourite(self) -> int | None:
-        """The kind with the highest value per item; None if there are several."""
+        """Index of the kind with the highest value per item; None if there are several."""
         best = [kind for kind, value in enumerate(self.values) if value == max(self.values)]
         return best[0] if len(best) == 1 else None
 
 
 def remark(seen: Situation, rng: np.random.Generator, said: frozenset[str] = frozenset()) -> str:
-    """Return a true remark that fits the act, one line of at most 60 characters, if possible not in `said`."""
-    fit = [text for text in (_asking(seen) if seen.asked else _accepting(seen)) if _fits(text)]
+    """Draw a true remark that fits the speaker's act, one line of at most 60 characters, if possible not in `said`."""
+    fit = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
     fresh = [text for text in fit if text not in said] or fit
     return fresh[int(rng.integers(len(fresh)))]
 
@@ -60,7 +60,7 @@ def _fits(text: str) -> bool:
     return len(text) <= LONGEST and "|" not in text and text.isprintable()
 
 
-def _accepting(seen: Situation) -> Iterator[str]:
+def _acceptance_remarks(seen: Situation) -> Iterator[str]:
     yield "Agreed."
     yield "Deal."
     yield f"Agreed, that is {seen.offered} of {WORTH} to me."
@@ -73,7 +73,7 @@ def _accepting(seen: Situation) -> Iterator[str]:
         yield f"Deal: I get all the {seen.items[seen.favourite]}, my favourites."
 
 
-def _asking(seen: Situation) -> Iterator[str]:
+def _demand_remarks(seen: Situation) -> Iterator[str]:
     assert seen.asked is not None
     own = worth(seen.values, seen.asked)
     if seen.left == 1:
@@ -118,7 +118,7 @@ def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
 
 
 class Talkative:
-    """A negotiator that adds a random remark to its unchanged acts."""
+    """Scripted negotiator that adds a random true remark to another's unchanged acts."""
 
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:
         self.script, self.rng = script, np.random.default_rng((seed, 1))
@@ -126,7 +126,7 @@ class Talkative:
         self.before: Triple | None = None
 
     def act(self, view: View) -> str:
-        """Return the scripted policy's act, with a remark after "|" if it offers or accepts."""
+        """Return the scripted policy's act, with a new remark after "|" if it offers or accepts."""
         act = self.script.act(view)
         kind, _, numbers = act.partition(" ")
         if kind not in ("OFFER", "ACCEPT"):

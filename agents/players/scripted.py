@@ -25,7 +25,7 @@ from games.contracts import Game, View
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of scripted policy: its maker and the games that it can play."""
+    """Kind of scripted policy: how to create it, how to read its argument, and the games that it can play."""
 
     make: Callable[..., ScriptedPolicy]
     """Called with (seed), or with (seed, game, argument) if there is a `read`."""
@@ -42,13 +42,13 @@ class Kind:
 
     @property
     def what(self) -> str:
-        """One-line description: the docstring of the maker, and of the rule bound by a partial."""
+        """One-line description: the first docstring line of the maker, and of the rule bound by a partial."""
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
     def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> ScriptedPolicy:
-        """Return a scripted policy for one seat of one match."""
+        """Create a scripted policy for one seat of one match. `game` and `argument` are needed if there is a `read`."""
         return self.make(seed, game, argument) if self.read else self.make(seed)
 
 
@@ -62,18 +62,18 @@ OWN: Mapping[str, str] = {
 
 
 class Scripted:
-    """A player that comes with its game, as a simulator's do; its rules stand there."""
+    """Player that a game or a user's file defines as a function; its rules are described there."""
 
     def __init__(self, answer: Callable[[View], str]) -> None:
         self.answer = answer
 
     def act(self, view: View) -> str:
-        """Return the act of the game's player."""
+        """Return the act that the function chooses at this view."""
         return self.answer(view)
 
 
 class Stated(Scripted):
-    """One of them that can say how likely each of its acts is."""
+    """Player defined by its game that can state the probabilities of its acts (`chances`)."""
 
     def __init__(self, answer: StatedAnswer) -> None:
         super().__init__(answer)
@@ -81,7 +81,7 @@ class Stated(Scripted):
 
 
 class Summing(Scripted):
-    """One of them that can sum up what it has seen."""
+    """Player defined by its game that can summarise its past (`summary`)."""
 
     def __init__(self, answer: SummingAnswer) -> None:
         super().__init__(answer)
@@ -90,27 +90,27 @@ class Summing(Scripted):
 
 @runtime_checkable
 class SummingAnswer(SumsUp, Protocol):
-    """A game's own player that also sums up its past."""
+    """Protocol of a game's own player that also summarises its past."""
 
     def __call__(self, view: View) -> str:
-        """The act."""
+        """Return the act at this view."""
         ...
 
 
 @runtime_checkable
 class StatedAnswer(Chances, Protocol):
-    """A game's own player that also gives the probabilities of its acts."""
+    """Protocol of a game's own player that also states the probabilities of its acts."""
 
     def __call__(self, view: View) -> str:
-        """The act."""
+        """Return the act at this view."""
         ...
 
 
-def _own(name: str, games: str) -> Kind:
-    """Return the kind of a player defined by its game."""
+def _own_kind(name: str, games: str) -> Kind:
+    """Return the kind of the player `name` that games define themselves; `games` names them in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
-        return _made(name, game.players[name], game, seed)
+        return _make_player(name, game.players[name], game, seed)
 
     def unfit(game: Game, argument: None) -> str:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
@@ -119,15 +119,15 @@ def _own(name: str, games: str) -> Kind:
     return Kind(make, games, read=_no_argument, unfit=unfit)
 
 
-def _of_file(spec: str, file: Path) -> Kind:
-    """Return the kind of a function in a user's file. Raises ScriptedPolicyError if it cannot be imported."""
+def _file_kind(spec: str, file: Path) -> Kind:
+    """Return the kind of a policy that a user's file defines. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:
         raise ScriptedPolicyError(str(error)) from None
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
-        return _made(spec, function, game, seed)
+        return _make_player(spec, function, game, seed)
 
     def unfit(game: Game, argument: None) -> str:
         try:
@@ -142,18 +142,21 @@ def _of_file(spec: str, file: Path) -> Kind:
 CALLED = "it is called with the game and a seed, and returns a function from what its seat sees to an act"
 
 
-def _made(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> Scripted:
-    """Return a player made by a game's or a user's function. Raises ScriptedPolicyError if that fails."""
+def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> Scripted:
+    """Create a player: call `maker` with game and seed, and wrap the function from view to act that it returns.
+
+    Raises ScriptedPolicyError, with the name, if the call fails or returns no function.
+    """
     try:
         answer = maker(game, seed)
     except Exception as error:
         raise ScriptedPolicyError(f"{_abbreviated(name)} failed: {type(error).__name__}: {error}: {CALLED}") from error
     if not callable(answer):
         raise ScriptedPolicyError(f"{_abbreviated(name)} made a {type(answer).__name__}: {CALLED}")
-    return _answering(answer)
+    return _wrap_answer(answer)
 
 
-def _answering(answer: Callable[[View], str]) -> Scripted:
+def _wrap_answer(answer: Callable[[View], str]) -> Scripted:
     if isinstance(answer, SummingAnswer):
         return Summing(answer)
     return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
@@ -177,13 +180,13 @@ BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 
 
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
-    """The same negotiator with true remarks beside its acts, if the game allows talk."""
+    """Play as the named negotiator, with true remarks beside its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
     return remarks.Talkative(script, seed) if game.talk else script
 
 
-def _bargainer(name: str | None) -> str:
-    """Return the negotiator's name. Raises ValueError if it is not a negotiator."""
+def _read_bargainer(name: str | None) -> str:
+    """Return the name if it is a negotiator's. Raises ValueError if it is not."""
     if name not in BARGAINERS:
         raise ValueError(
             f"write {TALKATIVE}:NAME, NAME one of {', '.join(BARGAINERS)}{nearest(name or '', BARGAINERS)}"
@@ -194,15 +197,14 @@ def _bargainer(name: str | None) -> str:
 def _unfit_to_talk(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
         return f"{TALKATIVE}:{_abbreviated(name)} plays {NEGOTIATION}, not {game.name}"
-    kind, argument = _lookup(name, game)
+    kind, argument = _kind_and_argument(name, game)
     return kind.unfit(game, argument)
 
 
 def talking(spec: str, game: Game) -> str:
     """Return the spec of the same policy with remarks, if it can make any in this game; else the spec.
 
-    Remarks are used where words are read or learned. A plain name stays silent, so that measurements against it do not
-    change.
+    Remarks are used where words are read or learned. Plain names stay silent, to keep measurements comparable.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 
@@ -221,8 +223,8 @@ SCRIPTED: Mapping[str, Kind] = {
     **_for_games(bidders.SCRIPTED, bidders.GAMES),
     **_for_games(guessers.SCRIPTED, guessers.GAMES),
     **_for_games(teammates.SCRIPTED, teammates.GAMES),
-    **{name: _own(name, games) for name, games in OWN.items()},
-    TALKATIVE: Kind(_talkative, NEGOTIATION, read=_bargainer, unfit=_unfit_to_talk),
+    **{name: _own_kind(name, games) for name, games in OWN.items()},
+    TALKATIVE: Kind(_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
 }
 
 
@@ -241,7 +243,7 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a list of
     them for `seat`, or for any seat without one.
     """
-    kind, argument = _lookup(spec, game)
+    kind, argument = _kind_and_argument(spec, game)
     if game is None:
         return
     _check_fit(spec, kind, argument, game)
@@ -256,7 +258,7 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
 
 
 def can_play(spec: str, game: Game, seat: str) -> bool:
-    """Return True if this scripted policy can play this seat of the game."""
+    """Return True if the scripted policy of a spec can play this seat of the game."""
     try:
         check_scripted(spec, game, seat)
     except ScriptedPolicyError:
@@ -265,18 +267,24 @@ def can_play(spec: str, game: Game, seat: str) -> bool:
 
 
 def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
-    """Return the scripted policy of a spec for one seat of one match; `game` is the match's own game, for search."""
-    kind, argument = _lookup(spec, game)
+    """Create the scripted policy of a spec for one seat of one match; `game` is the match's own game, for search.
+
+    Raises ScriptedPolicyError for an unknown or malformed spec, or a game that the policy cannot play.
+    """
+    kind, argument = _kind_and_argument(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
-def _lookup(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
-    """Return the kind of a spec and its argument's value. A game's own players take precedence."""
+def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
+    """Return the kind of a spec and its argument's value. A game's own players take precedence.
+
+    Raises ScriptedPolicyError for an unknown name or a malformed argument.
+    """
     if file := file_of(spec):
-        return _of_file(spec, file), None
+        return _file_kind(spec, file), None
     if (game is not None and spec in game.players) or (spec in own_players() and spec not in SCRIPTED):
-        return _own(spec, game.name if game is not None and spec in game.players else "another game"), None
+        return _own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
         alone = f" ({name} takes no argument)" if name in SCRIPTED else ""

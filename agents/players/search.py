@@ -30,7 +30,7 @@ _WHOLE: dict[str, Bounds] = {}
 
 
 class Minimax:
-    """Alpha-beta to the end of the game, or `minimax:4` acts deep; the seed picks among equally good acts."""
+    """Alpha-beta search to the end of the game, or `minimax:4` acts deep; the seed picks among equally good acts."""
 
     def __init__(self, seed: int, game: Game, depth: int | None = None) -> None:
         self.rng, self.game, self.depth = random.Random(seed), game, depth
@@ -39,7 +39,7 @@ class Minimax:
             self.table = _WHOLE.setdefault(str(game.spiel), {})
 
     def act(self, view: View) -> str:
-        """Return a best act."""
+        """Return a best act at the game's present position, a random one among equals."""
         here = position(self.game)
         if self.depth is not None:
             self.table = {}
@@ -48,7 +48,7 @@ class Minimax:
         return here.word(self.rng.choice([act for act, value in values.items() if value >= best - ALIKE]))
 
     def values(self, here: Position) -> dict[Any, float]:
-        """Return the value of each act to the mover: exact for the best ones, else an upper bound below them."""
+        """Return the value of each act to the seat to move: exact for the best acts, else an upper bound below them."""
         sign, best, values = (1 if here.mover == 0 else -1), -math.inf, {}
         left = math.inf if self.depth is None else self.depth - 1
         for act in here.acts():
@@ -59,7 +59,10 @@ class Minimax:
         return values
 
     def value(self, at: Position, left: float, low: float, high: float) -> float:
-        """Return a position's value to the first seat, exact between low and high, searching `left` acts ahead."""
+        """Return a position's value to the first seat, exact between `low` and `high`, searching `left` acts ahead.
+
+        The value is half the difference of payoffs, times `SOONER` per act, so that an early win is better.
+        """
         if at.mover < 0 or left == 0:
             own, other = at.earned()
             return (own - other) / 2
@@ -87,7 +90,7 @@ class Minimax:
 
 
 class SpielMcts:
-    """OpenSpiel's Monte Carlo tree search, with proven wins and losses."""
+    """Policy that plays by OpenSpiel's Monte Carlo tree search, with proven wins and losses."""
 
     def __init__(self, seed: int, game: SpielRules, simulations: int, rollouts: int) -> None:
         import pyspiel
@@ -104,7 +107,7 @@ class SpielMcts:
 
 
 class Node:
-    """A position in the search tree, with the totals of its visits."""
+    """Position in the search tree, with its number of visits and each seat's total payoff."""
 
     def __init__(self, at: ClonePosition) -> None:
         self.at, self.visits, self.totals = at, 0, [0.0] * len(at.seats)
@@ -112,14 +115,14 @@ class Node:
 
 
 class CloneMcts:
-    """Monte Carlo tree search (UCT) through clones; every seat is assumed to maximise its own payoff."""
+    """Policy of Monte Carlo tree search (UCT) on clones; every seat is assumed to maximise its own payoff."""
 
     def __init__(self, seed: int, game: Game, simulations: int, rollouts: int) -> None:
         self.rng, self.game, self.simulations, self.rollouts = random.Random(seed), game, simulations, rollouts
         self.least, self.most = math.inf, -math.inf
 
     def act(self, view: View) -> str:
-        """Return the most visited act."""
+        """Run the simulations from the present position and return the most visited act."""
         root = Node(ClonePosition(self.game))
         for _ in range(self.simulations):
             self._visit(root)
@@ -130,13 +133,13 @@ class CloneMcts:
         path = [root]
         while path[-1] is root or (path[-1].visits and path[-1].at.mover >= 0):
             path.append(self._step(path[-1]))
-        payoffs = self._worth(path[-1].at)
+        payoffs = self._evaluate(path[-1].at)
         for node in path:
             node.visits += 1
             node.totals = [total + payoff for total, payoff in zip(node.totals, payoffs, strict=True)]
 
     def _step(self, node: Node) -> Node:
-        """Return a random unvisited child, else the child with the highest upper confidence bound."""
+        """Add and return a random unvisited child, else return the child with the highest upper confidence bound."""
         fresh = [act for act in node.at.acts() if act not in node.children]
         if fresh:
             act = self.rng.choice(fresh)
@@ -146,14 +149,14 @@ class CloneMcts:
         mover = node.at.mover
         return max(node.children.values(), key=lambda c: c.totals[mover] / c.visits + curiosity / math.sqrt(c.visits))
 
-    def _worth(self, at: ClonePosition) -> Sequence[float]:
+    def _evaluate(self, at: ClonePosition) -> Sequence[float]:
         ends = [at.earned()] if at.mover < 0 else [at.played_out(self.rng) for _ in range(self.rollouts)]
         self.least, self.most = min(self.least, *map(min, ends)), max(self.most, *map(max, ends))
         return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
 
 
 def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
-    """Monte Carlo tree search: `mcts:100` simulations of 10 random rollouts each; `mcts:100x1` of one."""
+    """Play by Monte Carlo tree search: `mcts:100` simulations of 10 random rollouts each; `mcts:100x1` of one."""
     return SpielMcts(seed, game, *effort) if isinstance(game, SpielRules) else CloneMcts(seed, game, *effort)
 
 
@@ -161,40 +164,43 @@ def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
 
 
 def depth(text: str | None) -> int | None:
-    """Return the number of acts to search; None means to the end."""
+    """Parse minimax's argument: the number of acts to search; None means to the end. Raises ValueError if malformed."""
     if text is None:
         return None
-    return _count(text, "minimax takes how many acts to look ahead, such as minimax:4")
+    return _read_count(text, "minimax takes how many acts to look ahead, such as minimax:4")
 
 
 def effort(text: str | None) -> tuple[int, int]:
-    """Return the number of simulations, and of rollouts in each."""
+    """Parse mcts's argument `N` or `NxR`: return the numbers of simulations and of rollouts in each.
+
+    None means 100 simulations of 10 rollouts. Raises ValueError if malformed.
+    """
     expected = "mcts takes how many simulations, such as mcts:100, or simulations and rollouts, such as mcts:100x1"
     simulations, x, rollouts = ("100" if text is None else text).partition("x")
-    return _count(simulations, expected), _count(rollouts, expected) if x else ROLLOUTS
+    return _read_count(simulations, expected), _read_count(rollouts, expected) if x else ROLLOUTS
 
 
-def _count(text: str, expected: str) -> int:
+def _read_count(text: str, expected: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 7 and int(text)):
         raise ValueError(expected)
     return int(text)
 
 
 def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
-    """Return why tree search cannot play a game; "" if it can."""
-    return _hidden("mcts", game)
+    """Return the reason why Monte Carlo tree search cannot play a game; "" if it can."""
+    return _cheating_reason("mcts", game)
 
 
-def _hidden(player: str, game: Game) -> str:
-    """Return why a player that looks at the whole state would cheat; "" where nothing is hidden."""
+def _cheating_reason(player: str, game: Game) -> str:
+    """Return the reason why a player that looks at the whole state would cheat; "" if the game hides nothing."""
     if game.hides_nothing():
         return ""
     return f"{player} looks at the whole state: {titled(game)} hides something, or nobody can tell: it would cheat"
 
 
 def unfit_for_minimax(game: Game, depth: int | None) -> str:
-    """Return why minimax cannot play a game; "" if it can."""
-    if hidden := _hidden("minimax", game):
+    """Return the reason why minimax cannot play a game, to the end or `depth` acts deep; "" if it can."""
+    if hidden := _cheating_reason("minimax", game):
         return hidden
     if len(game.possible_agents) != 2:
         return f"minimax plays for two seats: {game.name} has {len(game.possible_agents)}"

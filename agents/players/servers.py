@@ -22,14 +22,14 @@ def parsed(spec: str) -> tuple[str, str]:
 
 
 class Endpoints:
-    """The servers of a run or command, by name: "" is the setting `endpoint`, others are in `endpoints`."""
+    """Servers of a run or command, created when first used: "" is the setting `endpoint`, others are in `endpoints`."""
 
     def __init__(self, specs: Mapping[str, EndpointSpec] | None = None) -> None:
         self._specs = {"": EndpointSpec()} | dict(specs or {})
         self._made: dict[str, Endpoint] = {}
 
     def at(self, spec: str) -> Endpoint:
-        """Return the server of an endpoint spec; all of its models share it. Raises EndpointError if it is unknown."""
+        """Return the server of an endpoint spec, created once for all its models. Raises EndpointError on failure."""
         name, _ = parsed(spec)
         if name not in self._specs:
             known = [server for server in self._specs if server]
@@ -40,7 +40,7 @@ class Endpoints:
         return self._made[name]
 
     async def check(self, specs: Iterable[str]) -> list[str]:
-        """Ask each server of these specs once for its models. Returns warnings; see `Endpoint.check`."""
+        """Ask each server of these specs once for its models. Returns warnings; raises errors as `Endpoint.check`."""
         models: dict[Endpoint, list[str]] = {}
         for spec in specs:
             models.setdefault(self.at(spec), []).append(parsed(spec)[1])
@@ -48,7 +48,7 @@ class Endpoints:
         return [note for some in notes for note in some]
 
     def status(self) -> str:
-        """Return the numbers of answered requests and requests in flight as text; "" if no server is used."""
+        """Return the numbers of answered requests and requests in flight as text; "" if no server has been used."""
         made = self._made.values()
         if not made:
             return ""

@@ -9,33 +9,33 @@ from games.contracts import View
 
 
 class Random:
-    """Uniform over the legal acts, from its own generator; an empty act if none are listed."""
+    """Policy that plays uniformly random legal acts; an empty act if none are listed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """Return a random legal act."""
+        """Return a random legal act, "" if none are listed."""
         return self.rng.choice(view.legal) if view.legal else ""
 
 
 class RecordedActs:
-    """Repeats recorded acts by turn."""
+    """Policy that repeats recorded acts by turn."""
 
     def __init__(self, acts: Mapping[int, str]) -> None:
         self.acts = acts
 
     def act(self, view: View) -> str:
-        """Return the act of this turn. Raises KeyError if there is none."""
+        """Return the recorded act of this turn. Raises KeyError if there is none."""
         return self.acts[view.turn]
 
 
 class FirstLegal:
-    """Always the first legal act; an empty act if none are listed. Ignores the seed."""
+    """Policy that always plays the first legal act; an empty act if none are listed. Ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """Return the first legal act."""
+        """Return the first legal act, "" if none are listed."""
         return view.legal[0] if view.legal else ""

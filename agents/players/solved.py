@@ -29,7 +29,7 @@ Strategy = Mapping[str, Sequence[tuple[int, float]]]
 
 
 class Mixed:
-    """Plays a mixed strategy; the seed draws."""
+    """Policy that draws its acts, by the seed, from a mixed strategy of an OpenSpiel game."""
 
     def __init__(self, seed: int, game: SpielRules, strategy: Strategy) -> None:
         self.rng, self.game, self.strategy = random.Random(seed), game, strategy
@@ -42,12 +42,12 @@ class Mixed:
 
 
 def cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
-    """Average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
+    """Play the average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
     return Mixed(seed, game, cfr_strategy(str(game.spiel), iterations))
 
 
 def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
-    """Nash equilibrium; in Kuhn poker `nash:ALPHA` sets the bluff probability in [0, 1/3]; minimax on open boards."""
+    """Play a Nash equilibrium; `nash:ALPHA` sets Kuhn poker's bluff probability, 0 to 1/3; minimax on open boards."""
     if game.perfect_information:
         return Minimax(seed, game)
     assert isinstance(game, SpielRules), "unfit_for_nash lets no other here"
@@ -58,7 +58,7 @@ def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
 
 @functools.cache
 def cfr_strategy(name: str, iterations: int) -> Strategy:
-    """Return the average strategy of OpenSpiel's CFR (Zinkevich et al. 2007) after so many iterations."""
+    """Compute the average strategy of OpenSpiel's CFR (Zinkevich et al. 2007) for a game's OpenSpiel name; cached."""
     import pyspiel
 
     solver = pyspiel.CFRSolver(pyspiel.load_game(name))
@@ -84,14 +84,17 @@ def kuhn_strategy(alpha: float) -> Strategy:
 
 @dataclass
 class Sequences:
-    """One seat's sequences (its own acts from the root; 0 is the empty one) and its information states."""
+    """One seat's sequences (its own acts from the root; 0 is the empty one) and its information states.
+
+    `numbers` maps (information state, action) to the number of the sequence that ends with the action.
+    """
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     before: dict[str, int] = field(default_factory=dict)
     """Information state -> the sequence that leads to it."""
 
     def meet(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
-        """Number the sequences that continue from an information state."""
+        """Number the sequences that continue `sequence` at an information state, unless the state is known."""
         if infostate not in self.before:
             self.before[infostate] = sequence
             for action in actions:
@@ -100,7 +103,7 @@ class Sequences:
 
 @functools.cache
 def equilibrium(name: str) -> Strategy:
-    """Return a Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form.
+    """Compute a Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form; cached.
 
     Koller, Megiddo and von Stengel (1996): realisation weights x of one seat's sequences maximise the value against the
     other seat's best response. Exact to the solver's tolerance, 1e-7.
@@ -125,13 +128,14 @@ def equilibrium(name: str) -> Strategy:
                 waiting.append((state.child(action), chance, (now, reached[1]) if player == 0 else (reached[0], now)))
     first = _best_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
     second = _best_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
-    return _behaviour(seats[0], first) | _behaviour(seats[1], second)
+    return _act_probabilities(seats[0], first) | _act_probabilities(seats[1], second)
 
 
 def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
-    """Return optimal realisation weights of the own sequences.
+    """Compute optimal realisation weights of one seat's own sequences, by number, with a linear programme.
 
-    Variables: the weights, then a value for each information state of the other seat.
+    `leaves` are (own sequence, other's sequence, expected payoff to us). Variables: the weights, then a value for each
+    information state of the other seat. Raises RuntimeError without a solution.
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
@@ -163,8 +167,8 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
     return [max(0.0, float(x)) for x in solution.x[:weights]]
 
 
-def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
-    """Return the probability of each act given a plan's weights; uniform where the plan never leads."""
+def _act_probabilities(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
+    """Convert a plan's weights to (action, probability) by information state; uniform where the plan never leads."""
     acts: dict[str, list[tuple[int, float]]] = {}
     for (infostate, action), number in own.numbers.items():
         acts.setdefault(infostate, []).append((action, plan[number]))
@@ -178,7 +182,7 @@ def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, f
 
 
 def iterations(text: str | None) -> int:
-    """Return the number of CFR iterations."""
+    """Parse cfr's argument: the number of iterations, by default 1,000. Raises ValueError if malformed."""
     if text is None:
         return ITERATIONS
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text)):
@@ -187,7 +191,7 @@ def iterations(text: str | None) -> int:
 
 
 def bluffs(text: str | None) -> float | None:
-    """Return the alpha of Kuhn poker's equilibria."""
+    """Parse nash's argument: alpha of Kuhn poker's equilibria, None if not given. Raises ValueError if malformed."""
     if text is None:
         return None
     try:
@@ -200,27 +204,27 @@ def bluffs(text: str | None) -> float | None:
 
 
 def is_kuhn(game: Game) -> bool:
-    """Return True if the game is Kuhn poker for two."""
+    """Return True if the game is OpenSpiel's Kuhn poker for two."""
     if not isinstance(game, SpielRules) or len(game.possible_agents) != 2:
         return False
     return bool(game.spiel.get_type().short_name == "kuhn_poker")
 
 
 def unfit_for_cfr(game: Game, iterations: int) -> str:
-    """Return why CFR cannot solve a game; "" if it can."""
-    return _unsolvable(game, "cfr")
+    """Return the reason why CFR cannot solve a game; "" if it can. `iterations` does not matter."""
+    return _unsolvable_reason(game, "cfr")
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Return why no equilibrium of a game can be computed; "" if it can."""
+    """Return the reason why no equilibrium of a game can be computed, or none with this `alpha`; "" if it can."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:
         return unfit_for_minimax(game, None).replace("give minimax a depth", "use minimax with a depth")
-    return _unsolvable(game, "nash")
+    return _unsolvable_reason(game, "nash")
 
 
-def _unsolvable(game: Game, script: str) -> str:
+def _unsolvable_reason(game: Game, script: str) -> str:
     if not isinstance(game, SpielRules):
         return f"{script} solves games whose rules are OpenSpiel's: {game.name} is not one"
     kind = game.spiel.get_type()

@@ -12,7 +12,7 @@ from agents.errors import EndpointError
 
 
 def plain_url(url: str) -> str:
-    """Return the url. Raises ValueError if it is malformed or contains a password."""
+    """Return the url unchanged. Raises ValueError if it is malformed or contains a user, password, ? or #."""
     try:
         _ = urlsplit(url).port
         is_url = re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()
@@ -24,7 +24,7 @@ def plain_url(url: str) -> str:
 
 
 class EndpointSpec(BaseModel):
-    """Settings of one server, shared by all matches of a run."""
+    """Settings of one OpenAI-compatible server, shared by all matches of a run."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -62,22 +62,25 @@ class EndpointSpec(BaseModel):
 
 
 class Spend:
-    """Token account of a run. A call reserves its maximum cost first, so that no limit is exceeded."""
+    """Counter of the tokens that a run has read and written at a server, with the server's spend limits.
+
+    A call reserves its maximum first, so that no limit is exceeded.
+    """
 
     def __init__(self, spec: EndpointSpec) -> None:
         self.spec, self.read, self.wrote = spec, 0, 0
 
     @property
     def cost(self) -> float:
-        """Total cost in the prices' currency."""
+        """Total cost so far in the prices' currency, reservations included."""
         return (self.read * self.spec.price_in + self.wrote * self.spec.price_out) / 1e6
 
     def add(self, read: int, wrote: int) -> None:
-        """Add tokens to the account, or subtract a reservation."""
+        """Add tokens read and written; negative numbers cancel or correct a reservation."""
         self.read, self.wrote = self.read + read, self.wrote + wrote
 
     def reserve(self, read: int, wrote: int) -> None:
-        """Reserve tokens for one call. Raises EndpointError if the call could exceed a limit."""
+        """Reserve tokens for one call by adding them. Raises EndpointError if the call could exceed a limit."""
         self.add(read, wrote)
         tokens, spec = self.read + self.wrote, self.spec
         over = spec.max_tokens is not None and tokens > spec.max_tokens

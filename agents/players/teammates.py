@@ -12,42 +12,42 @@ from games.contracts import View
 
 
 class Told(NamedTuple):
-    """Knowledge of a card from hints: its possible colours and ranks; "" means any."""
+    """Knowledge of a Hanabi card from hints: its possible colours and ranks; "" means any."""
 
     colours: str
     ranks: str
 
     @classmethod
     def read(cls, known: str) -> Told:
-        """Parse RY1, R12, or ? for anything."""
+        """Parse a card's hints as the view shows them: RY1, R12, or ? for anything."""
         return cls("".join(filter(str.isalpha, known)), "".join(filter(str.isdigit, known)))
 
     def after(self, what: str) -> Told:
-        """Return the knowledge after a hint such as RED or 1 that matches this card."""
+        """Return the knowledge of this card after a matching hint; `what` is a colour or rank, such as RED or 1."""
         return self._replace(ranks=what) if what.isdigit() else self._replace(colours=what[0])
 
     def fits(self, needed: set[str]) -> bool:
-        """Return True if the card is certainly playable."""
+        """Return True if the card is certainly one of the playable cards `needed`, such as R1."""
         colours = self.colours or {card[0] for card in needed}
         return bool(self.ranks) and all(colour + rank in needed for colour in colours for rank in self.ranks)
 
     def may_fit(self, needed: set[str]) -> bool:
-        """Return True if the card may be playable."""
+        """Return True if the card may be one of the playable cards `needed`."""
         return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in needed)
 
 
 def sure_teammate(view: View) -> str:
-    """Play cards proven playable by hints, else prove a playable card to a teammate, else discard."""
-    needed = _needed(view)
-    for slot, told in enumerate(_own(view), 1):
+    """Play cards proven playable by hints, else prove a playable card to a teammate by a hint, else discard."""
+    needed = _playable_cards(view)
+    for slot, told in enumerate(_own_cards(view), 1):
         if told.fits(needed):
             return f"PLAY {slot}"
     return _hint(view, needed) or _discard(view)
 
 
 def trusting_teammate(view: View) -> str:
-    """Take hints as invitations: play the newest hinted card that may be playable; else as the sure one."""
-    own, needed = _own(view), _needed(view)
+    """Take hints as invitations: play the newest hinted card that may be playable; else act as the sure one."""
+    own, needed = _own_cards(view), _playable_cards(view)
     for slot in range(len(own), 0, -1):
         if own[slot - 1] != Told("", "") and own[slot - 1].may_fit(needed):
             return f"PLAY {slot}"
@@ -55,31 +55,31 @@ def trusting_teammate(view: View) -> str:
 
 
 def bold_teammate(view: View) -> str:
-    """Do not wait for hints: play the oldest card that may be playable while a life is spare; then as the sure one."""
-    needed = _needed(view)
-    for slot, told in enumerate(_own(view), 1):
+    """Play the oldest card that may be playable, hinted or not, while a life is spare; else act as the sure one."""
+    needed = _playable_cards(view)
+    for slot, told in enumerate(_own_cards(view), 1):
         if view.public["lives"] > 1 and told.may_fit(needed):
             return f"PLAY {slot}"
     return sure_teammate(view)
 
 
-def _own(view: View) -> list[Told]:
+def _own_cards(view: View) -> list[Told]:
     return [Told.read(known) for known in view.public["known"][view.seat]]
 
 
-def _needed(view: View) -> set[str]:
-    """Return the playable cards."""
+def _playable_cards(view: View) -> set[str]:
+    """Return the cards that can be played next, such as R1."""
     return {f"{pile[0]}{int(pile[1:]) + 1}" for pile in view.public["fireworks"].split()}
 
 
 def _hint(view: View, needed: set[str]) -> str:
-    """Return the hint that proves most playable cards; "" if none does."""
-    gains = {act: _gain(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
+    """Return the hint that proves most playable cards to teammates; "" if none does."""
+    gains = {act: _count_proofs(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
     best = max(gains, key=gains.__getitem__, default="")
     return best if best and gains[best] else ""
 
 
-def _gain(view: View, needed: set[str], act: str) -> int:
+def _count_proofs(view: View, needed: set[str], act: str) -> int:
     _, *whom, what = act.split()
     others = {other: hand for other, hand in view.private["hands"].items() if other in (whom or [other])}
     count = 0
@@ -94,7 +94,7 @@ def _discard(view: View) -> str:
     """Return a discard of the oldest card without hints, else of the oldest; if impossible, a hint, or a play."""
     legal = view.legal or ()
     discards = [act for act in legal if act.startswith("DISCARD")]
-    new = [act for act, told in zip(discards, _own(view), strict=False) if told == Told("", "")]
+    new = [act for act, told in zip(discards, _own_cards(view), strict=False) if told == Told("", "")]
     hints = [act for act in legal if act.startswith("HINT")]
     return [*new, *discards, *hints, "PLAY 1"][0]
 

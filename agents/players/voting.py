@@ -23,7 +23,10 @@ Final = Callable[[Completion], str]
 
 
 def voted(write: Writer, samples: int, final: Final) -> Writer:
-    """Return a writer that samples `samples` replies and keeps a majority one. Summaries are sampled once, as usual."""
+    """Return a writer that samples `samples` replies per turn and keeps the first with the most frequent final act.
+
+    `final` reads a reply's final act. Summaries are sampled once, as usual.
+    """
 
     async def writing(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
@@ -36,13 +39,13 @@ def voted(write: Writer, samples: int, final: Final) -> Writer:
 
 
 def elected(acts: Sequence[str]) -> int:
-    """Return the index of the first among the most frequent acts; 0 if all are "", which does not vote."""
+    """Return the index of the first of the most frequent acts; 0 if all are "", which does not vote."""
     votes = Counter(act for act in acts if act)
     return acts.index(max(votes, key=lambda act: votes[act])) if votes else 0
 
 
 def final_act(role: Role, frame: ChatFrame) -> Final:
-    """Return a function that reads a reply's final act in a role's format, ignoring case, blanks and talk."""
+    """Return a function that reads a reply's final act in a role's format, without case, extra blanks and talk."""
     rule = role.sampling.votes
     pattern = Pattern(rule.pattern) if rule and rule.pattern else None
 
