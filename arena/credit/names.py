@@ -60,7 +60,7 @@ def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) 
     for field_name, name in reward_names(rule, replay):
         if name not in known:
             there = ", ".join(sorted(known))
-            raise ConfigError(f"{place}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
+            raise ConfigError(f"{field_name}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
 
 
 def reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
@@ -69,4 +69,4 @@ def reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str,
     chosen = [(f"credit.{field}", part) for field, part in rule.parts()]
     chosen += [("learn.replay", replay)] if replay else []
     for field_name, part in chosen:
-        yield from ((f"{place}: {part.name}", name) for name in sorted(part.rewards))
+        yield from ((f"{field_name}: {part.name}", name) for name in sorted(part.rewards))

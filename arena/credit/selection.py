@@ -117,11 +117,7 @@ def overlong(
 
 
 def ended(
-    batch: TurnBatch,
-    rewards: Floats,
-    selection: Selection,
-    *,
-    how: Annotated[list[str], Field(min_length=1)] = CUT_OFF,
+    batch: TurnBatch, rewards: Floats, selection: Selection, *, how: Annotated[list[str], Field(min_length=1)] = CUT_OFF
 ) -> Selection:
     """Take trajectories of matches with one of these endings out of the loss; they stay in the statistics.
 
@@ -145,12 +141,7 @@ def written_as(
 
 @needs("entropy")
 def high_entropy(
-    batch: TurnBatch,
-    rewards: Floats,
-    selection: Selection,
-    *,
-    quantile: Share = 0.2,
-    by: list[TrajectoryKey] = AGENT,
+    batch: TurnBatch, rewards: Floats, selection: Selection, *, quantile: Share = 0.2, by: list[TrajectoryKey] = AGENT
 ) -> Selection:
     """Take turns whose entropy is below a quantile of their group out of the loss.
 

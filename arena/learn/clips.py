@@ -63,12 +63,7 @@ def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High
 
 
 def aepo(
-    ratio: torch.Tensor,
-    tokens: TokenBatch,
-    *,
-    low: Low = 0.2,
-    high: High = 0.28,
-    c: Ceiling | None = 3.0,
+    ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.28, c: Ceiling | None = 3.0
 ) -> Clipped:
     """AEPO: PPO whose upper bound keeps its gradient, (1 + high) A at r > 1 + high, if A > 0.
 

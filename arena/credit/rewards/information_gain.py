@@ -13,7 +13,7 @@ from arena.parts.chosen import Chosen, needs
 
 
 class Gold(NamedTuple):
-    """Source of the right answer, and the text that precedes it."""
+    """Settings for the right answer: the match report's entry that holds it, and the text to put before it."""
 
     entry: str
     """Entry of the match's report."""
@@ -22,7 +22,10 @@ class Gold(NamedTuple):
 
 
 def gold_of(stages: Sequence[Chosen]) -> Gold | None:
-    """Return the stages' common setting for `gold`, or None if no stage needs it. Raises ValueError if two differ."""
+    """Return the `gold` and `before` of the stages that need the measure `gold`; None if no stage does.
+
+    Raises ValueError if two stages differ in them.
+    """
     asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
     golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
     if len(golds) > 1:
