@@ -18,13 +18,20 @@ from arena.parts.schedules import Clock
 
 
 class Trainer(Protocol):
-    """A trainer: one policy's weights and optimiser, updated by plans."""
+    """Interface of trainers: one policy's weights and optimiser, updated by plans.
+
+    First `plan` an update from samples, then `update` by the plan. `score` evaluates tokens under the current weights;
+    `save`, `state` and `load` are for checkpoints.
+    """
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = ...) -> Plan:
-        """Plan an update from samples and the number of steps so far. Pure: computes nothing on the device."""
+        """Plan an update from samples and the number of steps so far, without computing anything on the device.
+
+        `rng` shuffles the samples; `clock` gives the iteration for schedules.
+        """
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Plan supervised learning on the samples."""
+        """Plan supervised learning on the samples by the settings `spec`; `rng` shuffles the samples."""
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
         """Carry out a plan; return metrics as means over tokens, and the number of skipped steps (`skipped`).
@@ -34,7 +41,7 @@ class Trainer(Protocol):
         """
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Return log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
+        """Return each stream's log-probabilities and entropies of sampled tokens under the current weights."""
 
     async def save(self) -> Mapping[str, torch.Tensor]:
         """Return the optimiser's state on the CPU, by parameter and moment."""

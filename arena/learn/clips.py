@@ -81,7 +81,7 @@ def aepo(
 
 
 def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
-    """No bound, -A r: REINFORCE if the old weights are the current ones, otherwise plain importance sampling.
+    """Apply no bound, -A r: REINFORCE if the old weights are the current ones, otherwise plain importance sampling.
 
     At r = 1 every other rule has the same gradient, -A.
     """
@@ -91,7 +91,7 @@ def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
 
 
 def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
-    """Limit the loss to -A c if A < 0."""
+    """Limit each token's loss to -A c if A < 0; also returns the mask of clipped tokens with those limited here."""
     import torch
 
     over = (advantages < 0) & (loss.detach() > -advantages * c)

@@ -26,18 +26,19 @@ Bound = Annotated[float, Field(gt=0)]
 
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
-    """No correction: weight 1 for every token."""
+    """Apply no correction: weight 1 for every token."""
     import torch
 
     return torch.ones_like(tokens.old)
 
 
 def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -> torch.Tensor:
-    """Truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
+    """Weight by truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
 
-    By token it is biased with low variance, by stream unbiased except for the cap, with a variance that grows with
-    length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is clamped to ±20. cap: 2 in TIS (Yao et al.
-    2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere if sampler and trainer agree.
+    ρ is the trainer's probability divided by the sampler's. By token it is biased with low variance, by stream unbiased
+    except for the cap, with a variance that grows with length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781.
+    log ρ is clamped to ±20. cap: 2 in TIS (Yao et al. 2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in
+    TRL. 1 everywhere if sampler and trainer agree.
     """
     return _ratio(tokens.sum_by(tokens.units(level), _gap(tokens))).clamp(max=cap)
 
@@ -51,10 +52,11 @@ def masked(
     by: Literal["mean", "product", "worst"] = "mean",
     weigh: bool = False,
 ) -> torch.Tensor:
-    """Mask tokens, turns or streams whose ρ is outside [low, high]; the others weigh 1.
+    """Mask tokens, turns or streams whose ρ is outside [low, high] with weight 0; the others weigh 1.
 
-    The bounded value, over the unit's tokens in the loss, is `by` their geometric mean, their product, or every single
-    one (worst). With `weigh`, unmasked tokens weigh that ρ (by worst, the token's own).
+    ρ is the trainer's probability divided by the sampler's. The bounded value, over the unit's tokens in the loss, is
+    `by` their geometric mean, their product, or every single one (worst). With `weigh`, unmasked tokens weigh that ρ
+    (by worst, the token's own).
 
     | as published | settings |
     |---|---|
@@ -80,7 +82,7 @@ def masked(
 
 
 def _gap(tokens: TokenBatch) -> torch.Tensor:
-    """Return [N] log ρ of each token, without gradient."""
+    """Return each token's log ρ, trainer minus sampler, without gradient, [N]."""
     return (tokens.old - tokens.behaviour).detach()
 
 

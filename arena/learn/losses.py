@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """A loss for each of N tokens, and its metrics."""
+    """Result of a loss function: each token's loss, and for metrics the mask of clipped tokens and the correction."""
 
     loss: torch.Tensor
     """[N] float, to be minimised."""
@@ -61,7 +61,7 @@ def policy_gradient(
 
 
 def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
-    """Return [N] the importance ratio of each token, or of its turn or stream as a geometric mean; with gradient.
+    """Return each token's importance ratio, or the geometric mean of its turn's or stream's; [N], with gradient.
 
     By token r = π/π_old. By turn and by sequence it is the geometric mean s = exp(mean log r) over the unit's tokens in
     the loss, in GSPO's form for tokens, sg(s) · π/sg(π): every token has the value s, and the gradient s ∇log π of its
@@ -114,7 +114,7 @@ def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> Tok
 
     -log σ(β (δ_w - δ_l)), w the reply with A > 0, δ as in `refuel`: the reference is the policy at the start of the
     update. Has `refuel`'s requirements and doubled gradient. Uses only the order of the returns. 0 for equal returns (A
-    = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as the arms "DPO" of
+    = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as the "DPO" runs of
     Gao et al. 2024.
     """
     import torch

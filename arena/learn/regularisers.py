@@ -39,7 +39,7 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """State of a regulariser over updates; the regulariser itself only reads `tokens.memory[name]`."""
+    """Functions that update a regulariser's state over updates. The regulariser only reads `tokens.memory[name]`."""
 
     see: Callable[[TokenBatch], Any]
     """Return statistics of a micro-batch, as JSON."""
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
 
 
 def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
-    """Mark a regulariser as stateful."""
+    """Return a decorator that gives a regulariser state over updates: `see` and `keep` as in `Memory`."""
 
     def mark(function: Any) -> Any:
         function.memory = Memory(see, keep)
@@ -59,9 +59,9 @@ def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any]
 
 
 def memories(names: Iterable[str]) -> dict[str, Memory]:
-    """Return the stateful ones of these regularisers."""
-    found = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
-    return {name: memory for name, memory in found.items() if memory}
+    """Return the `Memory` of the stateful regularisers among `names`, by name."""
+    marked = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
+    return {name: memory for name, memory in marked.items() if memory}
 
 
 # -- the distance to the policy's own beginning ------------------------------------------------------------
@@ -101,19 +101,19 @@ def kl(
 
 
 def k1(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return [N] Schulman's k1 of KL(policy ‖ reference) per token: d = logprobs - reference."""
+    """Return Schulman's k1 estimate of KL(policy ‖ reference) per token, [N]: d = logprobs - reference."""
     return logprobs - reference
 
 
 def k2(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return [N] Schulman's k2 per token: d²/2."""
+    """Return Schulman's k2 estimate of KL(policy ‖ reference) per token, [N]: d²/2 with d = logprobs - reference."""
     return (logprobs - reference) ** 2 / 2.0
 
 
 def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return [N] Schulman's k3 estimate of KL(policy ‖ reference) per token: exp(-d) + d - 1, d clamped to ±20.
+    """Return Schulman's k3 estimate of KL(policy ‖ reference) per token, [N]: exp(-d) + d - 1.
 
-    Unbiased for tokens drawn from the policy, and never negative.
+    d = logprobs - reference, clamped to ±20. Unbiased for tokens drawn from the policy, and never negative.
     """
     d = (logprobs - reference).clamp(-20.0, 20.0)
     return (-d).exp() + d - 1.0
@@ -136,16 +136,11 @@ def entropy(
     return -scale * tokens.entropy
 
 
-def _entropy_past(tokens: TokenBatch) -> np.ndarray:
-    """Return the mean entropy of each place over past iterations, NaN without any."""
-    mean, iterations, _, _ = _entropies(tokens.memory.get("entropy_band"), tokens.clock, _places(tokens))
-    return np.where(iterations > 0, mean, np.nan)
+def _entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
+    """Return [mean, iterations, sums, counts] by turn position, for at least `places` positions.
 
-
-def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
-    """Return by place (at least `places`) past iterations' mean and number, and the current one's sums and counts.
-
-    An iteration's statistics are merged into the past when the clock shows the next iteration.
+    The first two are the mean entropy over past iterations and their number, the others the current iteration's sums of
+    entropies and counts of tokens. They join the past when the clock shows the next iteration.
     """
     memory = memory or {"now": clock.iteration}
     mean, iterations, sums, counts = (_padded(memory.get(name, []), places) for name in _KEPT)
@@ -157,23 +152,23 @@ def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> l
     return [mean, iterations, sums, counts]
 
 
-def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
-    """Return, by place in a micro-batch, the sum of entropies of the tokens in the loss, and their count."""
-    own, size = tokens.learned, _places(tokens)
+def _batch_entropies(tokens: TokenBatch) -> list[list[float]]:
+    """Return a micro-batch's sums of entropies and counts of tokens in the loss, two lists by turn position."""
+    own, size = tokens.learned, _position_count(tokens)
     places = tokens.places[own].cpu().numpy()
     sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)
     return [sums.tolist(), np.bincount(places, minlength=size).astype(float).tolist()]
 
 
-def _entropies_kept(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
-    """Return the entropy statistics in `memory` with the sums and counts of one more micro-batch added."""
-    values = _entropies(memory, clock, len(seen[0]))
+def _add_entropies(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
+    """Return the state `memory` with one micro-batch's sums and counts (`seen`) added."""
+    values = _entropy_statistics(memory, clock, len(seen[0]))
     for value, more in zip(values[2:], seen, strict=True):
         value += _padded(more, len(value))
     return {"now": clock.iteration} | {name: value.tolist() for name, value in zip(_KEPT, values, strict=True)}
 
 
-def _places(tokens: TokenBatch) -> int:
+def _position_count(tokens: TokenBatch) -> int:
     return int(tokens.places.max()) + 1 if len(tokens.places) else 0
 
 
@@ -184,7 +179,7 @@ def _padded(values: list[float], size: int) -> np.ndarray:
     return np.array([*values, *[0.0] * (size - len(values))], np.float64)
 
 
-@remembers(_entropies_seen, _entropies_kept)
+@remembers(_batch_entropies, _add_entropies)
 def entropy_band(
     tokens: TokenBatch,
     loss: TokenLoss,
@@ -210,7 +205,8 @@ def entropy_band(
     import torch
 
     scale: float = weight(tokens.clock)
-    past, entropies = _entropy_past(tokens), tokens.entropy
+    mean, iterations, *_ = _entropy_statistics(tokens.memory.get("entropy_band"), tokens.clock, _position_count(tokens))
+    past, entropies = np.where(iterations > 0, mean, np.nan), tokens.entropy
     if level == "turn":
         entropies = tokens.mean_by(tokens.turns, entropies)
     usual = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]

@@ -152,12 +152,12 @@ class UpdateSpec(Spec):
 
     @property
     def steps(self) -> int:
-        """Optimiser steps per update."""
+        """Number of optimiser steps per update."""
         return self.epochs * self.minibatches
 
     @property
     def uses_reference(self) -> bool:
-        """True if some regulariser compares the policy with its reference."""
+        """True if a regulariser compares the policy with its reference and its weight is not 0."""
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 
