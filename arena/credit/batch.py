@@ -62,8 +62,6 @@ class TurnBatch:
         """Mask [M] of the trajectories that count in group statistics; all True if `counted` is None."""
         return np.ones(len(self.lengths), bool) if self.counted is None else self.counted
 
-    # -- columns -----------------------------------------------------------------------------------------
-
     @cached_property
     def lengths(self) -> Ints:
         """Number of turns of each trajectory, [M]."""
@@ -124,8 +122,6 @@ class TurnBatch:
             raise KeyError(f"nobody measured '{name}' for this batch")
         arrays = self.measures[name]
         return np.concatenate(arrays).astype(np.float64) if len(arrays) else np.zeros(0)
-
-    # -- groups ------------------------------------------------------------------------------------------
 
     def groups(self, by: Sequence[Key]) -> Ints:
         """Return each turn's group number, [T]; turns that agree in all keys `by` share a number.
@@ -195,8 +191,6 @@ class TurnBatch:
 
     def _weights(self, size: int) -> Floats:
         return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
-
-    # -- along a trajectory ------------------------------------------------------------------------------
 
     def totals(self, values: Floats) -> Floats:
         """Return the sum of `values` over each trajectory's turns ([T] to [M])."""

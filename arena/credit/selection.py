@@ -79,9 +79,6 @@ def lost_deals(batch: TurnBatch, selection: Selection) -> float:
     return float(np.sum(np.bincount(deals, ~selection.kept) / np.bincount(deals)))
 
 
-# -- out of the loss, or of the statistics -----------------------------------------------------------------
-
-
 def void_turns(
     batch: TurnBatch, rewards: Floats, selection: Selection, *, void: Literal["empty", "invalid"] = "invalid"
 ) -> Selection:
@@ -165,9 +162,6 @@ def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selecti
     from an estimator that divides by the group's deviation, because the deviation is 0.
     """
     return selection.out_of_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
-
-
-# -- dropped -----------------------------------------------------------------------------------------------
 
 
 def zero_variance(

@@ -65,16 +65,12 @@ class TokenBatch:
 
     def sum_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Return for each token the sum of `values` over the tokens of its unit that are in the loss, [N]."""
-        import torch
-
-        own = torch.where(self.learned, values, torch.zeros_like(values))
+        own = values.masked_fill(~self.learned, 0.0)
         return own.new_zeros(len(units)).index_add(0, units, own)[units]  # no unit's number is beyond the tokens'
 
     def mean_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Return for each token the mean of `values` over its unit's tokens in the loss, [N]; 0 without any."""
-        import torch
-
-        return self.sum_by(units, values) / self.sum_by(units, torch.ones_like(values)).clamp(min=1.0)
+        return self.sum_by(units, values) / self.sum_by(units, values.new_ones(len(values))).clamp(min=1.0)
 
 
 def token_batch(

@@ -33,11 +33,9 @@ def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High =
     DAPO .2/.28, DART-GUI .1/.28; with the ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4.
     Source: Schulman et al. 2017, eq. 7; separate bounds as in DAPO (Yu et al. 2025).
     """
-    import torch
-
     plain = -tokens.advantages * ratio
     bounded = -tokens.advantages * ratio.clamp(1.0 - low, 1.0 + high)
-    return torch.maximum(plain, bounded), (bounded > plain).detach()
+    return plain.maximum(bounded), (bounded > plain).detach()
 
 
 def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2, c: Ceiling = 3.0) -> Clipped:
@@ -71,12 +69,10 @@ def aepo(
     `dual`, null for none. Source: AEPO (Dong et al. 2025), as its code is found in forks; GPPO (Su et al. 2025) keeps
     the gradient on the lower side too.
     """
-    import torch
-
     plain = -tokens.advantages * ratio
     above = ratio * ((1.0 + high) / ratio).detach()
-    bounded = -tokens.advantages * torch.where(ratio > 1.0 + high, above, ratio.clamp(min=1.0 - low))
-    loss, clipped = torch.maximum(plain, bounded), (bounded > plain).detach()
+    bounded = -tokens.advantages * above.where(ratio > 1.0 + high, ratio.clamp(min=1.0 - low))
+    loss, clipped = plain.maximum(bounded), (bounded > plain).detach()
     return (loss, clipped) if c is None else _ceiled(loss, clipped, tokens.advantages, c)
 
 
@@ -85,17 +81,13 @@ def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
 
     At r = 1 every other rule has the same gradient, -A.
     """
-    import torch
-
-    return -tokens.advantages * ratio, torch.zeros_like(tokens.learned)
+    return -tokens.advantages * ratio, tokens.learned.new_zeros(len(tokens.learned))
 
 
 def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
     """Limit each token's loss to -A c if A < 0; also returns the mask of clipped tokens with those limited here."""
-    import torch
-
     over = (advantages < 0) & (loss.detach() > -advantages * c)
-    return torch.where(over, -advantages * c, loss), clipped | over
+    return (-advantages * c).where(over, loss), clipped | over
 
 
 CLIPS: dict[str, Callable[..., Clipped]] = {f.__name__: f for f in (ppo, dual, cispo, aepo, unclipped)}

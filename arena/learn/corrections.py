@@ -27,9 +27,7 @@ Bound = Annotated[float, Field(gt=0)]
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
     """Apply no correction: weight 1 for every token."""
-    import torch
-
-    return torch.ones_like(tokens.old)
+    return tokens.old.new_ones(len(tokens.old))
 
 
 def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -> torch.Tensor:
@@ -67,8 +65,6 @@ def masked(
     By product, long streams are masked first, whatever their tokens; by mean, length has no effect. Zero if the whole
     step is outside: then there is nothing to learn from.
     """
-    import torch
-
     gap, units = _gap(tokens), tokens.units(level)
     if by == "mean":
         gap = tokens.mean_by(units, gap)
@@ -78,7 +74,7 @@ def masked(
     outside = (ratio < low) | (ratio > high)
     if by == "worst":
         outside = tokens.sum_by(units, outside.to(ratio.dtype)) > 0
-    return torch.where(outside, torch.zeros_like(ratio), ratio if weigh else torch.ones_like(ratio))
+    return (ratio if weigh else ratio.new_ones(len(ratio))).masked_fill(outside, 0.0)
 
 
 def _gap(tokens: TokenBatch) -> torch.Tensor:

@@ -81,9 +81,7 @@ def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
 
 def likelihood(tokens: TokenBatch) -> TokenLoss:
     """Advantage-weighted negative log-likelihood, -A log p; with A = 1 it is imitation."""
-    import torch
-
-    return TokenLoss(-tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.learned))
+    return TokenLoss(-tokens.advantages * tokens.logprobs, tokens.learned.new_zeros(len(tokens.learned)))
 
 
 @needs("pairs")
@@ -100,12 +98,10 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
     replies are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's first run,
     where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
     """
-    import torch
-
     assert tokens.rivals is not None
     own = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old)
     gap = own - tokens.rivals - eta * tokens.advantages
-    return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, torch.zeros_like(tokens.learned))
+    return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, tokens.learned.new_zeros(len(tokens.learned)))
 
 
 @needs("pairs")

@@ -35,9 +35,6 @@ Turns = Annotated[dict[Annotated[int, Field(ge=0, strict=False)], Hold], Field(m
 Ratio = Annotated[float, Field(ge=0)]
 
 
-# -- what is remembered ------------------------------------------------------------------------------------
-
-
 class Memory(NamedTuple):
     """Functions that update a regulariser's state over updates. The regulariser only reads `tokens.memory[name]`."""
 
@@ -64,9 +61,6 @@ def memories(names: Iterable[str]) -> dict[str, Memory]:
     return {name: memory for name, memory in marked.items() if memory}
 
 
-# -- the distance to the policy's own beginning ------------------------------------------------------------
-
-
 @needs("reference")
 def kl(
     tokens: TokenBatch,
@@ -91,10 +85,8 @@ def kl(
     `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024) holds all
     lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
-    import torch
-
     assert tokens.reference is not None
-    scale = torch.full_like(tokens.logprobs, weight(tokens.clock))
+    scale = tokens.logprobs.new_full((len(tokens.logprobs),), weight(tokens.clock))
     for place, other in (turns or {}).items():
         scale[tokens.places == place] = other(tokens.clock)
     return scale * ESTIMATES[estimate](tokens.logprobs, tokens.reference)
@@ -120,9 +112,6 @@ def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
 
 
 ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
-
-
-# -- entropy -----------------------------------------------------------------------------------------------
 
 
 def entropy(
@@ -212,9 +201,6 @@ def entropy_band(
     usual = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]
     outside = torch.relu(low * usual - entropies) + torch.relu(entropies - high * usual)
     return scale * torch.where(usual.isnan(), torch.zeros_like(outside), outside)
-
-
-# -- covariance --------------------------------------------------------------------------------------------
 
 
 def covariance_clip(

@@ -66,8 +66,6 @@ class PolicyTrainer:
         assert self.costs
         return Optimiser(self.scorer, self.rule)
 
-    # -- what everybody asks for: `arena.learn.base.Trainer` -----------------------------------------------
-
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Plan an update from samples and the number of steps so far."""
         return Planner(self.name, self.rule, self.costs).update(samples, rng, clock, self.steps)
@@ -112,8 +110,6 @@ class PolicyTrainer:
 
     async def close(self) -> None:
         """Do nothing, because the memory is freed with the process."""
-
-    # -- how it is done --------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Carry out a plan without pauses, in the computing thread; return what `update` returns.

@@ -202,8 +202,6 @@ class Archer:
             columns["states"], columns["replies"], columns["rewards"], columns["last"], turn_contexts
         )
 
-    # -- one iteration -----------------------------------------------------------------------------------
-
     def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         size = self.settings.features
         seen, said = states(trajectories, size, _GRAMS), replies(trajectories, size, _GRAMS)

@@ -59,9 +59,6 @@ def gae_bilevel(
     return TokenAdvantages(_gae(worth, values, _ends(batch.token_turns), gamma, lam))
 
 
-# -- what a critic is to foresee -----------------------------------------------------------------------------
-
-
 class Discounts(NamedTuple):
     """Discount factors of an estimator, for the returns that its critic learns."""
 
@@ -96,9 +93,6 @@ def token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Fl
     turns = batch.token_turns
     left = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
     return np.asarray(discounts.token**left * turn_returns(batch, rewards, discounts)[turns])
-
-
-# -- along tokens --------------------------------------------------------------------------------------------
 
 
 def _ends(labels: Ints) -> Bools:
