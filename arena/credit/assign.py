@@ -16,9 +16,9 @@ from arena.records import is_excused
 def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
     """Turn a batch's named rewards into one advantage per turn, as the credit rule prescribes.
 
-    The order is: reward stages and weights, selectors, estimator, transforms. Returns one `Credited` per trajectory, in
-    the batch's order; trajectories that a selector drops are missing. Stateful estimators update `batch.memory`. Raises
-    ConfigError if the estimator returns a wrong number of values or values that are not finite.
+    Order: reward stages and weights, selectors, estimator, transforms. Returns one `Credited` per trajectory that no
+    selector drops. Stateful estimators update `batch.memory`. Raises ConfigError if the estimator returns a wrong
+    number of values, or values that are not finite.
     """
     rewards = turn_rewards(batch, rule)
     selection = select(batch, rewards, rule)
@@ -55,10 +55,7 @@ def estimate_advantages(estimator: Chosen, batch: TurnBatch, rewards: Floats) ->
 
 
 def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
-    """Return each turn's total reward, [T]: the weighted sum of its named rewards after all reward stages.
-
-    A name without an entry in `rule.weights` has weight 1. Scheduled weights are evaluated at the batch's iteration.
-    """
+    """Return each turn's total reward, [T]: Σ weight · named reward, after the reward stages; weights default to 1."""
     columns = named_rewards(batch, rule.stages)
     total = np.zeros(len(batch.owner))
     for name, column in columns.items():
@@ -67,10 +64,7 @@ def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
 
 
 def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Floats]:
-    """Return every named reward of a batch as an array with one entry per turn, 0 for turns without that reward.
-
-    Starts with the games' own rewards. The reward stages run in order, and each adds or replaces names.
-    """
+    """Return each named reward per turn, [T]: the games' own, added to and changed by the reward stages in order."""
     columns: dict[str, Floats] = {}
     for row, turn in enumerate(batch.turns):
         for name, value in turn.rewards.items():
@@ -85,8 +79,7 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
 def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
     """Apply the credit rule's selectors in order and return the masks of what is learned, counted and kept.
 
-    `rewards` has one entry per turn. Excused turns (truncated replies without a legal act whose penalty the role
-    waived) are always out of the loss.
+    Excused turns are never learned: truncated replies without a legal act whose penalty the role waived.
     """
     selection = Selection.everything(batch).out_of_loss(batch.column(is_excused) > 0)
     for selector in rule.select:

@@ -132,10 +132,7 @@ class TurnBatch:
         return _dense(whole * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else whole
 
     def trajectory_groups(self, by: Sequence[Key]) -> Ints:
-        """Return each trajectory's group number, [M]; trajectories that agree in all keys `by` share a number.
-
-        The key `turn` is ignored. Without keys all trajectories are one group.
-        """
+        """Return each trajectory's group number, [M], equal if all keys `by` agree; the key `turn` is ignored."""
         names = [name for name in by if name != "turn"]
         return self.numbered([tuple(getattr(t, name) for name in names) for t in self.trajectories])
 
@@ -146,10 +143,7 @@ class TurnBatch:
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
     def sum_by(self, values: Floats, groups: Ints) -> Floats:
-        """Return the sum of `values` over each entry's group, for every entry; uncounted trajectories add nothing.
-
-        `values` and `groups` (group numbers) have one entry per turn or one per trajectory.
-        """
+        """Return each entry's group sum of `values` (one per turn or per trajectory), over counted trajectories."""
         size = int(groups.max(initial=-1)) + 1
         return np.asarray(np.bincount(groups, values * self._weights(len(values)), size)[groups])
 
@@ -166,10 +160,9 @@ class TurnBatch:
         return (sums / np.where(counts > 0, counts, 1.0))[groups]
 
     def std_by(self, values: Floats, groups: Ints, weights: Floats | None = None, ddof: int = 0) -> Floats:
-        """Return the standard deviation of `values` over each entry's group, for every entry.
+        """Return the standard deviation of `values` over each entry's group; 0 if fewer than 1 + `ddof` count.
 
-        Arguments as for `mean_by`; `ddof` is 0 for the population's deviation, 1 for the sample's. 0 if fewer than 1 +
-        ddof entries count.
+        Arguments as for `mean_by`; `ddof` is 0 for the population's deviation and 1 for the sample's.
         """
         gaps = (values - self.mean_by(values, groups, weights)) ** 2
         variance = self.mean_by(gaps, groups, weights)

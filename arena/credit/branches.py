@@ -14,16 +14,12 @@ from games.contracts import MOST_TURNS, MatchId
 class Pair(NamedTuple):
     """Two replies of one seat to the same messages: in a match, and in a branch that continues it differently.
 
-    `first` and `second` are trajectory indices of parent and branch; `place` is the turn's position in both
-    trajectories.
+    `first` and `second` are the trajectories' indices, `place` is the position of the turn in both of them.
     """
 
     first: int
-    """Index of the parent trajectory."""
     second: int
-    """Index of the branch's trajectory."""
     place: int
-    """Position of the turn within both trajectories."""
 
 
 def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:

@@ -59,10 +59,7 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def correlations(self, method: str = "pearson") -> pd.DataFrame:
-        """Return the estimators' correlation matrix over all turns; NaN for estimators with constant advantages.
-
-        `method` is pandas': pearson, kendall or spearman.
-        """
+        """Return the correlation matrix of the estimators by pandas' `method`; NaN for constant advantages."""
         constant = [name for name in self.estimators if self.turns[name].std(ddof=0) < ZERO]
         matrix = self.turns[self.estimators].corr(method=method)  # type: ignore[arg-type]
         matrix.loc[constant, :] = matrix.loc[:, constant] = np.nan
@@ -71,18 +68,14 @@ class Comparison:
     def bias(self) -> pd.DataFrame:
         """Return each role's mean advantage by each estimator, in standard deviations of that estimator.
 
-        One row per game and role; NaN for constant advantages. A value far from 0 shows a role that the estimator
-        favours or disfavours.
+        One row per game and role; NaN for constant advantages. Values far from 0 show favoured or disfavoured roles.
         """
         deviations = self.turns[self.estimators].std(ddof=0)
         means = self.turns.groupby(["game", "role"])[self.estimators].mean()
         return means / deviations.where(deviations >= ZERO)
 
     def most_disputed(self) -> str:
-        """Return the id of the match with the largest disagreement between estimators.
-
-        The disagreement is the range of the standardised advantages of a turn, summed over the match's turns.
-        """
+        """Return the match with the largest range of standardised advantages, summed over its turns."""
         values = self.turns[self.estimators]
         scaled = (values - values.mean()) / values.std(ddof=0).clip(lower=ZERO)
         spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).sum()
@@ -159,10 +152,7 @@ class _Judge:
 
 
 def _offline_critic(chosen: Chosen, run_critic: Chosen | None) -> Chosen:
-    """Return a critic that computes the estimator's measures from a log alone: the run's own, otherwise `linear`.
-
-    Raises ConfigError if neither can.
-    """
+    """Return a critic for which a log suffices: the run's, else `linear`. Raises ConfigError if neither fits."""
     offline = (
         [run_critic]
         if run_critic and "policies" not in run_critic.needs and not run_critic.whole().settings.get("fresh")

@@ -23,25 +23,18 @@ Measured = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Measures]]
 
 
 class Credit(NamedTuple):
-    """Trajectories with advantages of one iteration, to be learned from.
+    """Trajectories with advantages of one iteration: `credited` for its update, `recalled` for one of their own.
 
-    `credited` belong to the iteration's main update, `recalled` (replayed trajectories) to an update of their own.
-    `recalls` lists everything that was replayed, for the log.
+    `recalls` records everything that replay brought back, so that the credit can be recomputed from the log.
     """
 
     credited: list[Credited]
-    """Trajectories to learn from in one update."""
     recalled: list[Credited]
-    """Replayed trajectories to learn from in an update of their own."""
     recalls: Sequence[Recall] = ()
-    """All replayed trajectories, so that the credit can be recomputed from the log."""
 
 
 class Crediting:
-    """The credit pipeline of a run, from finished matches to advantages, with the state of estimators and replay.
-
-    `credit` processes an iteration, `due` tells how many deals it still lacks, and `state` goes into the checkpoint.
-    """
+    """Credit pipeline of a run: `credit` turns an iteration's matches into advantages, `due` counts missing deals."""
 
     def __init__(
         self,

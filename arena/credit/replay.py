@@ -38,10 +38,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 
 class Entry(NamedTuple):
-    """A trajectory in the replay buffer: its match id and seat, its comparison group `task`, and its score.
-
-    The checkpoint stores it as a list.
-    """
+    """A trajectory in the replay buffer, with its comparison group `task` and score; a list in the checkpoint."""
 
     match: str
     seat: str
@@ -70,8 +67,7 @@ class Recall(NamedTuple):
 class Replay(Protocol):
     """Interface of replay methods, which learn again from trajectories of earlier iterations.
 
-    `inject` substitutes trajectories before credit assignment, `extra_trajectories` adds some after it. Both take the
-    turns' rewards, [T].
+    `inject` substitutes trajectories before credit assignment, `extra_trajectories` adds some after it.
     """
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
@@ -263,8 +259,8 @@ def recalls(
 ) -> list[Recall]:
     """List the replayed trajectories of an iteration as records for its metrics: substitutes first, then additions.
 
-    `injected` are the trajectories that credit got for those `played`, in the same order; `credited` is the result of
-    credit, and `added` came from replay after it.
+    `injected` replace those `played` one by one; `credited` is the result of credit, and `added` came from replay after
+    it.
     """
     worth = {
         (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()

@@ -38,11 +38,8 @@ class Selection:
     """
 
     learned: Bools
-    """[T] True for turns in the loss."""
     counted: Bools
-    """[M] True for trajectories in group statistics."""
     kept: Bools
-    """[M] False for dropped trajectories, which are neither counted nor learned."""
 
     @classmethod
     def everything(cls, batch: TurnBatch) -> "Selection":

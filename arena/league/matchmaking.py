@@ -18,10 +18,7 @@ PRIOR = 2.0
 
 
 class WinRates:
-    """Win rates of policies against opponents, by game; a draw is half a win. Earlier results fade.
-
-    `update` counts matches, `rate` returns an estimate, and `state` is JSON for the checkpoint.
-    """
+    """Win rates of policies against opponents, by game; a draw is half a win, and earlier results fade."""
 
     def __init__(self, state: Mapping[str, Sequence[float]] | None = None) -> None:
         self._table: dict[str, tuple[float, float]] = {
@@ -53,8 +50,7 @@ def _key(game: str, learner: str, opponent: str) -> str:
 def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
     """Return (learner, opponent, score) for every trained seat against every untrained seat of a match.
 
-    The names are policies; the score is 1 for a higher payoff, 0.5 for an equal and 0 for a lower one. Empty for a
-    match that failed.
+    Both are policies; the score is 1 for a higher payoff, 0.5 for an equal one, 0 for a lower. [] if the match failed.
     """
     if record.status != "finished":
         return []

@@ -52,8 +52,7 @@ class Pool:
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
         """Admit the policies' weights after iteration `k`, if it is a multiple of `every` or `lag` is positive.
 
-        Writes them to the pool's folder by `save`. Beyond `keep` members, the second oldest retires. Returns True if
-        weights were written.
+        Writes them by `save`. Beyond `keep` members, the second oldest retires. Returns True if weights were written.
         """
         if k % self.spec.every == 0:
             self.members.append(k)

@@ -20,15 +20,11 @@ from arena.parts.schedules import Clock
 class Trainer(Protocol):
     """Interface of trainers: one policy's weights and optimiser, updated by plans.
 
-    First `plan` an update from samples, then `update` by the plan. `score` evaluates tokens under the current weights;
-    `save`, `state` and `load` are for checkpoints.
+    Make a plan with `plan` and carry it out with `update`. `save`, `state` and `load` are for checkpoints.
     """
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = ...) -> Plan:
-        """Plan an update from samples and the number of steps so far, without computing anything on the device.
-
-        `rng` shuffles the samples; `clock` gives the iteration for schedules.
-        """
+        """Plan an update from samples and the number of steps so far. Computes nothing on the device."""
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
         """Plan supervised learning on the samples by the settings `spec`; `rng` shuffles the samples."""

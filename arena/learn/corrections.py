@@ -33,10 +33,10 @@ def uncorrected(tokens: TokenBatch) -> torch.Tensor:
 def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -> torch.Tensor:
     """Weight by truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
 
-    ρ is the trainer's probability divided by the sampler's. By token it is biased with low variance, by stream unbiased
-    except for the cap, with a variance that grows with length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781.
-    log ρ is clamped to ±20. cap: 2 in TIS (Yao et al. 2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in
-    TRL. 1 everywhere if sampler and trainer agree.
+    ρ = p trainer / p sampler. By token it is biased with low variance, by stream unbiased except for the cap, with a
+    variance that grows with length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is clamped to ±20.
+    cap: 2 in TIS (Yao et al. 2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere if
+    sampler and trainer agree.
     """
     return _ratio(tokens.sum_by(tokens.units(level), _gap(tokens))).clamp(max=cap)
 
@@ -52,9 +52,8 @@ def masked(
 ) -> torch.Tensor:
     """Mask tokens, turns or streams whose ρ is outside [low, high] with weight 0; the others weigh 1.
 
-    ρ is the trainer's probability divided by the sampler's. The bounded value, over the unit's tokens in the loss, is
-    `by` their geometric mean, their product, or every single one (worst). With `weigh`, unmasked tokens weigh that ρ
-    (by worst, the token's own).
+    ρ = p trainer / p sampler. The bounded value, over the unit's tokens in the loss, is `by` their geometric mean,
+    their product, or every single one (worst). With `weigh`, unmasked tokens weigh that ρ (by worst, the token's own).
 
     | as published | settings |
     |---|---|

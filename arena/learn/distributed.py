@@ -16,10 +16,7 @@ from arena.learn.ranks import Rank, become
 
 @cache
 def deepspeed() -> Any:
-    """Return the deepspeed module, initialised for this process on the first call.
-
-    Also makes this process the only rank, unless `join_ranks` was called before.
-    """
+    """Return the deepspeed module, initialised for this process: as the only rank unless `join_ranks` came before."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     if not distributed.is_initialized():

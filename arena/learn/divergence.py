@@ -23,8 +23,7 @@ Nonfinite = Literal["stop", "skip"]
 def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str = "the gradient's norm") -> bool:
     """Return True if the gradient norm is finite, so that the step counts, and False if the step is to be skipped.
 
-    Raises DivergedError, with the label `where` and `advice`, if it is not finite and the rule is to stop. `what` names
-    the number in the message.
+    Raises DivergedError if it is not finite and the rule is to stop. The texts are parts of its message.
     """
     if math.isfinite(norm):
         return True
@@ -37,10 +36,7 @@ def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str
 
 
 def require_finite(tensors: Iterable[torch.Tensor], where: str, what: str, advice: str) -> None:
-    """Raise DivergedError unless the total norm of the tensors, on all ranks, is a finite float32.
-
-    `where`, `what` and `advice` are parts of its message: label, finding and advice.
-    """
+    """Raise DivergedError unless the tensors' norm is finite on all ranks. The texts are parts of its message."""
     import torch  # not for a critic that does without
 
     norm = highest(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))

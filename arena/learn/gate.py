@@ -24,10 +24,9 @@ def tolerance(rule: UpdateSpec, bf16: bool) -> float:
 
 
 def compared_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
-    """Return the differences that the gate compares, one array per sample.
+    """Return the differences that the gate compares, one array per sample, of tokens that the current weights sampled.
 
-    Only tokens that the current weights sampled are compared; samples without any are left out. `gaps` has a sample
-    with the differences of all its sampled tokens.
+    `gaps` has each sample with the differences of all its sampled tokens. Samples without fresh tokens are left out.
     """
     played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
     return [own for fresh, gap in played if len(own := gap if fresh is None else gap[fresh])]

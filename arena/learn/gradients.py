@@ -76,10 +76,9 @@ class UpdateMetrics:
 
 
 class Gradients:
-    """Accumulates the gradients of a plan's steps in a model, on one rank.
+    """Accumulates the gradients of a plan's steps in a model, on one rank: first `score_old`, then `add` for each step.
 
-    `score_old` comes first, then `add` for each step. Also updates `metrics`, and collects in `seen` the statistics of
-    stateful regularisers.
+    Also updates `metrics`, and collects in `seen` the statistics of stateful regularisers.
     """
 
     def __init__(
@@ -177,10 +176,7 @@ class Gradients:
         self.engine.backward(loss * self.scale)
 
     def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
-        """Return the log-ratio of each token's paired reply, by sample, at the weights before the step.
-
-        Returns None if the step has no pairs.
-        """
+        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs."""
         if not step.pairs:
             return None
         chosen = [self.plan.samples[i] for i in step.pairs]
@@ -191,10 +187,7 @@ class Gradients:
         return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
-        """Score all ranks' shares of samples under the current weights, and return the scores by sample number.
-
-        Each rank computes its own share.
-        """
+        """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""
         own = scan(self.engine, self._streams, self._temperatures, shares[self.rank])
         return over_ranks(own, lambda one, other: one | other)
 

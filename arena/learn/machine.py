@@ -24,10 +24,7 @@ def most_threads() -> int:
 
 
 def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
-    """Return bf16 if the hardware computes it natively, else fp32: as a GPU reports, or as measured on a CPU.
-
-    `threads` is the number of CPU threads to measure with, torch's if None.
-    """
+    """Return bf16 if the hardware computes it natively: reported by a GPU, measured on a CPU with `threads` threads."""
     if torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     return precision_of(try_precisions(threads))
@@ -36,8 +33,7 @@ def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
 def try_threads(rounds: int = 3) -> dict[int, float]:
     """Measure the time of small matrix products with 1, 2, 4, … up to `most_threads` threads.
 
-    Returns seconds by number of threads, each the best of `rounds` interleaved rounds. Restores torch's number of
-    threads.
+    Returns seconds by number of threads, each the best of `rounds` interleaved rounds.
     """
     usual, most = torch.get_num_threads(), most_threads()
     best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
@@ -52,10 +48,7 @@ def try_threads(rounds: int = 3) -> dict[int, float]:
 
 
 def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
-    """Measure the time of small matrix products in float32 and bfloat16, with `threads` threads (None: torch's).
-
-    Returns seconds by dtype, each the best of `rounds`. Restores torch's number of threads.
-    """
+    """Return the seconds of small matrix products in float32 and bfloat16, each the best of `rounds`, by dtype."""
     best, usual = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
     try:
         torch.set_num_threads(threads or usual)
@@ -75,10 +68,7 @@ def threads_of(seconds: dict[int, float]) -> int:
 
 
 def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
-    """Return bf16 if it takes at most 0.9 of float32's time, else fp32.
-
-    Processors without instructions for bfloat16 emulate it slowly.
-    """
+    """Return bf16 if it takes at most 0.9 of float32's time, else fp32. Some processors emulate it slowly."""
     return "bf16" if seconds[torch.bfloat16] <= CLEARLY * seconds[torch.float32] else "fp32"
 
 

@@ -17,8 +17,7 @@ from arena.learn.settings import UpdateSpec
 class Optimiser:
     """AdamW on the trainable parameters of a policy's model, inside a DeepSpeed engine.
 
-    `engine` scores batches and backpropagates losses, `step` updates the weights, and `moments` gives access to the
-    state.
+    `engine` scores batches and backpropagates losses, `step` updates the weights, and `moments` holds the state.
     """
 
     def __init__(self, scorer: StreamScorer, rule: UpdateSpec) -> None:

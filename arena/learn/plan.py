@@ -82,10 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans the updates of the policy `name` by its learning settings `rule`.
-
-    `update` plans reinforcement learning, `imitation` supervised learning, and `scoring` passes without learning.
-    """
+    """Plans the updates of the policy `name` by its settings `rule`: passes, weights and rates of each step."""
 
     name: str
     rule: UpdateSpec
@@ -97,9 +94,9 @@ class Planner:
     ) -> Plan:
         """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `done` earlier steps.
 
-        Steps without anything to learn are left out. Every step adds `rule.demonstrations.weight` times the mean of
-        -log p over its part of the demonstrations to the loss of played samples. Gate, ratio and regularisers exclude
-        demonstrations, because no policy sampled them.
+        Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
+        loss of played samples; empty steps are left out. Gate, ratio and regularisers exclude demonstrations, because
+        no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
@@ -148,10 +145,7 @@ class Planner:
         where: str,
         ranks: int,
     ) -> Step | None:
-        """Plan a step on samples number `part` and demonstrations number `lesson`; None if there is nothing to learn.
-
-        `weight` is that of the demonstrations' mean loss, `where` a label for messages.
-        """
+        """Plan a step on the samples `part` and the demonstrations `lesson`; None if there is nothing to learn."""
         weights = self._weights(samples, part)
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
@@ -241,10 +235,7 @@ def warmup(steps: int, warmup: int) -> float:
 def _minibatches(
     units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Yield, for each step of all epochs, its label, the samples of its units, and its demonstrations.
-
-    Each epoch shuffles both and divides them into `count` steps. Either list may be empty.
-    """
+    """Yield each step's label, samples (of random units) and random demonstrations; either list may be empty."""
     for epoch in range(1, epochs + 1):
         parts = _random_parts(units, count, rng)
         for number, (part, lesson) in enumerate(zip(parts, _random_parts(lessons, count, rng), strict=True), 1):

@@ -128,8 +128,8 @@ def entropy(
 def _entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
     """Return [mean, iterations, sums, counts] by turn position, for at least `places` positions.
 
-    The first two are the mean entropy over past iterations and their number, the others the current iteration's sums of
-    entropies and counts of tokens. They join the past when the clock shows the next iteration.
+    The first two cover past iterations' entropies, the others sum up the current iteration's tokens in the loss. They
+    join the past when the clock shows the next iteration.
     """
     memory = memory or {"now": clock.iteration}
     mean, iterations, sums, counts = (_padded(memory.get(name, []), places) for name in _KEPT)

@@ -18,8 +18,8 @@ Source = Literal["played", "replayed", "logged", "demonstration"]
 class Sample:
     """A stream of tokens to learn from, with advantages and log-probabilities. Arrays have one entry per sampled token.
 
-    `behaviour` is the sampler's log-probability, `learned` masks the tokens in the loss, and `source` says who sampled
-    it.
+    `behaviour` is the sampler's log-probability, `learned` masks the tokens in the loss, `source` says who sampled
+    them.
     """
 
     stream: Stream
@@ -52,10 +52,7 @@ class Sample:
 
 
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples with a reply of a complete pair; only such replies stay in the loss.
-
-    A pair is complete if both of its replies are in the loss of some sample.
-    """
+    """Return the samples with a reply of a pair whose two replies are in the loss; take other replies out of it."""
     answers = [_loss_pairs(sample) for sample in samples]
     unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
     whole = unique[counts == 2]
@@ -83,8 +80,7 @@ def together(samples: Sequence[Sample]) -> list[list[int]]:
 def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
     """Return, by sample, for each token of a paired reply the log-ratio of the other reply; 0 for other tokens.
 
-    `changes` is log p - log p_old of each sampled token, summed over the other reply. Both samples of every pair must
-    be present.
+    It is the sum of `changes`, log p - log p_old of each sampled token. Both samples of every pair must be present.
     """
     sums = defaultdict[int, dict[int, Any]](dict)
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):

@@ -59,10 +59,7 @@ class PolicyTrainer:
 
     @cached_property
     def optimiser(self) -> Optimiser:
-        """Optimiser with the DeepSpeed engine, created at first use because play does not need it.
-
-        Under ZeRO-3 its creation partitions the weights.
-        """
+        """Optimiser, created at first use because play does not need it. Under ZeRO-3 it partitions the weights."""
         assert self.costs
         return Optimiser(self.scorer, self.rule)
 
@@ -112,10 +109,7 @@ class PolicyTrainer:
         """Do nothing, because the memory is freed with the process."""
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Carry out a plan without pauses, in the computing thread; return what `update` returns.
-
-        Calls `stepped` after every step.
-        """
+        """Run `update` in the computing thread, without pauses: call `stepped` after every step, return the metrics."""
         work = self._carried_out(plan)
         while not isinstance(at := _advance(work), dict):
             if at:

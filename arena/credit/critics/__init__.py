@@ -23,10 +23,7 @@ Rate = Annotated[float, Field(gt=0)]
 
 
 def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
-    """Create the chosen critic, untrained, with the estimator's discounts; None if `chosen` is None.
-
-    `known` are the other fields of `CriticContext`.
-    """
+    """Create the chosen critic, None if none is chosen. `known` are the fields of `CriticContext` besides discounts."""
     if chosen is None:
         return None
     critic: Critic = chosen(CriticContext(discounts(estimator), **known))

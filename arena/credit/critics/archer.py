@@ -109,10 +109,7 @@ class ArcherSettings:
 
 
 class Archer:
-    """ArCHer's critic for all trained policies together; its state features include game, role and policy.
-
-    `predict` values turns, `fit` adds them to the replay buffer and trains the networks.
-    """
+    """ArCHer's critic, one for all trained policies; its state features include game, role and policy."""
 
     def __init__(self, context: CriticContext, settings: ArcherSettings) -> None:
         if settings.fresh and context.engine is None:
@@ -286,8 +283,7 @@ def contexts(trajectory: Trajectory) -> list[Context]:
 async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
     """Sample a new reply to each context from the currently served policies; returns their texts in order.
 
-    Uses the sampling settings of each context's role, and seeds drawn from `rng`. Needs `run.engine` and
-    `run.policies`.
+    Uses each role's sampling settings and seeds from `rng`. Needs `run.engine` and `run.policies`.
     """
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None

@@ -44,10 +44,7 @@ class Critic(Protocol):
 
 @dataclass(frozen=True)
 class CriticContext:
-    """Discounts, seed, policies and engine of the run, for a critic's constructor.
-
-    From a match log alone, only `discounts` and `seed` are set.
-    """
+    """Parts of a run that its critic may use. From a match log alone, only `discounts` and `seed` are set."""
 
     discounts: Discounts
     seed: int = 0

@@ -22,7 +22,7 @@ _FREE = 1e-6
 class Linear:
     """Critic that values turns by ridge regression on hashed words.
 
-    The model is two sums over iterations, Σ φφᵀ and Σ φR, which decay; φ starts with an intercept of 1.
+    The model is two decaying sums over iterations, Σ φφᵀ and Σ φR; φ starts with an intercept of 1.
     """
 
     def __init__(self, context: CriticContext, features: int, ridge: float, decay: float) -> None:
@@ -43,8 +43,8 @@ class Linear:
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         """Decay the sums, add these turns with their returns, and return metrics.
 
-        These are `error` and `explained` of the values before the fit, and `skipped`, 1 if the turns were left out
-        because their sums are not finite.
+        `error` and `explained` are of the values before the fit; `skipped` is 1 if sums that are not finite were left
+        out.
         """
         return await compute(self._fit, credited)
 

@@ -56,9 +56,8 @@ def _answer(text: str, read: Pattern | None) -> str | None:
 def attempts(batch: TurnBatch, rewards: Columns, *, part: Part) -> dict[str, Floats]:
     """Split the reward `part` into `first_attempt` on a trajectory's first turn and `later_attempts` on the others.
 
-    `part` itself becomes 0. This allows different weights: SCoRe's stage one (Kumar et al. 2024) is `weights:
-    {first_attempt: 0}` with the regulariser `kl: {turns: {"0": 0.5}}`, which holds the unrewarded first attempt in
-    place.
+    This allows different weights: SCoRe's stage one (Kumar et al. 2024) is `weights: {first_attempt: 0}` with the
+    regulariser `kl: {turns: {"0": 0.5}}`, which holds the unrewarded first attempt in place. `part` becomes 0.
     """
     right, first = column(batch, rewards, part), batch.place == 0
     return {
@@ -78,11 +77,11 @@ def self_correction(
 ) -> dict[str, Floats]:
     """Add the bonus α (r_2 - r_1) for a second attempt that is better than the first; r is the reward `part`.
 
-    The reward `self_correction` is negative if the second is worse. The attempts are a trajectory's first two turns;
-    with one turn there is no bonus. `credited` selects the turns whose advantage includes it under an estimator of
-    undiscounted returns (`gamma: 1`): the `second` alone (also subtracted on the first, where it cancels), `both`
-    attempts (paid on the second, so that it is in the return of each), or `all` turns (paid on the last). For
-    estimators of whole trajectories `second` adds up to 0.
+    The attempts are a trajectory's first two turns; with one turn there is no bonus. A worse second attempt costs as
+    much. `credited` selects the turns whose advantage includes it under an estimator of undiscounted returns (`gamma:
+    1`): the `second` alone (also subtracted on the first, where it cancels), `both` attempts (paid on the second, so
+    that it is in the return of each), or `all` turns (paid on the last). For estimators of whole trajectories `second`
+    adds up to 0.
 
     Source: SCoRe (Kumar et al. 2024), α = 10, which adds the bonus to the reward of the second attempt; no code was
     released. Beware of `both` and `all`: the first attempt's return is r_1 + r_2 + α (r_2 - r_1), which pays it nothing
@@ -119,9 +118,8 @@ def quality(
 ) -> dict[str, Floats]:
     """Add the reward `quality`, α (Q R - (1 - Q)(1 - R)): reward staying right and penalise staying wrong.
 
-    R in [0, 1] is a turn's reward `part`, and Q the earlier mean as for `margin`; 0 on first turns. The term is Q + R -
-    1: +1 for right after right, -1 for wrong after wrong, 0 for a change either way. Source: MARTI (ICLR 2026); `over`
-    as for `margin`.
+    R in [0, 1] is the reward `part`, Q and `over` are as for `margin`; 0 on first turns. The term is Q + R - 1: +1 for
+    right after right, -1 for wrong after wrong, 0 for a change either way. Source: MARTI (ICLR 2026).
     """
     right, mean = _with_earlier_mean(batch, rewards, part, over)
     change = mean * right - (1.0 - mean) * (1.0 - right)

@@ -22,10 +22,7 @@ class Gold(NamedTuple):
 
 
 def gold_of(stages: Sequence[Chosen]) -> Gold | None:
-    """Return the `gold` and `before` of the stages that need the measure `gold`; None if no stage does.
-
-    Raises ValueError if two stages differ in them.
-    """
+    """Return the stages' common setting of `gold`, None if no stage needs it. Raises ValueError if two differ."""
     asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
     golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
     if len(golds) > 1:

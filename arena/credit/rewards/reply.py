@@ -27,9 +27,8 @@ def format(
 ) -> dict[str, Floats]:
     """Pay `match` for a reply that contains the pattern, or without a pattern for a valid act; else `miss`.
 
-    Adds the reward `format`. The pattern is searched for in the turn's `text`; \\A and \\Z anchor it, (?s) lets a dot
-    match newlines. Published values of `miss` for malformed tags: -1 (ARPO), -2 (IGPO, which puts it in the place of
-    the outcome).
+    The pattern is searched for in the turn's `text`; \\A and \\Z anchor it, (?s) lets a dot match newlines. Adds
+    `format`. Published values of `miss` for malformed tags: -1 (ARPO), -2 (IGPO, instead of the outcome).
     """
     good = batch.column(lambda turn: turn.valid) > 0 if pattern is None else holding(batch, pattern, text)
     return {"format": np.where(good, match, miss)}
