@@ -64,7 +64,10 @@ def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
 
 
 def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Floats]:
-    """Return each named reward per turn, [T]: the games' own, added to and changed by the reward stages in order."""
+    """Return each named reward per turn, [T], 0 for turns without it, after the reward stages.
+
+    Starts with the games' own rewards. The stages run in order, and each adds or changes names.
+    """
     columns: dict[str, Floats] = {}
     for row, turn in enumerate(batch.turns):
         for name, value in turn.rewards.items():

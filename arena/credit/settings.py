@@ -22,7 +22,10 @@ def _asked_alike(stages: list[Chosen]) -> list[Chosen]:
 
 
 class CreditSpec(Spec):
-    """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
+    """Settings of credit assignment, from named rewards to advantages.
+
+    Parts are named as in `arena list`, with their settings if any.
+    """
 
     stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_asked_alike)] = []
     """Reward stages in order: each adds or changes named rewards."""

@@ -34,7 +34,7 @@ class WinRates:
                 self._table[key] = (FADING * won + score, FADING * played + 1)
 
     def rate(self, game: str, learner: str, opponent: str) -> float:
-        """Return the estimated probability that the learner wins, in (0, 1); 0.5 before their first match."""
+        """Return the learner's estimated probability to win, in (0, 1), 0.5 before their first match."""
         won, played = self._table.get(_key(game, learner, opponent), (0.0, 0.0))
         return (won + PRIOR / 2) / (played + PRIOR)
 
@@ -89,11 +89,11 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> list[dict[str, Seating]]:
-        """Return who sits where in each of `count` matches of iteration `k` in a game with these `seats`.
+        """Return the seating of each of `count` matches of iteration `k` in a game with these `seats`.
 
         Each match draws one of the opponents of the iteration by weight. One trained seat is the learner (they
-        alternate per opponent), and the other trained seats get the opponent, frozen. Seats stay unchanged for the
-        opponent `self`, or if fewer than two are trained.
+        alternate per opponent), and the other trained seats get the frozen opponent, from `policies` if it is one of
+        them. Seats stay unchanged for the opponent `self`, or if fewer than two are trained.
         """
         trained = [seat for seat, seating in seats.items() if seating.trained]
         if len(trained) < 2:
@@ -139,7 +139,7 @@ class Matchmaker:
     def _past_version(
         self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
     ) -> int:
-        """Return the past version of `policy` to meet: `lag` updates ago, or drawn by the learner's win rates."""
+        """Return a past version of `policy`: `lag` updates ago, else drawn, oftener if the learner seldom beats it."""
         if opponent.lag is not None:
             return self.pool.lagged(now, opponent.lag)
         members = self.pool.members

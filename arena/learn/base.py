@@ -30,7 +30,7 @@ class Trainer(Protocol):
         """Plan supervised learning on the samples by the settings `spec`; `rng` shuffles the samples."""
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
-        """Carry out a plan; return metrics as means over tokens, and the number of skipped steps (`skipped`).
+        """Carry out a plan; return metrics as means over tokens, and numbers of `steps`, `skipped` steps and `tokens`.
 
         Calls `stepped` in the event loop after every step. Raises GateError, before any weight changes, if sampler and
         trainer disagree, and DivergedError if numbers are not finite.
@@ -49,7 +49,7 @@ class Trainer(Protocol):
         """Return the JSON state for a checkpoint: `steps` taken, and the regularisers' `memory`."""
 
     async def weights(self) -> Weights:
-        """Return the current weights."""
+        """Return the current weights, in a form that an engine can serve."""
 
     async def close(self) -> None:
         """Release all resources; no call may follow."""

@@ -77,7 +77,7 @@ def masked(
 
 
 def _gap(tokens: TokenBatch) -> torch.Tensor:
-    """Return each token's log ρ, trainer minus sampler, without gradient, [N]."""
+    """Return each token's log ρ, [N]: the trainer's log p before the update minus the sampler's, without gradient."""
     return (tokens.old - tokens.behaviour).detach()
 
 

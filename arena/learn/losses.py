@@ -39,7 +39,7 @@ def policy_gradient(
     clip: Annotated[Chosen, CLIP] = Chosen(CLIP, "ppo"),
     correction: Annotated[Chosen, CORRECTION] = Chosen(CORRECTION, "uncorrected"),
 ) -> TokenLoss:
-    """Policy gradient by importance ratio (token, turn or sequence), with a clip and a correction weight.
+    """Compute the policy-gradient loss by importance ratio (token, turn or sequence), with a clip and a correction.
 
     Each token's loss is w · clip(r, A), r by `ratio` as in `importance_ratio`, w a `correction` without gradient.
 
@@ -80,7 +80,7 @@ def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
 
 
 def likelihood(tokens: TokenBatch) -> TokenLoss:
-    """Advantage-weighted negative log-likelihood, -A log p; with A = 1 it is imitation."""
+    """Compute the advantage-weighted negative log-likelihood of each token, -A log p; with A = 1 it is imitation."""
     return TokenLoss(-tokens.advantages * tokens.logprobs, tokens.learned.new_zeros(len(tokens.learned)))
 
 

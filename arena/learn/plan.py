@@ -184,14 +184,14 @@ class Planner:
         return [_renumbered(one, part) for one in passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
-        """Return each rank's passes to score these streams without learning."""
+        """Return each rank's forward passes to score these streams without learning."""
         return self._distribute(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
-    def _distribute(self, given: Iterable[Pass], ranks: int) -> Shares:
+    def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
         """Distribute passes over ranks, under ZeRO-3 without shared prefixes."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
-            given = [_without_prefix(one) for one in given]
-        return distribute(list(given), ranks)
+            work = [_without_prefix(one) for one in work]
+        return distribute(list(work), ranks)
 
 
 def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
@@ -201,27 +201,27 @@ def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
 
 
 def _without_prefix(one: Pass) -> Pass:
-    """Return the pass with the prefix computed in every row."""
+    """Return the pass without a shared prefix: every row computes it."""
     return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
 
 
-def distribute(given: list[Pass], ranks: int) -> Shares:
+def distribute(work: list[Pass], ranks: int) -> Shares:
     """Distribute passes over ranks, so that all have the same number and similar work; returns each rank's passes.
 
-    A single rank gets all of them in order. For more ranks, the longest are split in two, and idle passes added, until
-    the number is divisible.
+    A single rank gets all of them in order. For more ranks, the longest passes of several rows are split in two until
+    the number is divisible; then idle passes are added. Changes `work`.
     """
-    while len(given) % ranks and any(len(one.rows) > 1 for one in given):
-        at = max((k for k, one in enumerate(given) if len(one.rows) > 1), key=lambda k: given[k].tokens)
-        rows, prefix = given[at].rows, given[at].prefix
+    while len(work) % ranks and any(len(one.rows) > 1 for one in work):
+        index = max((k for k, one in enumerate(work) if len(one.rows) > 1), key=lambda k: work[k].tokens)
+        rows, prefix = work[index].rows, work[index].prefix
         half = (len(rows) + 1) // 2
-        given[at : at + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
-    given += [IDLE] * (-len(given) % ranks)
+        work[index : index + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
+    work += [IDLE] * (-len(work) % ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
-    for at in sorted(range(len(given)), key=lambda k: -given[k].tokens):
-        open_ = [share for share in shares if len(share) < len(given) // ranks]
-        min(open_, key=lambda share: sum(given[k].tokens for k in share)).append(at)
-    return tuple(tuple(given[at] for at in sorted(share)) for share in shares)
+    for index in sorted(range(len(work)), key=lambda k: -work[k].tokens):
+        open_ = [share for share in shares if len(share) < len(work) // ranks]
+        min(open_, key=lambda share: sum(work[k].tokens for k in share)).append(index)
+    return tuple(tuple(work[index] for index in sorted(share)) for share in shares)
 
 
 _IMITATION_WARMUP = 10

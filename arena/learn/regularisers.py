@@ -70,7 +70,7 @@ def kl(
     estimate: Literal["k1", "k2", "k3"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
-    """Add `weight` times the KL to the reference policy, estimated by k1, k2 or k3; `turns` overrides weights by turn.
+    """Return `weight` times the KL to the reference policy per token, estimated by k1, k2 or k3, to add to the loss.
 
     With d = log π - log ref of a token drawn from π (Schulman 2020, "Approximating KL divergence"):
 
@@ -82,8 +82,8 @@ def kl(
 
     This holds for tokens drawn from the current weights and each token's own distribution; no gradient includes a
     token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has k2's mean gradient.
-    `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024) holds all
-    lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
+    `turns` are weights by the turn's position in its trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024)
+    holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
     assert tokens.reference is not None
     scale = tokens.logprobs.new_full((len(tokens.logprobs),), weight(tokens.clock))
@@ -117,7 +117,7 @@ ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k
 def entropy(
     tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen(SCHEDULE, "constant", {"value": 0.0})
 ) -> torch.Tensor:
-    """Add the entropy bonus: minus `weight` times the entropy of each token's distribution.
+    """Return the entropy bonus per token, to add to the loss: minus `weight` times the entropy of its distribution.
 
     Usual: .001 (UFO, EPO); DAPO and GSPO have none.
     """
@@ -214,12 +214,13 @@ def covariance_clip(
 ) -> torch.Tensor:
     """Clip-Cov: remove the loss of a few tokens whose advantage and log-probability are high together.
 
-    Such tokens, with low < (A - mean A)(log π - mean log π) < high, reduce entropy. Means are over the micro-batch's
-    tokens in the loss, with `of: replayed` over replayed ones, which alone are affected then; the selection depends on
-    `token_budget`. Already clipped tokens are excluded, and nothing is removed if all advantages are equal. At most
-    `share` of the tokens, but one if there is any. Of more candidates the released code takes some at random; here they
-    are evenly spaced, so that the same batch always gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5;
-    SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its ALFWorld and WebShop scripts 2 to 60.
+    Returns minus their loss, and 0 for all others. Such tokens, with low < (A - mean A)(log π - mean log π) < high,
+    reduce entropy. Means are over the micro-batch's tokens in the loss, with `of: replayed` over replayed ones, which
+    alone are affected then; the selection depends on `token_budget`. Already clipped tokens are excluded, and nothing
+    is removed if all advantages are equal. At most `share` of the tokens, but one if there is any. Of more candidates
+    the released code takes some at random; here they are evenly spaced, so that the same batch always gives the same.
+    Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its
+    ALFWorld and WebShop scripts 2 to 60.
     """
     import torch
 

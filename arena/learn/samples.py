@@ -94,7 +94,7 @@ def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[
 
 
 def _loss_pairs(sample: Sample) -> NDArray[np.int64]:
-    """Return the pair numbers of the replies in the sample's loss."""
+    """Return the numbers of the pairs that have a reply in the sample's loss."""
     return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_reply_mask(sample)])
 
 

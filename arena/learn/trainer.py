@@ -64,7 +64,7 @@ class PolicyTrainer:
         return Optimiser(self.scorer, self.rule)
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """Plan an update from samples and the number of steps so far."""
+        """Plan an update from samples and the number of steps so far. Computes nothing on the device."""
         return Planner(self.name, self.rule, self.costs).update(samples, rng, clock, self.steps)
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:

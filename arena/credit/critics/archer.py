@@ -33,7 +33,7 @@ _BUFFER = "buffer.safetensors"
 
 
 class Twin(torch.nn.Module):
-    """Two independent networks with one hidden layer over the same features."""
+    """Two independent networks with one hidden layer each, over the same features."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Archer:
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """Return for every turn the lower of its two state values (`values`) and reply values (`action_values`).
+        """Return per turn the lower of the twin state values (`values`) and reply values (`action_values`).
 
         One array per trajectory and name; all 0 during the first `warmup` iterations.
         """

@@ -62,7 +62,7 @@ class Linear:
         return figures | {"skipped": float(not taken)}
 
     def save(self, folder: Path) -> None:
-        """Save the two sums."""
+        """Write the two sums to `linear.safetensors` in the folder."""
         from safetensors.numpy import save_file
 
         save_file({"squares": self.squares, "products": self.products}, folder / "linear.safetensors")

@@ -245,7 +245,7 @@ class ValueHead:
 
 
 def _turn_values(trajectory: Trajectory, tokens: Floats) -> Floats:
-    """Return [K] the value of each turn's first token; 0 for a turn without tokens."""
+    """Return each turn's value, [K]: that of its first token, 0 for a turn without tokens."""
     turns, first = np.unique(TurnBatch([trajectory]).token_turns, return_index=True)
     values = np.zeros(len(trajectory.turns), np.float32)
     values[turns] = tokens[first]

@@ -18,7 +18,7 @@ from arena.parts.chosen import Chosen, needs
 
 @needs("values")
 def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> Floats:
-    """GAE along a trajectory's turns, with a critic's value of each turn.
+    """Compute GAE along a trajectory's turns, with a critic's value of each turn.
 
     δ_k = r_k + γ V_{k+1} - V_k, A_k = δ_k + γ λ A_{k+1}; [T]. With V = 0 and γ = λ = 1 it is the return-to-go; with the
     group's mean turn return as V it is `mars`. Zero if the critic predicted everything. Source: Schulman et al. 2016,
@@ -30,7 +30,7 @@ def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: D
 
 @needs("token_values")
 def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> TokenAdvantages:
-    """GAE along a trajectory's sampled tokens; a turn's reward arrives at its last token.
+    """Compute GAE along a trajectory's sampled tokens; a turn's reward arrives at its last token.
 
     δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γ λ A_{t+1}; [N], where t + 1 is the next *sampled* token in any turn or
     stream. Zero if the critic predicted everything. Source: PPO for language models as in verl, whose backward pass
@@ -45,7 +45,7 @@ def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: 
 def gae_bilevel(
     batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0, turn_gamma: Discount = 0.95
 ) -> TokenAdvantages:
-    """GAE over the last tokens of turns, discounted by `turn_gamma`; then GAE over tokens inside each turn.
+    """Compute GAE over the last tokens of turns, discounted by `turn_gamma`; then GAE over tokens inside each turn.
 
     First GAE(turn_gamma, λ) over turn ends gives each turn's value A + V. With that value as the reward, GAE(γ, λ) runs
     from the turn's end to its first token and never across turns; [N]. Source: RAGEN (Wang et al. 2025), which
@@ -82,7 +82,11 @@ def discounts(estimator: Chosen) -> Discounts:
 
 
 def turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
-    """Return each turn's discounted return-to-go as of its last token, [T]."""
+    """Return each turn's discounted return-to-go at its last token, [T].
+
+    The next turn's is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the next
+    turn.
+    """
     following = np.append(batch.turn_tokens, 0)[1:]
     carry = discounts.token**following if discounts.turn is None else np.full(len(rewards), discounts.turn)
     return batch.backward(rewards, carry.astype(np.float64))

@@ -44,7 +44,7 @@ def repetition(
 
 
 def _answer(text: str, read: Pattern | None) -> str | None:
-    """Return the normalised answer in a text; None if it has none."""
+    """Return the answer in lower case with single blanks: the text, or its match of `read`, None without a match."""
     if read is not None:
         answer = read.first(text)
         if answer is None:

@@ -45,7 +45,7 @@ def gate(
 
     Source: G-RA (gated reward accumulation), from descriptions: no code was released. Gating never raises the total of
     rewards >= 0. It removes penalties as well: a gated penalty is a reason to fail, so leave penalties out of `parts`.
-    Zero: every gated part of a trajectory that fails.
+    Zero: every gated reward of a trajectory that fails.
     """
     passed = np.ones(len(batch.lengths), bool)
     gated = {}
