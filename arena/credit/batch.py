@@ -29,8 +29,9 @@ class TurnBatch:
     """An iteration's trajectories with their turns as flat arrays: the input of all parts of credit assignment.
 
     There are M trajectories, T turns (`turns`, trajectory after trajectory) and N sampled tokens. `owner` maps turns to
-    trajectories and `token_turns` tokens to turns. `groups` numbers the groups, and `mean_by` and its siblings compute
-    statistics over them, from trajectories in `counted` only. `measures` holds values that models computed.
+    trajectories and `token_turns` tokens to turns. `groups` numbers groups of turns, and `mean_by` and its siblings
+    compute statistics over them, from trajectories in `counted` only. `measures` holds values that models computed,
+    `memory` the state of estimators.
     """
 
     trajectories: Sequence[Trajectory]

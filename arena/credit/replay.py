@@ -191,8 +191,8 @@ class SelfImitation:
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
         """Update buffer and histories, and return stored trajectories that score above their task's current median.
 
-        A policy gets `size` of them, and its buffer is emptied, only if more than `threshold` qualify and `weight` is
-        positive. Otherwise it gets none.
+        If more than `threshold` of a policy qualify and `weight` is positive, returns up to `size` of them and empties
+        its buffer. With `which: any` it returns as many random trajectories of the batch instead.
         """
         score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)

@@ -139,7 +139,7 @@ class Matchmaker:
     def _past_version(
         self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
     ) -> int:
-        """Return a past version of `policy`: `lag` updates ago, else drawn, oftener if the learner seldom beats it."""
+        """Return a past version of `policy`: `lag` updates ago, or drawn by how seldom the learner beats it."""
         if opponent.lag is not None:
             return self.pool.lagged(now, opponent.lag)
         members = self.pool.members

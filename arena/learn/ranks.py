@@ -35,17 +35,17 @@ def this_rank() -> Rank:
     return _own
 
 
-def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
-    """Combine the values `own` of all ranks with `plus`, in rank order; returns the same result on all ranks.
+def over_ranks(value: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
+    """Combine the values of all ranks with `plus`, in rank order; returns the same result on all ranks.
 
     All ranks must call it together. A single rank gets its own value.
     """
     if _own.count == 1:
-        return own
+        return value
     from torch.distributed import all_gather_object
 
-    seen = [own] * _own.count
-    all_gather_object(seen, own, _own.group)
+    seen = [value] * _own.count
+    all_gather_object(seen, value, _own.group)
     return reduce(plus, seen)
 
 
@@ -76,6 +76,6 @@ class Tally:
         return self.total / max(1, self.count)
 
 
-def highest(own: float) -> float:
-    """Return the largest of the ranks' values of `own`, a norm; not finite if one of them is not."""
-    return over_ranks(Tally(1, own, own), Tally.plus).maximum
+def highest(norm: float) -> float:
+    """Return the largest of all ranks' norms; not finite if one of them is not."""
+    return over_ranks(Tally(1, norm, norm), Tally.plus).maximum

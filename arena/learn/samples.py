@@ -52,7 +52,10 @@ class Sample:
 
 
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples with a reply of a pair whose two replies are in the loss; take other replies out of it."""
+    """Restrict the loss to replies of complete pairs, and return the samples that have such a reply.
+
+    A pair is complete if the samples have both of its replies in the loss.
+    """
     answers = [_loss_pairs(sample) for sample in samples]
     unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
     whole = unique[counts == 2]

@@ -41,10 +41,10 @@ class Linear:
         return {"values": per_trajectory(trajectories, values)}
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Decay the sums, add these turns with their returns, and return metrics.
+        """Decay the sums, add these turns with their returns, and return metrics: `error`, `explained`, `skipped`.
 
-        `error` and `explained` are of the values before the fit; `skipped` is 1 if sums that are not finite were left
-        out.
+        The first two are of the values before the fit. If the new sums are not finite, raises DivergedError, or with
+        `nonfinite: skip` keeps the old ones and returns `skipped` 1.
         """
         return await compute(self._fit, credited)
 

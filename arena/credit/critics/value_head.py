@@ -100,7 +100,7 @@ class _Learner:
         clip: float | None,
         grad_clip: float,
     ) -> tuple[float, int]:
-        """Take a step on the streams with indices `part`; return the sum of squared errors before it, and tokens."""
+        """Take a step on the streams numbered `part`; return (sum of squared errors before it, number of tokens)."""
         count, errors = sum(len(returns[i]) for i in part), 0.0
         for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
             values = self.model(batch.to(self.device))

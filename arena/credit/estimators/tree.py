@@ -34,7 +34,8 @@ def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
 def _turn_advantages(turns: Sequence[int], parts: np.ndarray, returns: Floats, counted: np.ndarray) -> list[float]:
     """Return the advantages of one match's turns, whose indices are `turns`.
 
-    The other arrays have an entry per match of its group: the first turn not shared with it, return, and if it counts.
+    The arrays have an entry per match of its group: the first turn not shared with it (`parts`), return, and if it
+    counts.
     """
     advantages, latest = [], 0.0
     for number, turn in enumerate(turns):
