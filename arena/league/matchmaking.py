@@ -66,7 +66,8 @@ def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
 def pfsp(rates: Sequence[float]) -> np.ndarray:
     """Return probabilities ∝ (1 − p)² of opponents that the learner beats with probability p, float64, sum 1.
 
-    "Prioritized fictitious self-play", Vinyals et al. 2019, "Grandmaster level in StarCraft II", with f_hard, p = 2.
+    Uniform if every p is 1. "Prioritized fictitious self-play", Vinyals et al. 2019, "Grandmaster level in StarCraft
+    II", with f_hard and the exponent 2.
     """
     weights = (1 - np.asarray(rates, np.float64)) ** 2
     return np.asarray(weights / weights.sum()) if weights.sum() else np.full(len(weights), 1 / len(weights))

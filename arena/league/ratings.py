@@ -51,5 +51,5 @@ class Ratings:
                 self._rated[mine] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=mine)
 
     def state(self) -> dict[str, list[float]]:
-        """Return [mu, sigma] by rated name."""
+        """Return [mu, sigma] of every rated player, by name, as JSON for the checkpoint."""
         return {name: [r.mu, r.sigma] for name, r in sorted(self._rated.items())}

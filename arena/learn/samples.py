@@ -18,8 +18,7 @@ Source = Literal["played", "replayed", "logged", "demonstration"]
 class Sample:
     """A stream of tokens to learn from, with advantages and log-probabilities. Arrays have one entry per sampled token.
 
-    `behaviour` is the sampler's log-probability, `learned` masks the tokens in the loss, `source` says who sampled
-    them.
+    `behaviour` is the sampler's log-probability, `learned` masks the tokens in the loss, and `source` is the origin.
     """
 
     stream: Stream
