@@ -75,7 +75,7 @@ class Comparison:
         return means / deviations.where(deviations >= ZERO)
 
     def most_disputed(self) -> str:
-        """Return the match with the largest range of standardised advantages, summed over its turns."""
+        """Return the match whose standardised advantages differ most between estimators, summed over its turns."""
         values = self.turns[self.estimators]
         scaled = (values - values.mean()) / values.std(ddof=0).clip(lower=ZERO)
         spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).sum()

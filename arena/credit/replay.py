@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """Record of one replayed trajectory in an iteration's metrics: what it replaced, and its advantages."""
+    """Record of a replayed trajectory in an iteration's metrics: what it replaced (None: added), and its advantages."""
 
     match: str
     seat: str
@@ -259,8 +259,7 @@ def recalls(
 ) -> list[Recall]:
     """List the replayed trajectories of an iteration as records for its metrics: substitutes first, then additions.
 
-    `injected` replace those `played` one by one; `credited` is the result of credit, and `added` came from replay after
-    it.
+    `injected` replace `played` one by one, `credited` is the result of credit, and replay put `added` beside it.
     """
     worth = {
         (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()

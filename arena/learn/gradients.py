@@ -53,7 +53,7 @@ class UpdateMetrics:
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
     def gap(self, gaps: Tally) -> None:
-        """Record the log-probability gap between sampler and trainer; ignored after the first gap with tokens."""
+        """Record the log-probability gap between sampler and trainer, but only of the first call that has tokens."""
         if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 

@@ -68,7 +68,7 @@ def threads_of(seconds: dict[int, float]) -> int:
 
 
 def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
-    """Return bf16 if it takes at most 0.9 of float32's time, else fp32. Some processors emulate it slowly."""
+    """Return bf16 if it takes at most 0.9 of float32's time, else fp32: some processors emulate bfloat16 slowly."""
     return "bf16" if seconds[torch.bfloat16] <= CLEARLY * seconds[torch.float32] else "fp32"
 
 

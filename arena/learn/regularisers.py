@@ -36,7 +36,10 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """Functions that update a regulariser's state over updates. The regulariser only reads `tokens.memory[name]`."""
+    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`.
+
+    `see` returns a micro-batch's statistics, and `keep` adds them to the state.
+    """
 
     see: Callable[[TokenBatch], Any]
     """Return statistics of a micro-batch, as JSON."""

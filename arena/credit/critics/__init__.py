@@ -23,7 +23,7 @@ Rate = Annotated[float, Field(gt=0)]
 
 
 def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
-    """Create the chosen critic, None if none is chosen. `known` are the fields of `CriticContext` besides discounts."""
+    """Create the chosen critic with the estimator's discounts, or None. `known` are `CriticContext`'s other fields."""
     if chosen is None:
         return None
     critic: Critic = chosen(CriticContext(discounts(estimator), **known))

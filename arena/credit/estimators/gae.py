@@ -60,7 +60,7 @@ def gae_bilevel(
 
 
 class Discounts(NamedTuple):
-    """Discount factors of an estimator, for the returns that its critic learns."""
+    """Discount factors of an estimator from token to token and from turn to turn, for the returns of its critic."""
 
     token: float = 1.0
     """Factor from each token to the next of the same turn."""
