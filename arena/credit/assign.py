@@ -14,9 +14,11 @@ from arena.records import is_excused
 
 
 def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
-    """Compute rewards, selection, advantages and transforms of a batch.
+    """Turn a batch's named rewards into one advantage per turn, as the credit rule prescribes.
 
-    Returns one `Credited` per trajectory; trajectories that selection drops are missing.
+    Order: reward stages and weights, selectors, estimator, transforms. Returns one `Credited` per trajectory that no
+    selector drops. Stateful estimators update `batch.memory`. Raises ConfigError if the estimator returns a wrong
+    number of values, or values that are not finite.
     """
     rewards = turn_rewards(batch, rule)
     selection = select(batch, rewards, rule)
@@ -34,9 +36,10 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
 
 
 def estimate_advantages(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
-    """Return the estimator's advantages: [T] floats, or TokenAdvantages.
+    """Run the estimator on a batch and check the advantages that it returns.
 
-    Raises ConfigError if the estimator returns the wrong number of values or a value that is not finite.
+    `rewards` has one entry per turn. Returns a float64 array with one entry per turn, or `TokenAdvantages` with one per
+    sampled token. Raises ConfigError if the number of values is wrong or a value is not finite.
     """
     estimate = estimator(batch, rewards)
     by_token = isinstance(estimate, TokenAdvantages)
@@ -52,7 +55,7 @@ def estimate_advantages(estimator: Chosen, batch: TurnBatch, rewards: Floats) ->
 
 
 def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
-    """Return [T] the reward of each turn: Σ weight[name] · reward[name] over all named rewards after the stages."""
+    """Return each turn's total reward, [T]: Σ weight · named reward, after the reward stages; weights default to 1."""
     columns = named_rewards(batch, rule.stages)
     total = np.zeros(len(batch.owner))
     for name, column in columns.items():
@@ -61,7 +64,10 @@ def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
 
 
 def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Floats]:
-    """Return the named rewards as columns [T]: the game's own, added to and changed by the stages in order."""
+    """Return each named reward per turn, [T], 0 for turns without it, after the reward stages.
+
+    Starts with the games' own rewards. The stages run in order, and each adds or changes names.
+    """
     columns: dict[str, Floats] = {}
     for row, turn in enumerate(batch.turns):
         for name, value in turn.rewards.items():
@@ -74,7 +80,10 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
 
 
 def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
-    """Apply the rule's selectors in order. Excused replies (`is_excused`) are always out of the loss."""
+    """Apply the credit rule's selectors in order and return the masks of what is learned, counted and kept.
+
+    Excused turns are never learned: truncated replies without a legal act whose penalty the role waived.
+    """
     selection = Selection.everything(batch).out_of_loss(batch.column(is_excused) > 0)
     for selector in rule.select:
         selection = selector(batch, rewards, selection)
@@ -82,7 +91,7 @@ def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
 
 
 def _without_dropped(batch: TurnBatch, rewards: Floats, selection: Selection) -> tuple[TurnBatch, Floats, Selection]:
-    """Return the batch, rewards and selection without dropped trajectories."""
+    """Return the batch, turn rewards and selection without the trajectories that selection dropped."""
     rows = np.flatnonzero(selection.kept).tolist()
     turns = selection.kept[batch.owner]
     left = TurnBatch(
@@ -98,11 +107,13 @@ def _without_dropped(batch: TurnBatch, rewards: Floats, selection: Selection) ->
 def _by_trajectory(
     batch: TurnBatch, rewards: Floats, advantages: Floats, tokens: Floats | None, selection: Selection
 ) -> list[Credited]:
-    """Split the flat columns into one `Credited` per trajectory."""
+    """Split the arrays per turn and per token into one `Credited` per trajectory. `tokens` are token advantages."""
     cuts = batch.starts[1:-1]
-    own: list[Floats | None] = [None] * len(batch.lengths)
+    token_parts: list[Floats | None] = [None] * len(batch.lengths)
     if tokens is not None:
-        own = list(np.split(tokens, np.searchsorted(batch.owner[batch.token_turns], np.arange(1, len(batch.lengths)))))
+        token_parts = list(
+            np.split(tokens, np.searchsorted(batch.owner[batch.token_turns], np.arange(1, len(batch.lengths))))
+        )
     learned = np.split(selection.learned, cuts)
     return [
         Credited(trajectory, r, a, t, None if s.all() else s, c)
@@ -110,7 +121,7 @@ def _by_trajectory(
             batch.trajectories,
             np.split(rewards, cuts),
             np.split(advantages, cuts),
-            own,
+            token_parts,
             learned,
             selection.counted.tolist(),
             strict=False,

@@ -26,7 +26,13 @@ Key = Literal[TrajectoryKey, "turn"]
 
 @dataclass(frozen=True)
 class TurnBatch:
-    """The trajectories of one iteration with their turns as flat columns: T turns, M trajectories, N tokens."""
+    """An iteration's trajectories with their turns as flat arrays: the input of all parts of credit assignment.
+
+    There are M trajectories, T turns (`turns`, trajectory after trajectory) and N sampled tokens. `owner` maps turns to
+    trajectories and `token_turns` tokens to turns. `groups` numbers groups of turns, and `mean_by` and its siblings
+    compute statistics over them, from trajectories in `counted` only. `measures` holds values that models computed,
+    `memory` the state of estimators.
+    """
 
     trajectories: Sequence[Trajectory]
     clock: Clock = Clock()
@@ -39,63 +45,61 @@ class TurnBatch:
     """[M] trajectories that count in group statistics; None means all."""
 
     def counting(self, counted: Bools) -> "TurnBatch":
-        """Return the same batch with only these trajectories in the statistics."""
+        """Return a copy whose group statistics use only the trajectories in `counted`, a mask [M]."""
         return self._with(counted=counted)
 
     def remembering(self, memory: dict[str, Any]) -> "TurnBatch":
-        """Return the same batch with other estimator state."""
+        """Return a copy with `memory` as the state of stateful estimators."""
         return self._with(memory=memory)
 
     def _with(self, **changes: Any) -> "TurnBatch":
-        """Return a changed copy that shares the columns computed so far: they depend on the trajectories only."""
+        """Return a copy with changed fields. It keeps the cached columns, which depend on the trajectories only."""
         twin = replace(self, **changes)
         vars(twin).update({n: v for n, v in vars(self).items() if n not in self.__dataclass_fields__})
         return twin
 
     @property
     def counts(self) -> Bools:
-        """[M] `counted` as an array, also if all trajectories count."""
+        """Mask [M] of the trajectories that count in group statistics; all True if `counted` is None."""
         return np.ones(len(self.lengths), bool) if self.counted is None else self.counted
-
-    # -- columns -----------------------------------------------------------------------------------------
 
     @cached_property
     def lengths(self) -> Ints:
-        """[M] number of turns of each trajectory."""
+        """Number of turns of each trajectory, [M]."""
         return np.array([len(t.turns) for t in self.trajectories], np.int64)
 
     @cached_property
     def starts(self) -> Ints:
-        """[M + 1] offsets: trajectory m has the turns `starts[m]` to `starts[m + 1]`."""
+        """Offsets [M + 1]: trajectory m has the turns with rows `starts[m]` to `starts[m + 1]`, end excluded."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
 
     @cached_property
     def owner(self) -> Ints:
-        """[T] trajectory of each turn."""
+        """Index of each turn's trajectory, [T]."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
     def place(self) -> Ints:
-        """[T] position of each turn within its trajectory, from 0."""
+        """Position of each turn within its trajectory, from 0, [T]."""
         return np.arange(len(self.owner)) - self.starts[self.owner]
 
     @cached_property
     def last(self) -> Bools:
-        """[T] True for the last turn of each trajectory."""
+        """Mask [T], True for the last turn of each trajectory."""
         return np.asarray(self.place == self.lengths[self.owner] - 1)
 
     @cached_property
     def turns(self) -> list[Turn]:
-        """The T turns."""
+        """All turns of the batch, trajectory after trajectory."""
         return [turn for trajectory in self.trajectories for turn in trajectory.turns]
 
     def column(self, value: Callable[[Turn], float]) -> Floats:
-        """Return [T] a number per turn."""
+        """Return `value(turn)` for every turn of the batch, as floats [T]."""
         return np.fromiter((value(turn) for turn in self.turns), np.float64, len(self.owner))
 
     @cached_property
     def token_turns(self) -> Ints:
-        """[N] row in this batch of the turn that sampled each token."""
+        """Row of the turn that sampled each token, [N]; tokens are ordered by trajectory, stream and time."""
         parts = []
         for start, trajectory in zip(self.starts, self.trajectories, strict=False):
             rows = {turn.index: start + k for k, turn in enumerate(trajectory.turns)}
@@ -107,41 +111,49 @@ class TurnBatch:
 
     @cached_property
     def turn_tokens(self) -> Ints:
-        """[T] number of each turn's sampled tokens in streams."""
+        """Number of each turn's sampled tokens, [T]; 0 for a turn without tokens in a stream."""
         return np.bincount(self.token_turns, minlength=len(self.owner)).astype(np.int64)
 
     def measure(self, name: str) -> Floats:
-        """Return a measurement concatenated over trajectories. Raises KeyError if it was not taken."""
+        """Return a model measurement of the whole batch, one float64 per turn or per sampled token.
+
+        `name` is one of `arena.credit.measures`, such as `entropy`. Raises KeyError if it was not taken for this batch.
+        """
         if name not in self.measures:
             raise KeyError(f"nobody measured '{name}' for this batch")
         arrays = self.measures[name]
         return np.concatenate(arrays).astype(np.float64) if len(arrays) else np.zeros(0)
 
-    # -- groups ------------------------------------------------------------------------------------------
-
     def groups(self, by: Sequence[Key]) -> Ints:
-        """Return [T] group numbers of turns that agree in all keys `by`. With no keys all turns are one group."""
+        """Return each turn's group number, [T]; turns that agree in all keys `by` share a number.
+
+        Keys are attributes of the trajectory, or `turn`, the position within it. Without keys all turns are one group.
+        """
         whole = self.trajectory_groups([name for name in by if name != "turn"])[self.owner]
         return _dense(whole * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else whole
 
     def trajectory_groups(self, by: Sequence[Key]) -> Ints:
-        """Return [M] group numbers of trajectories that agree in all keys `by`; ignores the key `turn`."""
+        """Return each trajectory's group number, [M], equal if all keys `by` agree; the key `turn` is ignored."""
         names = [name for name in by if name != "turn"]
         return self.numbered([tuple(getattr(t, name) for name in names) for t in self.trajectories])
 
     @staticmethod
     def numbered(labels: Sequence[Hashable]) -> Ints:
-        """Return a number per label, equal for equal labels, in order of first appearance."""
+        """Return a number per label, from 0 in order of first appearance; equal labels get equal numbers."""
         numbers: dict[Hashable, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
     def sum_by(self, values: Floats, groups: Ints) -> Floats:
-        """Return each entry's group sum ([T] turns or [M] trajectories) over counted trajectories."""
+        """Return each entry's group sum of `values` (one per turn or per trajectory), over counted trajectories."""
         size = int(groups.max(initial=-1)) + 1
         return np.asarray(np.bincount(groups, values * self._weights(len(values)), size)[groups])
 
     def mean_by(self, values: Floats, groups: Ints, weights: Floats | None = None) -> Floats:
-        """Return each entry's group mean ([T] turns or [M] trajectories) over counted trajectories."""
+        """Return the mean of `values` over each entry's group, for every entry.
+
+        The arrays have one entry per turn or one per trajectory. `weights` makes it a weighted mean. Uncounted
+        trajectories get the mean of their group but do not affect it; without counted ones it is 0.
+        """
         weight = self._weights(len(values)) if weights is None else weights * self._weights(len(values))
         size = int(groups.max(initial=-1)) + 1
         sums = np.bincount(groups, values * weight, size)
@@ -149,7 +161,10 @@ class TurnBatch:
         return (sums / np.where(counts > 0, counts, 1.0))[groups]
 
     def std_by(self, values: Floats, groups: Ints, weights: Floats | None = None, ddof: int = 0) -> Floats:
-        """Return each entry's group standard deviation over counted trajectories; 0 if fewer than 1 + ddof count."""
+        """Return the standard deviation of `values` over each entry's group; 0 if fewer than 1 + `ddof` count.
+
+        Arguments as for `mean_by`; `ddof` is 0 for the population's deviation and 1 for the sample's.
+        """
         gaps = (values - self.mean_by(values, groups, weights)) ** 2
         variance = self.mean_by(gaps, groups, weights)
         if ddof:
@@ -158,12 +173,12 @@ class TurnBatch:
         return np.sqrt(variance)
 
     def count_by(self, groups: Ints) -> Floats:
-        """Return, for each entry, how many entries of its group count in the statistics."""
+        """Return, for each entry, how many entries of its group belong to counted trajectories."""
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
     def permute_within(self, rows: Ints, groups: Ints) -> Ints:
-        """Permute the rows at random within each group; `groups` has one entry per row."""
+        """Return `rows` permuted at random within each group; `groups` has one group number per row."""
         permuted = np.empty_like(rows)
         permuted[np.argsort(groups, kind="stable")] = rows[np.lexsort((self.rng.random(len(rows)), groups))]
         return permuted
@@ -171,20 +186,19 @@ class TurnBatch:
     def _weights(self, size: int) -> Floats:
         return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
 
-    # -- along a trajectory ------------------------------------------------------------------------------
-
     def totals(self, values: Floats) -> Floats:
-        """Return [M] the sum over each trajectory's turns."""
+        """Return the sum of `values` over each trajectory's turns ([T] to [M])."""
         return np.bincount(self.owner, values, len(self.lengths)).astype(np.float64)
 
     def returns(self, rewards: Floats, gamma: float = 1.0) -> Floats:
-        """Return [T] returns-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' along each trajectory."""
+        """Return each turn's discounted return-to-go along its trajectory, [T]: R_k = Σ_{k' ≥ k} γ^(k'-k) r_k'."""
         return self.backward(rewards, np.full(len(rewards), gamma))
 
     def backward(self, values: Floats, carry: Floats) -> Floats:
-        """Return [T] x_k = values_k + carry_k · x_{k+1} along each trajectory, with x = 0 after its end.
+        """Compute x_k = values_k + carry_k · x_{k+1} backwards along each trajectory, with x = 0 after its end.
 
-        Processes all trajectories at once, one vector operation per turn position.
+        `values`, `carry` and the result have one entry per turn. Processes all trajectories at once, one vector
+        operation per turn position.
         """
         sums = values.astype(np.float64, copy=True)
         order = np.argsort(self.place, kind="stable")
@@ -202,7 +216,11 @@ def _dense(labels: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Credited:
-    """A trajectory of K turns and n sampled tokens with its rewards and advantages."""
+    """A trajectory with its rewards and advantages: the result of credit assignment.
+
+    `rewards` and `advantages` have one entry per turn, `tokens` one per sampled token or is None. `learned` masks the
+    turns in the loss; None means all.
+    """
 
     trajectory: Trajectory
     rewards: Floats
@@ -218,27 +236,28 @@ class Credited:
 
 
 class TokenAdvantages(NamedTuple):
-    """Advantages per token, of an estimator that distinguishes the tokens of a turn."""
+    """Result of an estimator that distinguishes the tokens of a turn: `values`, one advantage per sampled token."""
 
     values: Floats
     """[N], in the order of `TurnBatch.token_turns`."""
 
 
 def spread_to_tokens(batch: TurnBatch, values: Floats) -> Floats:
-    """Return [N] each turn's value on each of its own tokens."""
+    """Return each turn's value on each of its sampled tokens ([T] to [N])."""
     return values[batch.token_turns]
 
 
 def turn_means(batch: TurnBatch, values: Floats) -> Floats:
-    """Return [T] the mean over each turn's own tokens; 0 for a turn without tokens."""
+    """Return the mean of token values over each turn ([N] to [T]); 0 for a turn without tokens."""
     sums = np.bincount(batch.token_turns, values, len(batch.owner))
     return sums / np.maximum(batch.turn_tokens, 1)
 
 
 def z_scores(batch: TurnBatch, values: Floats, by: Sequence[Key]) -> Floats:
-    """Return [N] token values standardised over the tokens of their turn's group: gap / (deviation + 1e-6).
+    """Standardise token values within the group of their turn: (value - mean) / (deviation + 1e-6), [N].
 
-    Statistics are over tokens of counted trajectories. 0 in a group without any, or with a deviation below 1e-6.
+    `by` are grouping keys as in `TurnBatch.groups`. Statistics are over tokens of counted trajectories. Returns 0 in a
+    group without such tokens, or with a deviation below 1e-6.
     """
     groups = batch.groups(by)[batch.token_turns]
     size = int(groups.max(initial=-1)) + 1

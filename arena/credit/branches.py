@@ -12,21 +12,21 @@ from games.contracts import MOST_TURNS, MatchId
 
 
 class Pair(NamedTuple):
-    """Two replies of one seat to the same messages, each followed by its own continuation of the match."""
+    """Two replies of one seat to the same messages: in a match, and in a branch that continues it differently.
+
+    `first` and `second` are the trajectories' indices, `place` is the position of the turn in both of them.
+    """
 
     first: int
-    """Index of the parent trajectory."""
     second: int
-    """Index of the branch's trajectory."""
     place: int
-    """Position of the turn within both trajectories."""
 
 
 def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
     """Yield pairs of turns that start from the same state with different replies: a branch and its parent match.
 
-    A turn is in at most one pair, the first found. Branches of one match leave it at different turns, but a branch of a
-    branch may start at the same turn.
+    Skips branches whose parent is absent, and replies with equal token ids. A turn is in at most one pair, the first
+    found. Branches of one match leave it at different turns, but a branch of a branch may start at the same turn.
     """
     taken = set[tuple[int, int]]()
     where = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
@@ -34,7 +34,7 @@ def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
         turn = branch.parent_turn
         first = where.get((branch.parent, branch.seat))
         places = [k for k, own in enumerate(branch.turns) if own.index == turn]
-        if first is None or not places or _said(trajectories[first], turn) == _said(branch, turn):
+        if first is None or not places or _sampled_ids(trajectories[first], turn) == _sampled_ids(branch, turn):
             continue
         if taken.isdisjoint(both := {(first, turn), (second, turn)}):
             taken |= both
@@ -42,7 +42,10 @@ def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
 
 
 def parting(one: MatchId, other: MatchId) -> int:
-    """Return the first turn, counted over all seats, that two matches do not share; 0 if they share no ancestor."""
+    """Return the index of the first turn, counted over all seats, that two matches do not share.
+
+    Returns 0 if they share no ancestor, and MOST_TURNS, which exceeds every index, if they are the same match.
+    """
     lines = one.line(), other.line()
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))))
     if not shared:
@@ -52,11 +55,11 @@ def parting(one: MatchId, other: MatchId) -> int:
 
 
 def copies(batch: TurnBatch) -> Ints:
-    """Return [T] a number per turn, equal for the copies of one turn in a match and in its branches."""
+    """Number the turns so that the copies of one turn, in a match and in its branches, share a number. Returns [T]."""
     lines = [MatchId.parse(t.match).line() for t in batch.trajectories]
 
     def taken(line: Sequence[MatchId], turn: int) -> str:
-        """Return the match of the lineage in which the turn was sampled; later matches repeat it."""
+        """Return the id of the match in this ancestry that sampled the turn; its branches only repeat it."""
         return str(next(match for match in reversed(line) if match.turn is None or match.turn <= turn))
 
     owners = batch.owner.tolist()
@@ -66,7 +69,7 @@ def copies(batch: TurnBatch) -> Ints:
 
 
 def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
-    """Return [N] token values averaged over the copies of each token in a match and its branches."""
+    """Average each token's value over the copies of the token in a match and its branches ([N] to [N])."""
     first = np.concatenate([[0], np.cumsum(batch.turn_tokens)])
     order = np.argsort(batch.token_turns, kind="stable")
     place = np.empty(len(tokens), np.int64)
@@ -76,7 +79,6 @@ def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
     return np.asarray((np.bincount(numbers, tokens) / np.bincount(numbers))[numbers])
 
 
-def _said(trajectory: Trajectory, turn: int) -> list[int]:
-    """Return the ids sampled in a turn."""
+def _sampled_ids(trajectory: Trajectory, turn: int) -> list[int]:
     stream, begin, end = place_of(trajectory.streams, turn)
     return stream.ids[begin:end]

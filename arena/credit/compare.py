@@ -31,7 +31,11 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class Comparison:
-    """Advantages of several estimators for the same turns."""
+    """Advantages that several estimators assign to the same turns, with statistics over them.
+
+    `turns` has one row per turn and one column per estimator, besides columns such as `match`, `role` and `reward`.
+    `estimators` are the names of the estimators' columns.
+    """
 
     turns: pd.DataFrame
     """One row per turn of a trained policy, in order: `iteration`, `match`, `turn`, `seat`, `role`, `policy`, `game`,
@@ -40,7 +44,11 @@ class Comparison:
     """Column names of the estimators."""
 
     def overview(self) -> pd.DataFrame:
-        """Return each estimator's mean, standard deviation, share of zeros and share of non-negative advantages."""
+        """Return a summary with one row per estimator.
+
+        Columns: `mean` and population `deviation` of its advantages, and their shares of `zeros` and of positives
+        (`praised`); values within ±1e-9 are zeros.
+        """
         values = self.turns[self.estimators]
         rows = {
             "mean": values.mean(),
@@ -51,20 +59,23 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def correlations(self, method: str = "pearson") -> pd.DataFrame:
-        """Return the estimators' correlation matrix over all turns; NaN for constant advantages."""
+        """Return the correlation matrix of the estimators by pandas' `method`; NaN for constant advantages."""
         constant = [name for name in self.estimators if self.turns[name].std(ddof=0) < ZERO]
         matrix = self.turns[self.estimators].corr(method=method)  # type: ignore[arg-type]
         matrix.loc[constant, :] = matrix.loc[:, constant] = np.nan
         return matrix
 
     def bias(self) -> pd.DataFrame:
-        """Return each role's mean advantage in standard deviations of the estimator, to show favoured roles."""
+        """Return each role's mean advantage by each estimator, in standard deviations of that estimator.
+
+        One row per game and role; NaN for constant advantages. Values far from 0 show favoured or disfavoured roles.
+        """
         deviations = self.turns[self.estimators].std(ddof=0)
         means = self.turns.groupby(["game", "role"])[self.estimators].mean()
         return means / deviations.where(deviations >= ZERO)
 
     def most_disputed(self) -> str:
-        """Return the match with the largest sum over turns of the spread between standardised estimators."""
+        """Return the match whose standardised advantages differ most between estimators, summed over its turns."""
         values = self.turns[self.estimators]
         scaled = (values - values.mean()) / values.std(ddof=0).clip(lower=ZERO)
         spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).sum()
@@ -83,12 +94,13 @@ async def compare(
     seed: int = 0,
     length: int = 1,
 ) -> Comparison:
-    """Compute the advantages of a run's trained turns by each estimator, by default in all iterations.
+    """Compute the advantages that each estimator would give the trained turns of a run, from its match log.
 
-    Rewards follow the run's own credit rule; `seed` and `length` (iterations) are the run's. Earlier iterations are
-    processed too, for stateful estimators and critics. The critic is the run's own if the log suffices for it,
-    otherwise `linear`. Raises ConfigError if an estimator needs measurements that no log holds, or if the run has no
-    trained turn.
+    `rule` is the run's own credit rule, which determines the rewards; `seed` and `length` (number of iterations) are
+    the run's too. The result covers `iterations`, by default all. Earlier iterations are processed too, for stateful
+    estimators and critics. The critic is the run's own if the log suffices for it, otherwise `linear`. Raises
+    ConfigError if an estimator needs measurements that no log holds, if an estimator is named twice, or if the run has
+    no trained turn.
     """
     reader, names = RunReader(run), column_names(estimators)
     judges = [_Judge(chosen, rule.critic, seed) for chosen in estimators]
@@ -114,16 +126,16 @@ async def compare(
 
 
 class _Judge:
-    """An estimator with its state and critic while it processes a log."""
+    """An estimator with its own state and critic, to be called with the iterations of a log in order."""
 
-    def __init__(self, chosen: Chosen, own: Chosen | None, seed: int) -> None:
+    def __init__(self, chosen: Chosen, run_critic: Chosen | None, seed: int) -> None:
         self.estimator, self.memory, self.seed = chosen, dict[str, Any](), seed
         self.critic = None
         if chosen.needs:
-            self.critic = critic_for(_critic(chosen, own), chosen, seed=seed)
+            self.critic = critic_for(_offline_critic(chosen, run_critic), chosen, seed=seed)
 
     async def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
-        """Return [T] advantages of an iteration's turns, then fit the critic on them."""
+        """Return the advantages of an iteration's turns, [T], and then fit the critic to them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
         measures = await self.critic.predict(batch.trajectories) if self.critic else {}
         estimate = estimate_advantages(
@@ -139,9 +151,13 @@ class _Judge:
         return advantages
 
 
-def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
-    """Return a critic that gives the estimator's measurements from a log alone."""
-    offline = [own] if own and "policies" not in own.needs and not own.whole().settings.get("fresh") else []
+def _offline_critic(chosen: Chosen, run_critic: Chosen | None) -> Chosen:
+    """Return a critic for which a log suffices: the run's, else `linear`. Raises ConfigError if neither fits."""
+    offline = (
+        [run_critic]
+        if run_critic and "policies" not in run_critic.needs and not run_critic.whole().settings.get("fresh")
+        else []
+    )
     for critic in (*offline, Chosen(CRITIC, "linear")):
         if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
             return critic
@@ -149,9 +165,10 @@ def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
 
 
 def column_names(estimators: Sequence[Chosen]) -> list[str]:
-    """Return a column name per estimator, with its settings if two share a name; files without their folders.
+    """Return one column name per estimator: its name, with its settings if several share the name.
 
-    Raises ConfigError if an estimator is named twice with the same settings.
+    Estimators from a user's file are named without the folder, unless two names would then be equal. Raises ConfigError
+    if an estimator is named twice with the same settings.
     """
     whole, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
     apart = len(set(short)) == len(set(whole))
@@ -167,13 +184,15 @@ def column_names(estimators: Sequence[Chosen]) -> list[str]:
 
 
 def _rewards(reader: RunReader, batch: TurnBatch, spec: CreditSpec) -> Floats:
-    """Return each turn's reward: by the run's own stages, or from the run's log if a stage needs a model."""
+    """Return each turn's total reward, [T]: by the run's reward stages, or from its log if a stage needs a model."""
     if not any(stage.needs for stage in spec.stages):
         return turn_rewards(batch, spec)
-    own = {MatchId.parse(t.match).iteration for t in batch.trajectories}  # those that replay brought back are older
-    noted = {(row.match, row.turn): row.reward for k in sorted(own) for row in reader.credit(k)}
+    iterations = {
+        MatchId.parse(t.match).iteration for t in batch.trajectories
+    }  # those that replay brought back are older
+    logged = {(row.match, row.turn): row.reward for k in sorted(iterations) for row in reader.credit(k)}
     pairs = [(t.match, turn.index) for t in batch.trajectories for turn in t.turns]
-    return np.array([noted.get(pair, 0.0) for pair in pairs])
+    return np.array([logged.get(pair, 0.0) for pair in pairs])
 
 
 def _frame(k: int, batch: TurnBatch, rewards: Floats) -> pd.DataFrame:

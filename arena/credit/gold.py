@@ -19,15 +19,17 @@ Score = Callable[[Sequence[Stream], Sequence[float]], Awaitable[list[StreamScore
 async def beliefs(
     trajectories: Sequence[Trajectory], frame: ChatFrame, score: Score, gold: Gold
 ) -> list[NDArray[np.float32]]:
-    """Return [K] per trajectory: the mean log-probability, at temperature 1, of the answer's tokens before each turn.
+    """Measure the policy's belief in the right answer before each turn.
 
-    The context of turn k ends at its first sampled token; `gold.before` and the answer follow as content. Costs one
-    forward pass over every turn's context. Works in chunks of trajectories, because contexts are much larger than
-    streams.
+    Returns one array per trajectory with one belief per turn: the mean log-probability, at temperature 1, of the
+    answer's tokens. The context of turn k ends at its first sampled token; `gold.before` and the answer follow as the
+    reply's content. `score` computes the log-probabilities, with one forward pass over every turn's context. Works in
+    chunks of trajectories, because contexts are much larger than streams. Raises ConfigError if a match report has no
+    answer.
     """
     by_trajectory: list[NDArray[np.float32]] = []
     for start in range(0, len(trajectories), _AT_ONCE):
-        questions = [_asked(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
+        questions = [_answer_streams(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
         streams = [stream for own in questions for stream in own]
         scored = await score(streams, [1.0] * len(streams))
         means = np.array([scores.logprobs.mean() for scores in scored], np.float32)
@@ -38,27 +40,27 @@ async def beliefs(
 _AT_ONCE = 64
 
 
-def _asked(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]:
-    """Return one stream per turn: its context, `gold.before`, and the answer, whose tokens count as sampled."""
+def _answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]:
+    """Build one stream per turn: context, `gold.before`, and the answer, whose tokens alone count as sampled."""
     answer = answer_in(trajectory.game, trajectory.report, gold)
     written = frame.encode(gold.before + answer)
     # Where a word of the answer and the blank before it are one token, that token is the answer's.
     opening = list(common_prefix([frame.encode(gold.before), written]))
-    own = len(written) - len(opening)
+    answer_size = len(written) - len(opening)
     contexts = trajectory.contexts()
     return [
         Stream(
             [*contexts[turn.index], *written],
-            [False] * (len(contexts[turn.index]) + len(opening)) + [True] * own,
+            [False] * (len(contexts[turn.index]) + len(opening)) + [True] * answer_size,
             [0.0] * (len(contexts[turn.index]) + len(written)),
-            [OBSERVED] * (len(contexts[turn.index]) + len(opening)) + [turn.index] * own,
+            [OBSERVED] * (len(contexts[turn.index]) + len(opening)) + [turn.index] * answer_size,
         )
         for turn in trajectory.turns
     ]
 
 
 def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:
-    """Return the right answer from a match report. Raises ConfigError if the report has no such text."""
+    """Return the right answer, the match report's entry `gold.entry`. Raises ConfigError if it is no text or blank."""
     answer = report.get(gold.entry)
     if not isinstance(answer, str) or not answer.strip():
         texts = ", ".join(name for name, value in report.items() if isinstance(value, str) and name != "ended")

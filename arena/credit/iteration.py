@@ -23,18 +23,18 @@ Measured = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Measures]]
 
 
 class Credit(NamedTuple):
-    """Result of an iteration's credit."""
+    """Trajectories with advantages of one iteration: `credited` for its update, `recalled` for one of their own.
+
+    `recalls` records everything that replay brought back, so that the credit can be recomputed from the log.
+    """
 
     credited: list[Credited]
-    """Trajectories to learn from in one update."""
     recalled: list[Credited]
-    """Replayed trajectories to learn from in an update of their own."""
     recalls: Sequence[Recall] = ()
-    """All replayed trajectories, so that the credit can be recomputed from the log."""
 
 
 class Crediting:
-    """The credit pipeline of a run."""
+    """Credit pipeline of a run: `credit` turns an iteration's matches into advantages, `due` counts missing deals."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Crediting:
     ) -> None:
         """Restore the pipeline from `state`, which an earlier `Crediting.state` returned ({} at the beginning).
 
-        `seed`, `iterations` and `deals` (per iteration) are the run's. `declared`: the games declare their rewards, so
-        names in the credit rule were checked before the run. `check` raises StoreError for logged trajectories that no
-        model can read.
+        `seed`, `iterations` and `deals` (per iteration) are the run's. `measured` computes the named measures of
+        trajectories. `declared`: the games declare their rewards, so names in the credit rule were checked before the
+        run. `check` raises StoreError for logged trajectories that no model can read.
         """
         self._check = check
         self._declared = declared
@@ -68,44 +68,49 @@ class Crediting:
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of credit and replay, as JSON for the checkpoint."""
+        """Return the state of estimators and replay buffer, as JSON for the checkpoint."""
         return {"memory": self._memory, "replay": self._past}
 
     async def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """Return how many deals an iteration still lacks after `deals`, counting those that selection would drop.
+        """Return how many more deals iteration `k` needs after the `deals` played ones, whose matches are `records`.
 
-        Leaves the state of estimators unchanged.
+        Deals that selection would drop do not count; the result is rounded up and at least 0. Leaves the state of
+        estimators and replay unchanged.
         """
         wanted = self._deals
         if not deals:
             return wanted
-        batch, rewards = await self._tried(k, trained(records))
+        batch, rewards = await self._provisional(k, trained(records))
         if self._replay:
-            batch, rewards = await self._tried(k, self._replay.inject(batch, rewards))
+            batch, rewards = await self._provisional(k, self._replay.inject(batch, rewards))
         lost = lost_deals(batch, select(batch, rewards, self.rule))
         return max(0, ceil(wanted - deals + lost - 1e-9))
 
     async def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
-        """Assign reward and advantage to every turn of a trained policy."""
+        """Assign rewards and advantages to all turns that trained policies took in iteration `k`.
+
+        Updates the state of estimators and replay. Raises ConfigError in iteration 1 if the settings name a reward that
+        nothing paid and the games do not declare their rewards.
+        """
         trajectories = trained(records)
         if k == 1 and not self._declared:
-            check_came(self.rule, self._chosen, (await self._tried(k, trajectories))[0])
+            check_came(self.rule, self._chosen, (await self._provisional(k, trajectories))[0])
         if self._replay is None:
             batch = await self._batch(k, trajectories, self.rule.needs, self._memory)
             return Credit(await compute(assign, batch, self.rule), [])
-        batch, rewards = await self._tried(k, trajectories)
+        batch, rewards = await self._provisional(k, trajectories)
         injected = self._replay.inject(batch, rewards)
         whole = await self._batch(k, injected, self.rule.needs, self._memory)
         credited = await compute(assign, whole, self.rule)
         replayed = self._replay.extra_trajectories(batch, rewards, credited)
         self._check([one.trajectory for one in replayed])
-        brought = recalls(trajectories, injected, credited, replayed)
+        replay_records = recalls(trajectories, injected, credited, replayed)
         if self._replay.own_step:
-            return Credit(credited, replayed, brought)
-        return Credit(credited + replayed, [], brought)
+            return Credit(credited, replayed, replay_records)
+        return Credit(credited + replayed, [], replay_records)
 
-    async def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
-        """Return the trajectories' batch and turn rewards, computed on a copy of the estimator state."""
+    async def _provisional(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
+        """Return the trajectories' batch and turn rewards. The batch has a copy of the estimator state."""
         needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
         batch = await self._batch(k, trajectories, needs, deepcopy(self._memory))
         return batch, turn_rewards(batch, self.rule)
@@ -119,7 +124,7 @@ class Crediting:
         return TurnBatch(trajectories, clock, rng, memory, await self._measures(k, needs, trajectories))
 
     async def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        """Return each trajectory's needed measures, each computed once per iteration."""
+        """Return the measures in `needs` by name, one array per trajectory; each is computed once per iteration."""
         if k != self._iteration:
             self._iteration, self._known = k, {}
         new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]

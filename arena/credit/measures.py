@@ -35,9 +35,11 @@ async def measure(
     gold: Gold | None = None,
     critic: Critic | None = None,
 ) -> Measures:
-    """Compute the wanted measures of each trajectory.
+    """Compute the wanted measures: values of trajectories that models provide for credit assignment.
 
-    `temperatures` are by role; `gold` says how to ask for the right answer, and is required for the measure `gold`.
+    Returns by name one array per trajectory, with one entry per sampled token (`old`, `entropy`, `reference`,
+    `token_values`) or per turn (`gold`, `values`, `action_values`). `temperatures` are by role. `gold` says how to ask
+    for the right answer, and is required for the measure `gold`. Values are predicted by `critic`.
     """
     measures: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
     by_policy: dict[str, list[int]] = defaultdict(list)

@@ -17,9 +17,10 @@ from games.contracts import ILLEGAL, Game
 
 
 def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game], marks: Collection[str] = ()) -> None:
-    """Raise ConfigError for a reward name that no game, stage or rule of play (`marks`) pays.
+    """Check before a run that every reward name in the credit and replay settings exists.
 
-    Checks nothing if some game does not declare its rewards.
+    It must be paid by a game, a reward stage or a rule of play (`marks`); otherwise raises ConfigError. Checks nothing
+    if some game does not declare its rewards, or if a user's reward stage fails on an empty batch.
     """
     if not declared(games):
         return
@@ -33,17 +34,17 @@ def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game
 
 
 def declared(games: Sequence[Game]) -> bool:
-    """Return True if all of these games declare their rewards."""
+    """Return True if all of these games declare the names of their rewards."""
     return all(game.reward_parts for game in games)
 
 
 def check_came(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:
-    """Raise ConfigError for a reward name that was not paid in the batch."""
+    """Raise ConfigError if the settings name a reward that neither the batch's turns nor reward stages paid."""
     check_names(rule, replay, made_by(rule.stages, batch) | {*named_rewards(batch, ())})
 
 
 def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
-    """Return the names of the rewards that stages add to those of the batch."""
+    """Return the names of the rewards that the reward stages add, without those that their own settings refer to."""
     made = set()
     for number, stage in enumerate(stages):
         made |= {*stage(batch, named_rewards(batch, stages[:number]))} - stage.rewards
@@ -51,18 +52,21 @@ def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
 
 
 def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
-    """Raise ConfigError for the first reward name in the credit rule that is not in `paid`."""
+    """Raise ConfigError for the first reward name in the credit and replay settings that is not in `paid`.
+
+    The rewards `illegal` and `stake`, which any game may pay, are always allowed.
+    """
     known = {ILLEGAL, STAKE, *paid}
-    for place, name in reward_names(rule, replay):
+    for field_name, name in reward_names(rule, replay):
         if name not in known:
             there = ", ".join(sorted(known))
-            raise ConfigError(f"{place}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
+            raise ConfigError(f"{field_name}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
 
 
 def reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
-    """Yield every reward name in credit and replay settings, with the field that holds it."""
+    """Yield (settings field, reward name) for every reward name in the credit and replay settings."""
     yield from (("credit.weights", name) for name in rule.weights)
     chosen = [(f"credit.{field}", part) for field, part in rule.parts()]
     chosen += [("learn.replay", replay)] if replay else []
-    for place, part in chosen:
-        yield from ((f"{place}: {part.name}", name) for name in sorted(part.rewards))
+    for field_name, part in chosen:
+        yield from ((f"{field_name}: {part.name}", name) for name in sorted(part.rewards))

@@ -38,7 +38,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 
 class Entry(NamedTuple):
-    """A trajectory in the replay buffer; a list in the checkpoint."""
+    """A trajectory in the replay buffer, with its comparison group `task` and score; a list in the checkpoint."""
 
     match: str
     seat: str
@@ -49,12 +49,12 @@ class Entry(NamedTuple):
 
     @property
     def iteration(self) -> int:
-        """The iteration that played the match."""
+        """Iteration that played the match."""
         return MatchId.parse(self.match).iteration
 
 
 class Recall(NamedTuple):
-    """A replayed trajectory, as stored in the iteration's row of metrics."""
+    """Record of a replayed trajectory in an iteration's metrics: what it replaced (None: added), and its advantages."""
 
     match: str
     seat: str
@@ -65,17 +65,20 @@ class Recall(NamedTuple):
 
 
 class Replay(Protocol):
-    """Replay of earlier trajectories: substitution before credit, addition after credit, and the buffer."""
+    """Interface of replay methods, which learn again from trajectories of earlier iterations.
+
+    `inject` substitutes trajectories before credit assignment, `extra_trajectories` adds some after it.
+    """
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """Return the trajectories that credit gets in place of the batch's. Stores nothing."""
+        """Return the trajectories to credit instead of the batch's, in the same order. Leaves the buffer unchanged."""
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """Return earlier trajectories to learn from in addition, and store the batch's best ones."""
+        """Return earlier trajectories, with advantages, to learn from in addition, and store the batch's best ones."""
 
     @property
     def own_step(self) -> bool:
-        """True if added trajectories are learned in an update of their own, after that of the fresh ones."""
+        """True if the added trajectories get an update of their own, after that of the new ones."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,11 @@ class Success:
     own_step = False
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """Return the batch's trajectories, the first of every failed group replaced if the buffer has a success."""
+        """Return the batch's trajectories, with a random stored success in place of the first of each failed group.
+
+        A group whose task has no success in the buffer stays unchanged. Leaves the buffer unchanged. Raises StoreError
+        if the log no longer has the success's match.
+        """
         score, groups = scores(batch, rewards, self.of), batch.trajectory_groups([*self.group, "policy"])
         failed = (batch.std_by(score, groups) < self.std) & (batch.mean_by(score, groups) < self.mean)
         failed &= batch.count_by(groups) > 1
@@ -123,7 +130,7 @@ class Success:
         return injected
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """Store the successes of the batch. Returns nothing to add."""
+        """Store the batch's trajectories that scored more than `above` in the buffer. Returns an empty list."""
         score, tasks = scores(batch, rewards, self.of), self._tasks(batch)
         for i in np.flatnonzero(score > self.above).tolist():
             one, successes = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
@@ -174,20 +181,24 @@ class SelfImitation:
 
     @property
     def own_step(self) -> bool:
-        """True for `step: own`."""
+        """True if `step` is `own`: replayed trajectories get an update of their own."""
         return self.step == "own"
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """Return the batch's own trajectories."""
+        """Return the batch's trajectories unchanged, because this method only adds."""
         return list(batch.trajectories)
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """Return stored trajectories above the current median, once more than `threshold` are."""
+        """Update buffer and histories, and return stored trajectories that score above their task's current median.
+
+        If more than `threshold` of a policy qualify and `weight` is positive, returns up to `size` of them and empties
+        its buffer. With `which: any` it returns as many random trajectories of the batch instead.
+        """
         score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
         entries = [e for e in entries if batch.clock.iteration - e.iteration <= self.tolerate]
-        entries += self._admitted(batch, score, tasks, credited)
+        entries += self._good_entries(batch, score, tasks, credited)
         median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
         weight, replayed = self.weight(batch.clock), list[Credited]()
         for policy in sorted({e.policy for e in entries}) if weight > 0 else ():
@@ -195,15 +206,15 @@ class SelfImitation:
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
-                told = drawn if self.which == "better" else self._any(batch, drawn)
-                old = recalled(self.log, told, batch.trajectories)
-                replayed += [self._worth(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
+                sources = drawn if self.which == "better" else self._random_entries(batch, drawn)
+                old = recalled(self.log, sources, batch.trajectories)
+                replayed += [self._credited(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
                 entries = [e for e in entries if e.policy != policy]
         self.memory["admitted"] = [[*e] for e in entries]
         return replayed
 
     def _remember_groups(self, batch: TurnBatch, score: Floats, tasks: Sequence[str]) -> None:
-        """Append each group's mean and deviation to its task's history."""
+        """Append each group's mean score and deviation to its task's history, cut to the last `history` groups."""
         groups = batch.trajectory_groups([*self.group, *self.by, "policy"])
         firsts = np.unique(groups, return_index=True)[1].tolist()
         for name, values in (("means", batch.mean_by(score, groups)), ("stds", batch.std_by(score, groups))):
@@ -213,10 +224,10 @@ class SelfImitation:
             for history in histories.values():
                 del history[: -self.history]
 
-    def _admitted(
+    def _good_entries(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[Credited]
     ) -> list[Entry]:
-        """Return buffer entries for the iteration's trajectories with a positive advantage."""
+        """Return buffer entries for trajectories with a positive mean advantage and, if set, a match of `pattern`."""
         searched = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
@@ -225,14 +236,14 @@ class SelfImitation:
             if (one.match, one.seat) in good and (searched is None or any(turn.raw in searched for turn in one.turns))
         ]
 
-    def _any(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
-        """Return as many of the batch's trajectories of the same policy, with repeats if it has fewer."""
+    def _random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
+        """Return as many entries for random trajectories of the batch by the same policy, with repeats if necessary."""
         own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
         places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))
         return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
 
-    def _worth(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
-        """Return the trajectory with its current advantage and zero rewards, which were counted before."""
+    def _credited(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
+        """Return a replayed trajectory with its current advantage on all turns. Rewards are 0; they counted before."""
         gain = entry.score - median
         if self.std:
             gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
@@ -241,25 +252,34 @@ class SelfImitation:
 
 
 def recalls(
-    played: Sequence[Trajectory], heard: Sequence[Trajectory], credited: Sequence[Credited], besides: Sequence[Credited]
+    played: Sequence[Trajectory],
+    injected: Sequence[Trajectory],
+    credited: Sequence[Credited],
+    added: Sequence[Credited],
 ) -> list[Recall]:
-    """Return the replayed trajectories of an iteration: substitutes first, then additions."""
+    """List the replayed trajectories of an iteration as records for its metrics: substitutes first, then additions.
+
+    `injected` replace `played` one by one, `credited` is the result of credit, and replay put `added` beside it.
+    """
     worth = {
         (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()
         for c in credited
         if c.trajectory.source == "recalled"
     }
-    found = [
+    substitutes = [
         Recall(new.match, new.seat, (own.match, own.seat), worth.get((new.match, new.seat), []))
-        for own, new in zip(played, heard, strict=True)
+        for own, new in zip(played, injected, strict=True)
         if new is not own
     ]
-    besides_them = [(c.trajectory, c.advantages.tolist()) for c in besides]
-    return found + [Recall(one.match, one.seat, None, advantages) for one, advantages in besides_them]
+    additions = [(c.trajectory, c.advantages.tolist()) for c in added]
+    return substitutes + [Recall(one.match, one.seat, None, advantages) for one, advantages in additions]
 
 
 def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
-    """Return an iteration's trajectories as credit got them, from the match log and the recalls in its metrics."""
+    """Return an iteration's trajectories as credit got them, with the recorded substitutes loaded from the match log.
+
+    Recalls of added trajectories are ignored. Raises StoreError if the log no longer has a match.
+    """
     placed = [recall for recall in recalls if recall.instead]
     entries = [Entry(recall.match, recall.seat, "", "", 0.0) for recall in placed]
     by_place = dict(zip((tuple(r.instead or ()) for r in placed), recalled(log, entries), strict=True))
@@ -267,7 +287,7 @@ def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: Lo
 
 
 def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
-    """Return the entries' trajectories, marked as recalled: from `held`, or from the run's match log.
+    """Return the entries' trajectories, marked as recalled: from `held`, or else from the run's match log.
 
     Raises StoreError if the log no longer has a match.
     """
@@ -283,7 +303,7 @@ def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory
 
 
 def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
-    """Return [M] the trajectories' values of these keys, as text that can be a JSON key."""
+    """Return each trajectory's values of the keys `by` as JSON text, usable as a key in a JSON object."""
     return [json.dumps([getattr(one, name) for name in by]) for one in batch.trajectories]
 
 

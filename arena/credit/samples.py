@@ -24,14 +24,15 @@ def samples_of(
     sources: Collection[TurnSource] = OWN,
     version: int | None = None,
 ) -> list[Sample]:
-    """Return one sample per stream with a token to learn from; temperatures are by role.
+    """Convert credited trajectories to training samples, one per stream with a token in the loss.
 
-    With the `version` of the weights to be updated, a sample marks the tokens that these weights sampled. Turns of
-    other `sources` are context: neither in the loss, nor compared with the sampler by the gate. Turns of a match and
-    its branch after a common state are numbered as a pair. Turn boundaries come from the stream's turn ids.
+    `temperatures` are by role. Turns of other `sources` are context: neither in the loss, nor compared with the sampler
+    by the gate. With `version`, that of the weights to be updated, a sample marks the tokens that these weights
+    sampled. The two replies of a match and its branch to the same state get the same pair number. Turn boundaries come
+    from the stream's turn ids.
     """
     samples = []
-    paired = _pairs(credited)
+    paired = _pair_numbers(credited)
     for number, item in enumerate(credited):
         indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
         learned = np.ones(len(indices), bool) if item.learned is None else item.learned
@@ -44,7 +45,7 @@ def samples_of(
             tokens = None if item.tokens is None else item.tokens[offset : offset + count]
             offset += count
             if context:
-                own, tokens, stream = _without(stream, own, tokens, context)
+                own, tokens, stream = _as_context(stream, own, tokens, context)
             places = np.searchsorted(indices, np.asarray(stream.turns, np.int64)[own])
             advantages = item.advantages[places] if tokens is None else tokens
             if learned[places].any():
@@ -64,10 +65,10 @@ def samples_of(
     return samples
 
 
-def _without(
+def _as_context(
     stream: Stream, own: NDArray[np.bool_], tokens: Floats | None, turns: Sequence[int]
 ) -> tuple[NDArray[np.bool_], Floats | None, Stream]:
-    """Return own-token mask, token advantages and stream with the tokens of these turns as context."""
+    """Return mask, token advantages and stream with the tokens of these turns turned into context."""
     left = own & ~np.isin(stream.turns, turns)
     return left, None if tokens is None else tokens[left[own]], replace(stream, mask=left.tolist())
 
@@ -76,8 +77,8 @@ def _source(trajectory: Trajectory) -> Source:
     return "replayed" if trajectory.source == "recalled" else "logged" if trajectory.source == "replayed" else "played"
 
 
-def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
-    """Return each trajectory's pair numbers by turn, [K], -1 for turns in no pair."""
+def _pair_numbers(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
+    """Return, by trajectory index, a pair number per turn, -1 for none. Trajectories without a pair are left out."""
     numbers: dict[int, NDArray[np.int64]] = {}
     for number, pair in enumerate(pairs([item.trajectory for item in credited])):
         for one in (pair.first, pair.second):
@@ -91,16 +92,18 @@ TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
 
 
 def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:
-    """Return the streams with sampled tokens, trajectory after trajectory."""
+    """Return all streams with a sampled token, trajectory after trajectory."""
     return [stream for item in credited for stream in item.trajectory.streams if stream.sampled]
 
 
 def token_figures(
     credited: Sequence[Credited], before: Sequence[StreamScores], after: Sequence[StreamScores]
 ) -> TokenFigures:
-    """Return the values of the trajectories' sampled tokens from the trainer's scores before and after an update.
+    """Return values of each sampled token by match and turn, from the trainer's scores before and after an update.
 
-    A ratio is p after / p before; a gap is the trainer's log p before the update minus the sampler's.
+    `before` and `after` score the streams of `sampled_streams`. Each turn has lists per token: `ratios` (p after / p
+    before), `gaps` (the trainer's log p before the update minus the sampler's), and `advantages` if its trajectory has
+    them per token.
     """
     figures: TokenFigures = {}
     scores = zip(before, after, strict=True)

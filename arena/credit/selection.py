@@ -31,31 +31,32 @@ Spread = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Selection:
-    """Masks over a batch: turns in the loss, trajectories in the statistics, trajectories not dropped."""
+    """Masks over a batch that say which turns are learned and which trajectories count. Methods return changed copies.
+
+    `learned` [T] marks turns in the loss, `counted` [M] trajectories in group statistics, and `kept` [M] is False for
+    trajectories that are dropped as if they had not been played.
+    """
 
     learned: Bools
-    """[T] True for turns in the loss."""
     counted: Bools
-    """[M] True for trajectories in group statistics."""
     kept: Bools
-    """[M] False for dropped trajectories, which are neither counted nor learned."""
 
     @classmethod
     def everything(cls, batch: TurnBatch) -> "Selection":
-        """Return a selection of the whole batch."""
+        """Return the selection that learns, counts and keeps the whole batch."""
         trajectories = np.ones(len(batch.lengths), bool)
         return cls(np.ones(len(batch.owner), bool), trajectories, trajectories.copy())
 
     def out_of_loss(self, turns: Bools) -> "Selection":
-        """Take these [T] turns out of the loss."""
+        """Return the selection with these turns, a mask [T], taken out of the loss."""
         return replace(self, learned=self.learned & ~turns)
 
     def out_of_statistics(self, trajectories: Bools) -> "Selection":
-        """Take these [M] trajectories out of the statistics."""
+        """Return the selection with these trajectories, a mask [M], taken out of group statistics."""
         return replace(self, counted=self.counted & ~trajectories)
 
     def drop(self, batch: TurnBatch, trajectories: Bools) -> "Selection":
-        """Drop these [M] trajectories."""
+        """Return the selection with these trajectories, a mask [M], dropped: neither learned nor counted."""
         kept = self.kept & ~trajectories
         return Selection(self.learned & kept[batch.owner], self.counted & kept, kept)
 
@@ -65,17 +66,14 @@ Selector = Callable[..., Selection]
 
 
 def scores(batch: TurnBatch, rewards: Floats, of: str | None = None) -> Floats:
-    """Return [M] the total reward of each trajectory, or the total of the game's named reward `of`."""
+    """Return each trajectory's score, [M]: the sum of `rewards`, or of the game's named reward `of`, unweighted."""
     return batch.totals(rewards if of is None else batch.column(lambda turn: turn.rewards.get(of, 0.0)))
 
 
 def lost_deals(batch: TurnBatch, selection: Selection) -> float:
-    """Return the number of dropped deals: a deal counts 1, each of its trajectories an equal part."""
+    """Return the number of dropped deals; a deal counts 1, and each of its trajectories an equal share of it."""
     deals = batch.trajectory_groups(["game", "seed"])
     return float(np.sum(np.bincount(deals, ~selection.kept) / np.bincount(deals)))
-
-
-# -- out of the loss, or of the statistics -----------------------------------------------------------------
 
 
 def void_turns(
@@ -83,9 +81,9 @@ def void_turns(
 ) -> Selection:
     """Take trajectories with a void turn out of the loss; they stay in the statistics.
 
-    A void turn has an act that the game could not read or allow (`invalid`), or no act at all (`empty`). Source:
-    SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer is void and ends the episode. Here
-    the game decides about ending (`illegal: end`).
+    A void turn has an act that the game could not read or allow (`invalid`), or no act at all (`empty`); summaries and
+    replaced turns never are. Source: SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer is
+    void and ends the episode. Here the game decides about ending (`illegal: end`).
     """
     column = batch.column(
         lambda turn: turn.source not in UNREAD and not (turn.valid if void == "invalid" else turn.action.strip())
@@ -113,16 +111,12 @@ def overlong(
 
 
 def ended(
-    batch: TurnBatch,
-    rewards: Floats,
-    selection: Selection,
-    *,
-    how: Annotated[list[str], Field(min_length=1)] = CUT_OFF,
+    batch: TurnBatch, rewards: Floats, selection: Selection, *, how: Annotated[list[str], Field(min_length=1)] = CUT_OFF
 ) -> Selection:
     """Take trajectories of matches with one of these endings out of the loss; they stay in the statistics.
 
-    The endings are those of a game's report. The default are truncated matches: `context`, a full context with no
-    summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by `play.stop`.
+    The endings are the entry `ended` of a game's report. The default are truncated matches: `context`, a full context
+    with no summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by `play.stop`.
     """
     cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
     return selection.out_of_loss(cut[batch.owner])
@@ -135,18 +129,13 @@ def written_as(
     *,
     sources: Annotated[list[TurnSource], Field(min_length=1)] = SUMMARIES,
 ) -> Selection:
-    """Take turns of these sources out of the loss; by default summaries, so that only acts are learned."""
+    """Take turns with one of these sources out of the loss; by default summaries, so that only acts are learned."""
     return selection.out_of_loss(batch.column(lambda turn: turn.source in sources) > 0)
 
 
 @needs("entropy")
 def high_entropy(
-    batch: TurnBatch,
-    rewards: Floats,
-    selection: Selection,
-    *,
-    quantile: Share = 0.2,
-    by: list[TrajectoryKey] = AGENT,
+    batch: TurnBatch, rewards: Floats, selection: Selection, *, quantile: Share = 0.2, by: list[TrajectoryKey] = AGENT
 ) -> Selection:
     """Take turns whose entropy is below a quantile of their group out of the loss.
 
@@ -172,9 +161,6 @@ def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selecti
     return selection.out_of_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
 
 
-# -- dropped -----------------------------------------------------------------------------------------------
-
-
 def zero_variance(
     batch: TurnBatch,
     rewards: Floats,
@@ -186,9 +172,10 @@ def zero_variance(
 ) -> Selection:
     """Drop groups whose scores are all equal: DAPO's dynamic sampling, with `play.resample` to refill.
 
-    Equal means a range of at most `tolerance`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.
+    Equal means a range of at most `tolerance` among the counted. Scores are total rewards, or those of the game's
+    reward `of`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.
     """
-    judged = _judged(batch, rewards, selection, by, of)
+    judged = _scored_groups(batch, rewards, selection, by, of)
     size, own = len(judged.score), judged.groups[selection.counted]
     low, high = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(low, own, judged.score[selection.counted])
@@ -208,9 +195,10 @@ def accuracy_band(
 ) -> Selection:
     """Drop groups whose mean score is outside [low, high]: too hard or too easy.
 
-    Source: SimpleTIR (Xue et al. 2025), for scores of 0 and 1.
+    Scores are total rewards, or those of the game's reward `of`. Groups of one are kept. Source: SimpleTIR (Xue et al.
+    2025), for scores of 0 and 1.
     """
-    judged = _judged(batch, rewards, selection, by, of)
+    judged = _scored_groups(batch, rewards, selection, by, of)
     mean = judged.batch.mean_by(judged.score, judged.groups)
     return selection.drop(batch, judged.several & ((mean < low - _ROUNDING) | (mean > high + _ROUNDING)))
 
@@ -228,11 +216,12 @@ def std_band(
 ) -> Selection:
     """Drop groups whose scores deviate by less than `low`, and all but the `top` share with the largest deviation.
 
-    The deviation is the population's. Of G groups ⌈top · G⌉ are kept, plus ties with the last of them. Groups are
-    ranked among those with equal `among`, because roles earn on different scales. As published: low 1e-3 SimpleTIR, .3
-    UI-S1; top .25 UFO, .75 SPEAR, over all groups together (`among: []`).
+    Scores are total rewards, or those of the game's reward `of`; the deviation is the population's. Of G groups ⌈top ·
+    G⌉ are kept, plus ties with the last of them, and groups of one. Groups are ranked among those with equal `among`,
+    because roles earn on different scales. As published: low 1e-3 SimpleTIR, .3 UI-S1; top .25 UFO, .75 SPEAR, over all
+    groups together (`among: []`).
     """
-    judged = _judged(batch, rewards, selection, by, of)
+    judged = _scored_groups(batch, rewards, selection, by, of)
     std = judged.batch.std_by(judged.score, judged.groups)
     first = np.unique(judged.groups, return_index=True)[1]
     kinds, least = batch.trajectory_groups(among)[first][judged.groups], np.full(len(std), low)
@@ -255,7 +244,7 @@ def random(
     """Control: remove a random fraction; turns and trajectories leave the loss, groups are dropped.
 
     `unit: turn` is the control of `high_entropy`, `trajectory` of `void_turns` and `overlong`, `group` (by `by`) of the
-    bands. The number removed is the nearest to the fraction.
+    selectors that drop groups. The number removed is the nearest to the fraction.
     """
     if unit == "turn":
         left = np.flatnonzero(selection.learned)
@@ -270,8 +259,8 @@ def random(
     return selection.out_of_loss(np.isin(np.arange(len(batch.owner)) if unit == "turn" else batch.owner, taken))
 
 
-class _Judged(NamedTuple):
-    """Scores with their groups."""
+class _ScoredGroups(NamedTuple):
+    """Scores of a batch's trajectories, with their groups and the batch for statistics over the counted ones."""
 
     batch: TurnBatch
     """The batch with statistics over the trajectories counted so far."""
@@ -283,11 +272,11 @@ class _Judged(NamedTuple):
     """[M] True if at least two of the group count, so that they can be compared."""
 
 
-def _judged(
+def _scored_groups(
     batch: TurnBatch, rewards: Floats, selection: Selection, by: list[TrajectoryKey], of: str | None
-) -> _Judged:
+) -> _ScoredGroups:
     counting, groups = batch.counting(selection.counted), batch.trajectory_groups(by)
-    return _Judged(counting, scores(batch, rewards, of), groups, counting.count_by(groups) > 1)
+    return _ScoredGroups(counting, scores(batch, rewards, of), groups, counting.count_by(groups) > 1)
 
 
 _ROUNDING = 1e-9

@@ -22,7 +22,10 @@ def _asked_alike(stages: list[Chosen]) -> list[Chosen]:
 
 
 class CreditSpec(Spec):
-    """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
+    """Settings of credit assignment, from named rewards to advantages.
+
+    Parts are named as in `arena list`, with their settings if any.
+    """
 
     stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_asked_alike)] = []
     """Reward stages in order: each adds or changes named rewards."""
@@ -39,11 +42,11 @@ class CreditSpec(Spec):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Measures that models have to compute first (`arena.credit.measures`); empty if a match log suffices."""
+        """Names of the measures that models must compute first, such as `entropy`; empty if a match log suffices."""
         return frozenset[str]().union(*(part.needs for _, part in self.parts()))
 
     def parts(self) -> Iterator[tuple[str, Chosen]]:
-        """Yield every part but the critic and schedules, with its field name."""
+        """Yield (field name, part) for the estimator and every reward stage, selector and transform."""
         yield "estimator", self.estimator
         yield from (("stages", part) for part in self.stages)
         yield from (("select", part) for part in self.select)

@@ -60,7 +60,7 @@ def dealt_measures(
 ) -> Floats:
     """Control: apply another transform with its measures permuted among tokens of the same group (`by`).
 
-    Each token gets the entropy of a random other token, so the amount of scaling is the same but its place is random.
+    Each token gets the entropy of a random other token, so the amount of scaling is the same but placed at random.
     """
     dealt = batch.permute_within(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
     measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}

@@ -18,7 +18,7 @@ PRIOR = 2.0
 
 
 class WinRates:
-    """Win rates of policies against opponents, by game; a draw is half a win. The state is JSON, for the checkpoint."""
+    """Win rates of policies against opponents, by game; a draw is half a win, and earlier results fade."""
 
     def __init__(self, state: Mapping[str, Sequence[float]] | None = None) -> None:
         self._table: dict[str, tuple[float, float]] = {
@@ -26,7 +26,7 @@ class WinRates:
         }
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Count finished matches in order: each trained seat against each untrained one."""
+        """Count finished matches in order: the results of each trained seat against each untrained one."""
         for record in records:
             for learner, opponent, score in scores(record):
                 key = _key(record.game, learner, opponent)
@@ -34,12 +34,12 @@ class WinRates:
                 self._table[key] = (FADING * won + score, FADING * played + 1)
 
     def rate(self, game: str, learner: str, opponent: str) -> float:
-        """Return the estimated probability that the learner wins, in (0, 1); 0.5 before their first match."""
+        """Return the learner's estimated probability to win, in (0, 1), 0.5 before their first match."""
         won, played = self._table.get(_key(game, learner, opponent), (0.0, 0.0))
         return (won + PRIOR / 2) / (played + PRIOR)
 
     def state(self) -> dict[str, list[float]]:
-        """Return decayed wins and matches by `game: learner vs opponent`."""
+        """Return [wins, matches], both decayed, by `game: learner vs opponent`."""
         return {key: [won, played] for key, (won, played) in sorted(self._table.items())}
 
 
@@ -48,7 +48,10 @@ def _key(game: str, learner: str, opponent: str) -> str:
 
 
 def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
-    """Return (learner, opponent, 1 won, 0.5 drawn, 0 lost) per trained and untrained seat; [] for a failed match."""
+    """Return (learner, opponent, score) for every trained seat against every untrained seat of a match.
+
+    Both are policies; the score is 1 for a higher payoff, 0.5 for an equal one, 0 for a lower. [] if the match failed.
+    """
     if record.status != "finished":
         return []
     payoffs, seats = record.payoffs, record.seats
@@ -63,7 +66,8 @@ def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
 def pfsp(rates: Sequence[float]) -> np.ndarray:
     """Return probabilities ∝ (1 − p)² of opponents that the learner beats with probability p, float64, sum 1.
 
-    "Prioritized fictitious self-play", Vinyals et al. 2019, "Grandmaster level in StarCraft II", with f_hard, p = 2.
+    Uniform if every p is 1. "Prioritized fictitious self-play", Vinyals et al. 2019, "Grandmaster level in StarCraft
+    II", with f_hard and the exponent 2.
     """
     weights = (1 - np.asarray(rates, np.float64)) ** 2
     return np.asarray(weights / weights.sum()) if weights.sum() else np.full(len(weights), 1 / len(weights))
@@ -71,7 +75,7 @@ def pfsp(rates: Sequence[float]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Matchmaker:
-    """Draws opponents for matches from a mixture."""
+    """Draws opponents of trained policies for matches, from the mixture `opponents` of the league's settings."""
 
     opponents: Sequence[OpponentSpec]
     pool: Pool
@@ -86,10 +90,11 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> list[dict[str, Seating]]:
-        """Return the seating of each of `count` matches of iteration `k` at a table with `seats`.
+        """Return the seating of each of `count` matches of iteration `k` in a game with these `seats`.
 
-        The trained seats alternate as the learner, per opponent; the other trained seats get a frozen opponent. A table
-        with fewer than two trained seats is unchanged.
+        Each match draws one of the opponents of the iteration by weight. One trained seat is the learner (they
+        alternate per opponent), and the other trained seats get the frozen opponent, from `policies` if it is one of
+        them. Seats stay unchanged for the opponent `self`, or if fewer than two are trained.
         """
         trained = [seat for seat, seating in seats.items() if seating.trained]
         if len(trained) < 2:
@@ -104,10 +109,10 @@ class Matchmaker:
                 continue
             learner = trained[(k + turn[drawn]) % len(trained)]
             turn[drawn] += 1
-            arranged.append(self._opposed(opponents[drawn], game, seats, learner, policies, rng))
+            arranged.append(self._with_opponent(opponents[drawn], game, seats, learner, policies, rng))
         return arranged
 
-    def _opposed(
+    def _with_opponent(
         self,
         opponent: OpponentSpec,
         game: str,
@@ -116,12 +121,12 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> dict[str, Seating]:
-        """Replace all trained seats but the learner's by this opponent: one past version per policy."""
+        """Return the seats with the opponent in all trained seats but the learner's: one past version per policy."""
         replaced = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
         if (name := opponent.policy) is not None:
             return {**seats, **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in replaced.items()}}
         versions = {
-            policy: self._past(opponent, game, seats[learner].policy, policy, now, rng)
+            policy: self._past_version(opponent, game, seats[learner].policy, policy, now, rng)
             for policy, now in sorted({(s.policy, s.version) for s in replaced.values()})
         }
         past = {
@@ -132,10 +137,10 @@ class Matchmaker:
         }
         return {**seats, **past}
 
-    def _past(
+    def _past_version(
         self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
     ) -> int:
-        """Draw the version of `policy` that the learner meets."""
+        """Return a past version of `policy`: `lag` updates ago, or drawn by how seldom the learner beats it."""
         if opponent.lag is not None:
             return self.pool.lagged(now, opponent.lag)
         members = self.pool.members

@@ -22,24 +22,25 @@ Save = Callable[[str, Path], None]
 
 
 def version_name(policy: str, version: int) -> str:
-    """Return the name of a past version: `shared@12`."""
+    """Return the name of a policy's past version, such as `shared@12`."""
     return f"{policy}@{version}"
 
 
 def version_of(name: str) -> tuple[str, int] | None:
-    """Return the policy and the version of `shared@12`; None for other names."""
+    """Return (policy, version) of a name such as `shared@12`; None for other names."""
     match = _VERSION.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 class Pool:
-    """The pool of past versions; their weights are in the run's folder under `league/POLICY@VERSION/`.
+    """Pool of past versions of a run's policies; their weights are in the run's folder under `league/POLICY@VERSION/`.
 
-    `pfsp` draws from `members`; `recent` are the latest `lag` versions, for `past` alone. Both ascend.
+    A version is an iteration. The opponent `pfsp` draws from `members`; `recent` are the newest version and the `lag`
+    before it, for the opponent `past` alone. Both ascend. `admit` adds versions, and `sweep` removes unused weights.
     """
 
     def __init__(self, run: Path, spec: PoolSpec, lag: int, state: Mapping[str, list[int]] | None = None) -> None:
-        """Restore the pool from a checkpoint's `state`, or create an empty one."""
+        """Restore the pool from a checkpoint's `state`, or create an empty one in the folder of `run`."""
         self.run, self.folder, self.spec, self.lag = run, run / "league", spec, lag
         self.members: list[int] = list(state["members"]) if state else []
         self.recent: list[int] = list(state["recent"]) if state else []
@@ -49,7 +50,10 @@ class Pool:
         """Versions that running matches still use, in the pool or not."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
-        """Admit the policies after iteration `k` if due; return True if weights were written."""
+        """Admit the policies' weights after iteration `k`, if it is a multiple of `every` or `lag` is positive.
+
+        Writes them by `save`. Beyond `keep` members, the second oldest retires. Returns True if weights were written.
+        """
         if k % self.spec.every == 0:
             self.members.append(k)
             if len(self.members) > self.spec.keep:
@@ -71,45 +75,48 @@ class Pool:
 
     @property
     def versions(self) -> set[int]:
-        """Versions that can be opponents."""
+        """Versions (iterations) that can be opponents."""
         return {*self.members, *self.recent}
 
     def lagged(self, now: int, lag: int) -> int:
-        """Return the version `lag` updates before version `now`, or the oldest available."""
+        """Return the version `lag` updates before version `now`, or the oldest available if that is later."""
         return max(now - lag, min(self.versions))
 
     def path(self, policy: str, version: int) -> Path:
-        """Return the folder of a version's weights."""
+        """Return the folder of a past version's weights."""
         return self.folder / version_name(safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """Return the state for the checkpoint."""
+        """Return the pool's lists of versions as JSON for the checkpoint; `held` is left out if empty."""
         held = {"held": sorted(self.held)} if self.held else {}
         return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
 
     def sweep(self) -> None:
-        """Remove weights that neither this pool nor any checkpoint lists; a torn checkpoint may need listed ones."""
+        """Remove unfinished folders, and weights that no running match, checkpoint or list of this pool refers to.
+
+        Weights of older checkpoints stay, because they may be needed if a checkpoint is torn.
+        """
         if not self.folder.is_dir():
             return
-        listed = self.versions | self.held | _listed(self.run)
+        listed = self.versions | self.held | _listed_versions(self.run)
         for folder in sorted(self.folder.iterdir()):
             parsed = version_of(folder.name)
             if folder.name.endswith(TEMPORARY) or (parsed and parsed[1] not in listed):
                 remove(folder)
 
     def check(self, policies: Iterable[str]) -> None:
-        """Raise StoreError if a version's weights are missing or damaged."""
+        """Raise StoreError if the weights of one of the policies' versions are missing or damaged."""
         for policy in policies:
             for version in sorted(self.versions):
                 _verify(self.path(policy, version), version in self.sealed)
 
 
 def past_weights(run: Path, policy: str, version: int) -> Path | None:
-    """Return the folder of a version's weights in a run's pool, None if absent. Raises StoreError if damaged."""
+    """Return the folder of a past version's weights in a run's pool; None if absent. Raises StoreError if damaged."""
     folder = run / "league" / version_name(safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None
-    _verify(folder, any(version in state.get("sealed", ()) for state in _states(run)))
+    _verify(folder, any(version in state.get("sealed", ()) for state in _pool_states(run)))
     return folder
 
 
@@ -122,13 +129,13 @@ def _verify(folder: Path, sealed: bool) -> None:
             raise StoreError(f"past version {folder} is of {name}: its folder was renamed")
 
 
-def _listed(run: Path) -> set[int]:
-    """Return the versions that any of the run's checkpoints lists."""
-    return {version for state in _states(run) for listed in state.values() for version in listed}
+def _listed_versions(run: Path) -> set[int]:
+    """Return the versions that any of the run's readable checkpoints lists."""
+    return {version for state in _pool_states(run) for listed in state.values() for version in listed}
 
 
-def _states(run: Path) -> Iterator[dict[str, list[int]]]:
-    """Yield each readable checkpoint's state of the pool."""
+def _pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
+    """Yield the pool's state of each readable checkpoint."""
     for k in checkpoints.iterations(run):
         try:
             state = json.loads(read_plain(checkpoints.folder_of(run, k) / STATE))["league"]["pool"]

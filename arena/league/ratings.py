@@ -23,12 +23,15 @@ class Ratings:
         }
 
     def name(self, game: str, seating: Seating) -> str:
-        """Return a player's name in the ratings of a game."""
+        """Return the name under which a player is rated: `role/policy`, after `game/` if the run has several games."""
         name = f"{seating.role}/{seating.policy}"
         return f"{game}/{name}" if self.by_game else name
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Rate finished matches in order; a higher payoff is a better rank, equal payoffs draw."""
+        """Rate the players of finished matches in order; a higher payoff is a better rank, equal payoffs draw.
+
+        Skips matches with one player, or with a player in two seats.
+        """
         for record in records:
             if record.status != "finished":
                 continue
@@ -41,12 +44,12 @@ class Ratings:
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}
 
     def inherit(self, heir: str, policy: str) -> None:
-        """Copy a policy's ratings to its past version, role by role."""
+        """Copy a policy's ratings, in all roles and games, to its past version named `heir`."""
         for name, rating in list(self._rated.items()):
             if name.endswith(f"/{policy}"):
                 mine = name.removesuffix(policy) + heir
                 self._rated[mine] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=mine)
 
     def state(self) -> dict[str, list[float]]:
-        """Return mu and sigma by name."""
+        """Return [mu, sigma] of every rated player, by name, as JSON for the checkpoint."""
         return {name: [r.mu, r.sigma] for name, r in sorted(self._rated.items())}

@@ -12,7 +12,7 @@ Share = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class OpponentSpec(Spec):
-    """One kind of opponent, and the iterations that use it."""
+    """Settings of one kind of opponent: how it plays, how often it is drawn, and in which iterations."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
@@ -48,7 +48,7 @@ class OpponentSpec(Spec):
 
 
 class PoolSpec(Spec):
-    """Settings of the pool of past versions."""
+    """Settings of the pool of past versions: how often versions are admitted, and how many are kept."""
 
     every: Positive = 5
     """Iterations between two admissions; the initial policies are always admitted."""
@@ -59,7 +59,7 @@ class PoolSpec(Spec):
 
 
 class LeagueSpec(Spec):
-    """Opponents of the trained policies. Without a league they play the configured policies."""
+    """Settings of the league, the opponents of the trained policies; without it they play the configured policies."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
     """The mixture of opponents that each match draws from."""

@@ -20,14 +20,15 @@ Weights = NDArray[np.float64]
 def token_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Weight every token equally, 1 / tokens: DAPO's token-level loss (Yu et al. 2025).
 
-    Over the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own tokens. Biased if policies
-    control the length of their replies; the bias shrinks with the step's size (docs/gradients.md).
+    Tokens are those in the loss (`learned`); the others get 0. Over the whole optimiser step, as TRL's `dapo`; its
+    `bnpo` counts each micro-batch's own tokens. Biased if policies control the length of their replies; the bias
+    shrinks with the step's size (docs/gradients.md).
     """
     return learned / np.float64(max(1, learned.sum()))
 
 
 def turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Weight every turn equally, its tokens 1 / (turns · its tokens)."""
+    """Weight every turn equally: a token in the loss gets 1 / (turns · tokens of its turn), the others 0."""
     return _mean_of_means(turns, learned)
 
 
@@ -63,6 +64,7 @@ def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Posit
 
 
 def _mean_of_means(groups: Ints, learned: Bools) -> Weights:
+    """Weight every group equally: a token in the loss gets 1 / (groups · tokens of its group), the others 0."""
     sizes = np.bincount(groups, learned, int(groups.max(initial=-1)) + 1)
     return learned / np.maximum(1, sizes[groups]) / max(1, int((sizes > 0).sum()))
 

@@ -18,23 +18,26 @@ from arena.parts.schedules import Clock
 
 
 class Trainer(Protocol):
-    """A trainer: one policy's weights and optimiser, updated by plans."""
+    """Interface of trainers: one policy's weights and optimiser, updated by plans.
+
+    Make a plan with `plan` and carry it out with `update`. `save`, `state` and `load` are for checkpoints.
+    """
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = ...) -> Plan:
-        """Plan an update from samples and the number of steps so far. Pure: computes nothing on the device."""
+        """Plan an update from samples and the number of steps so far. Computes nothing on the device."""
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Plan supervised learning on the samples."""
+        """Plan supervised learning on the samples by the settings `spec`; `rng` shuffles the samples."""
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
-        """Carry out a plan; return metrics as means over tokens, and the number of skipped steps (`skipped`).
+        """Carry out a plan; return metrics as means over tokens, and numbers of `steps`, `skipped` steps and `tokens`.
 
         Calls `stepped` in the event loop after every step. Raises GateError, before any weight changes, if sampler and
         trainer disagree, and DivergedError if numbers are not finite.
         """
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Return log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
+        """Return each stream's log-probabilities and entropies of sampled tokens under the current weights."""
 
     async def save(self) -> Mapping[str, torch.Tensor]:
         """Return the optimiser's state on the CPU, by parameter and moment."""
@@ -46,7 +49,7 @@ class Trainer(Protocol):
         """Return the JSON state for a checkpoint: `steps` taken, and the regularisers' `memory`."""
 
     async def weights(self) -> Weights:
-        """Return the current weights."""
+        """Return the current weights, in a form that an engine can serve."""
 
     async def close(self) -> None:
         """Release all resources; no call may follow."""

@@ -26,7 +26,8 @@ class TokenBatch:
     """The N sampled tokens of a micro-batch, the input of losses and regularisers; whole streams, so whole turns.
 
     Three log-probabilities are separate arrays: `behaviour` is the sampler's, `old` the trainer's at the start of the
-    update, `logprobs` the trainer's current one. All float tensors are [N] float32, logs natural.
+    update, `logprobs` the trainer's current one. All float tensors are [N] float32, logs natural. `learned` masks the
+    tokens in the loss; `turns` and `streams` number each token's turn and stream.
     """
 
     logprobs: torch.Tensor
@@ -55,7 +56,7 @@ class TokenBatch:
     it."""
 
     def units(self, level: Level) -> torch.Tensor:
-        """Return [N] int64 the number of each token's unit at that level."""
+        """Return each token's unit number, [N] int64: its own, that of its turn, or that of its stream."""
         import torch
 
         if level == "token":
@@ -63,17 +64,13 @@ class TokenBatch:
         return self.turns if level == "turn" else self.streams
 
     def sum_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return [N] the sum over each token's unit, tokens in the loss only."""
-        import torch
-
-        own = torch.where(self.learned, values, torch.zeros_like(values))
+        """Return for each token the sum of `values` over the tokens of its unit that are in the loss, [N]."""
+        own = values.masked_fill(~self.learned, 0.0)
         return own.new_zeros(len(units)).index_add(0, units, own)[units]  # no unit's number is beyond the tokens'
 
     def mean_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return [N] the mean over each token's unit, tokens in the loss only; 0 for units without any."""
-        import torch
-
-        return self.sum_by(units, values) / self.sum_by(units, torch.ones_like(values)).clamp(min=1.0)
+        """Return for each token the mean of `values` over its unit's tokens in the loss, [N]; 0 without any."""
+        return self.sum_by(units, values) / self.sum_by(units, values.new_ones(len(values))).clamp(min=1.0)
 
 
 def token_batch(
@@ -85,7 +82,11 @@ def token_batch(
     memory: Mapping[str, Any],
     rivals: Mapping[int, Floats] | None = None,
 ) -> TokenBatch:
-    """Return the samples' tokens with their current scores, which are also `old` if that is None."""
+    """Collect the tokens of a scored `StreamBatch` for losses and regularisers.
+
+    `batch.index` and the mappings `old` and `rivals` refer to `samples` by number. `old` are log-probabilities at the
+    start of the update; None means the current ones. `rivals` are log-ratios of paired replies.
+    """
     import torch
 
     device = scores.logprobs.device

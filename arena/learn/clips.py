@@ -29,23 +29,22 @@ Ceiling = Annotated[float, Field(gt=1)]
 def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2) -> Clipped:
     """PPO's pessimistic bound, max(-A r, -A clip(r, 1 - low, 1 + high)); DAPO sets high above low.
 
-    No gradient if r has passed the bound on the side that A pushes to, else -A r. Usual low/high: PPO and GRPO .2/.2,
-    DAPO .2/.28, DART-GUI .1/.28; with the ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4.
-    Source: Schulman et al. 2017, eq. 7; separate bounds as in DAPO (Yu et al. 2025).
+    Returns each token's loss and the mask of clipped tokens, as all clips do. No gradient if r has passed the bound on
+    the side that A pushes to, else -A r. Usual low/high: PPO and GRPO .2/.2, DAPO .2/.28, DART-GUI .1/.28; with the
+    ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4. Source: Schulman et al. 2017, eq. 7; separate
+    bounds as in DAPO (Yu et al. 2025).
     """
-    import torch
-
     plain = -tokens.advantages * ratio
     bounded = -tokens.advantages * ratio.clamp(1.0 - low, 1.0 + high)
-    return torch.maximum(plain, bounded), (bounded > plain).detach()
+    return plain.maximum(bounded), (bounded > plain).detach()
 
 
 def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2, c: Ceiling = 3.0) -> Clipped:
     """Dual clip: PPO's bound, and for A < 0 a loss of at most -A c, which bounds the gradient of bad tokens.
 
-    For A < 0 the loss is min(ppo, -A c): without it r, and the gradient -A r, are unbounded. c: 3 in Ye et al. 2020 and
-    verl's default, 10 in verl's DAPO recipe, SPEAR and DART-GUI (whose GSPO loss does not read it), 4 in INTELLECT-2.
-    TRL's `delta` is the same for c ≥ 1 + high.
+    Returns each token's loss and the mask of clipped tokens. For A < 0 the loss is min(ppo, -A c): without it r, and
+    the gradient -A r, are unbounded. c: 3 in Ye et al. 2020 and verl's default, 10 in verl's DAPO recipe, SPEAR and
+    DART-GUI (whose GSPO loss does not read it), 4 in INTELLECT-2. TRL's `delta` is the same for c ≥ 1 + high.
     """
     return _ceiled(*ppo(ratio, tokens, low=low, high=high), tokens.advantages, c)
 
@@ -53,54 +52,45 @@ def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High 
 def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High = 4.0) -> Clipped:
     """CISPO: the clipped ratio is a constant weight on log p, so that clipped tokens keep a gradient.
 
-    The loss is -sg(clip(r, 1 - low, 1 + high)) · A · log π, its gradient -clip(r) A everywhere: with A > 0, r = 2 and
-    high = .2 it is -1.2 A, where PPO has none. The loss's value has no meaning. Source: MiniMax-M1 (Chen et al. 2025),
-    without a lower bound (low = 1) and with an unspecified high; 1 + high = 5 is ScaleRL's (Khatri et al. 2025). In TRL
-    `epsilon_high` is 1 + high itself, and there is no lower bound; verl bounds on both sides with PPO's .2/.2.
+    Returns each token's loss and the mask of clipped tokens. The loss is -sg(clip(r, 1 - low, 1 + high)) · A · log π,
+    its gradient -clip(r) A everywhere: with A > 0, r = 2 and high = .2 it is -1.2 A, where PPO has none. The loss's
+    value has no meaning. Source: MiniMax-M1 (Chen et al. 2025), without a lower bound (low = 1) and with an unspecified
+    high; 1 + high = 5 is ScaleRL's (Khatri et al. 2025). In TRL `epsilon_high` is 1 + high itself, and there is no
+    lower bound; verl bounds on both sides with PPO's .2/.2.
     """
     weight = ratio.clamp(1.0 - low, 1.0 + high).detach()
     return -weight * tokens.advantages * tokens.logprobs, (weight != ratio).detach()
 
 
 def aepo(
-    ratio: torch.Tensor,
-    tokens: TokenBatch,
-    *,
-    low: Low = 0.2,
-    high: High = 0.28,
-    c: Ceiling | None = 3.0,
+    ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.28, c: Ceiling | None = 3.0
 ) -> Clipped:
     """AEPO: PPO whose upper bound keeps its gradient, (1 + high) A at r > 1 + high, if A > 0.
 
-    The bound is sg((1 + high)/r) · r, in value 1 + high; below 1 - low it is PPO's constant. `c` is the ceiling of
-    `dual`, null for none. Source: AEPO (Dong et al. 2025), as its code is found in forks; GPPO (Su et al. 2025) keeps
-    the gradient on the lower side too.
+    Returns each token's loss and the mask of clipped tokens. The bound is sg((1 + high)/r) · r, in value 1 + high;
+    below 1 - low it is PPO's constant. `c` is the ceiling of `dual`, null for none. Source: AEPO (Dong et al. 2025), as
+    its code is found in forks; GPPO (Su et al. 2025) keeps the gradient on the lower side too.
     """
-    import torch
-
     plain = -tokens.advantages * ratio
     above = ratio * ((1.0 + high) / ratio).detach()
-    bounded = -tokens.advantages * torch.where(ratio > 1.0 + high, above, ratio.clamp(min=1.0 - low))
-    loss, clipped = torch.maximum(plain, bounded), (bounded > plain).detach()
+    bounded = -tokens.advantages * above.where(ratio > 1.0 + high, ratio.clamp(min=1.0 - low))
+    loss, clipped = plain.maximum(bounded), (bounded > plain).detach()
     return (loss, clipped) if c is None else _ceiled(loss, clipped, tokens.advantages, c)
 
 
 def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
-    """No bound, -A r: REINFORCE if the old weights are the current ones, otherwise plain importance sampling.
+    """Apply no bound: each token's loss is -A r, and no token is clipped.
 
-    At r = 1 every other rule has the same gradient, -A.
+    It is REINFORCE if the old weights are the current ones, otherwise plain importance sampling. At r = 1 every other
+    rule has the same gradient, -A.
     """
-    import torch
-
-    return -tokens.advantages * ratio, torch.zeros_like(tokens.learned)
+    return -tokens.advantages * ratio, tokens.learned.new_zeros(len(tokens.learned))
 
 
 def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
-    """Limit the loss to -A c if A < 0."""
-    import torch
-
+    """Limit each token's loss to -A c if A < 0; also returns the mask of clipped tokens with those limited here."""
     over = (advantages < 0) & (loss.detach() > -advantages * c)
-    return torch.where(over, -advantages * c, loss), clipped | over
+    return (-advantages * c).where(over, loss), clipped | over
 
 
 CLIPS: dict[str, Callable[..., Clipped]] = {f.__name__: f for f in (ppo, dual, cispo, aepo, unclipped)}

@@ -26,18 +26,17 @@ Bound = Annotated[float, Field(gt=0)]
 
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
-    """No correction: weight 1 for every token."""
-    import torch
-
-    return torch.ones_like(tokens.old)
+    """Apply no correction: weight 1 for every token."""
+    return tokens.old.new_ones(len(tokens.old))
 
 
 def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -> torch.Tensor:
-    """Truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
+    """Weight by truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
 
-    By token it is biased with low variance, by stream unbiased except for the cap, with a variance that grows with
-    length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is clamped to ±20. cap: 2 in TIS (Yao et al.
-    2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere if sampler and trainer agree.
+    ρ = p trainer / p sampler. By token it is biased with low variance, by stream unbiased except for the cap, with a
+    variance that grows with length: at 1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is clamped to ±20.
+    cap: 2 in TIS (Yao et al. 2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere if
+    sampler and trainer agree.
     """
     return _ratio(tokens.sum_by(tokens.units(level), _gap(tokens))).clamp(max=cap)
 
@@ -51,10 +50,10 @@ def masked(
     by: Literal["mean", "product", "worst"] = "mean",
     weigh: bool = False,
 ) -> torch.Tensor:
-    """Mask tokens, turns or streams whose ρ is outside [low, high]; the others weigh 1.
+    """Mask tokens, turns or streams whose ρ is outside [low, high] with weight 0; the others weigh 1.
 
-    The bounded value, over the unit's tokens in the loss, is `by` their geometric mean, their product, or every single
-    one (worst). With `weigh`, unmasked tokens weigh that ρ (by worst, the token's own).
+    ρ = p trainer / p sampler. The bounded value, over the unit's tokens in the loss, is `by` their geometric mean,
+    their product, or every single one (worst). With `weigh`, unmasked tokens weigh that ρ (by worst, the token's own).
 
     | as published | settings |
     |---|---|
@@ -65,8 +64,6 @@ def masked(
     By product, long streams are masked first, whatever their tokens; by mean, length has no effect. Zero if the whole
     step is outside: then there is nothing to learn from.
     """
-    import torch
-
     gap, units = _gap(tokens), tokens.units(level)
     if by == "mean":
         gap = tokens.mean_by(units, gap)
@@ -76,11 +73,11 @@ def masked(
     outside = (ratio < low) | (ratio > high)
     if by == "worst":
         outside = tokens.sum_by(units, outside.to(ratio.dtype)) > 0
-    return torch.where(outside, torch.zeros_like(ratio), ratio if weigh else torch.ones_like(ratio))
+    return (ratio if weigh else ratio.new_ones(len(ratio))).masked_fill(outside, 0.0)
 
 
 def _gap(tokens: TokenBatch) -> torch.Tensor:
-    """Return [N] log ρ of each token, without gradient."""
+    """Return each token's log ρ, [N]: the trainer's log p before the update minus the sampler's, without gradient."""
     return (tokens.old - tokens.behaviour).detach()
 
 

@@ -16,11 +16,11 @@ from arena.learn.ranks import Rank, become
 
 @cache
 def deepspeed() -> Any:
-    """Return the deepspeed module, initialised for this process: alone, unless `join_ranks` was called before."""
+    """Return the deepspeed module, initialised for this process: as the only rank unless `join_ranks` came before."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     if not distributed.is_initialized():
-        _be_alone()
+        _create_single_rank()
     import deepspeed
 
     # collectives by shared memory take a compiler, most of a minute, and leave files behind when a rank is killed
@@ -33,10 +33,10 @@ def deepspeed() -> Any:
 
 
 def join_ranks(number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta) -> None:
-    """Make this process one of several ranks, before anything learns in it. Waits for the other ranks.
+    """Make this process rank `number` of `count`, before anything learns in it. Waits for the other ranks.
 
-    They meet at `address`: rank 0 has the bound socket `listener`, the others its port. `timeout` limits the rendezvous
-    and every later collective operation.
+    They meet at `address`: rank 0 passes the bound socket `listener`, the others its port. `timeout` limits the
+    rendezvous and every later collective operation.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -51,8 +51,8 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
     deepspeed()
 
 
-def _be_alone() -> None:
-    """Create a process group of one. Its store is in memory, without a port that others could connect to."""
+def _create_single_rank() -> None:
+    """Create a process group of one rank. Its store is in memory, without a port that others could connect to."""
     from torch.distributed import HashStore  # type: ignore[attr-defined]
 
     os.environ.setdefault("LOCAL_RANK", "0")

@@ -20,22 +20,25 @@ Nonfinite = Literal["stop", "skip"]
 """Treatment of a step whose gradient is not finite."""
 
 
-def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str = "the gradient's norm") -> bool:
-    """Return True if a step with this gradient norm counts. Raises DivergedError if the rule is to stop."""
+def step_counts(norm: float, rule: Nonfinite, label: str, advice: str, quantity: str = "the gradient's norm") -> bool:
+    """Return True if the gradient norm is finite, so that the step counts, and False if the step is to be skipped.
+
+    Raises DivergedError if it is not finite and the rule is to stop. The other arguments are parts of the message.
+    """
     if math.isfinite(norm):
         return True
     if rule == "stop":
         raise DivergedError(
-            f"{where}: {what} is {norm}, so the update does not count: {advice}, "
+            f"{label}: {quantity} is {norm}, so the update does not count: {advice}, "
             "or leave such steps out with learn.nonfinite=skip"
         )
     return False
 
 
-def require_finite(tensors: Iterable[torch.Tensor], where: str, what: str, advice: str) -> None:
-    """Raise DivergedError unless the tensors' total norm is a finite float32."""
+def require_finite(tensors: Iterable[torch.Tensor], label: str, finding: str, advice: str) -> None:
+    """Raise DivergedError unless the tensors' norm is finite on all ranks. The texts are parts of its message."""
     import torch  # not for a critic that does without
 
     norm = highest(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))
     if not math.isfinite(norm):
-        raise DivergedError(f"{where}: {what} (norm {norm}), so the update does not count: {advice}")
+        raise DivergedError(f"{label}: {finding} (norm {norm}), so the update does not count: {advice}")

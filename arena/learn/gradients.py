@@ -20,7 +20,7 @@ from arena.learn.settings import UpdateSpec
 
 
 class UpdateMetrics:
-    """Running means and counts of an update's metrics."""
+    """Running means and counts of an update's metrics; `means` returns the result."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
@@ -29,12 +29,12 @@ class UpdateMetrics:
         """Number of skipped steps."""
 
     def add(self, name: str, values: torch.Tensor) -> None:
-        """Add values to a metric's running mean."""
+        """Add values to the running mean of the metric `name`."""
         self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
         self.counts[name] = self.counts.get(name, 0) + values.numel()
 
     def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
-        """Add the metrics of one micro-batch, over its tokens in the loss."""
+        """Add a micro-batch's loss, entropy, clipping, |advantage|, correction and KL over its tokens in the loss."""
         own = tokens.learned
         self.add("loss", objective[own])
         self.add("entropy", tokens.entropy[own])
@@ -53,12 +53,12 @@ class UpdateMetrics:
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
     def gap(self, gaps: Tally) -> None:
-        """Record the gap between sampler and trainer log-probabilities; only the first call counts."""
+        """Record the log-probability gap between sampler and trainer, but only of the first call that has tokens."""
         if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 
     def plus(self, other: "UpdateMetrics") -> "UpdateMetrics":
-        """Combine the metrics of two ranks' shares of an update."""
+        """Return the combined metrics of two ranks' shares of an update."""
         both = UpdateMetrics()
         both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
         both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
@@ -66,7 +66,7 @@ class UpdateMetrics:
         return both
 
     def means(self) -> dict[str, float]:
-        """Return all metrics' means, and the numbers of `steps`, `skipped` steps and `tokens`.
+        """Return the mean of every metric, and the numbers of `steps` taken, of `skipped` steps and of `tokens`.
 
         A token counts once per step that learned from it.
         """
@@ -76,7 +76,10 @@ class UpdateMetrics:
 
 
 class Gradients:
-    """Accumulates the gradients of a plan's steps in a model, with metrics and the regularisers' statistics."""
+    """Accumulates the gradients of a plan's steps in a model, on one rank: first `score_old`, then `add` for each step.
+
+    Also updates `metrics`, and collects in `seen` the statistics of stateful regularisers.
+    """
 
     def __init__(
         self,
@@ -105,32 +108,35 @@ class Gradients:
         """Log-probabilities at the start of the update, by sample."""
 
     def score_old(self) -> Tally:
-        """Score the plan's `old` passes before the first step; return the difference between sampler and trainer."""
+        """Score the tokens under the weights before the first step, if the plan needs it, and keep the result in `old`.
+
+        Returns the absolute differences to the sampler's log-probabilities, for the gate; empty if nothing was scored.
+        """
         if self.plan.old is None:
             return Tally()
-        scores = self._scored(self.plan.old)
+        scores = self._score(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
         return Tally.of(
             compared_gaps((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores)
         )
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
-        """Add a step's gradient; yields False after every micro-batch, because the step is not taken yet.
+        """Add a step's gradient, and yield False after every micro-batch, because the step is not taken yet.
 
-        Returns the difference between the sampler's log-probabilities and the current ones, over all ranks.
+        Returns the absolute differences between sampler and current log-probabilities, over all ranks.
         """
         gaps = (yield from self._add_played(step)) if step.played[self.rank] else []
         self._add_demonstrations(step)
         return over_ranks(Tally.of(gaps), Tally.plus)
 
     def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
-        """Add the loss of played samples; returns the gaps of the current weights' own tokens."""
-        gaps, samples, rivals = [], self.plan.samples, self._rivals(step)
+        """Add the gradient of played samples; returns the log-probability gaps that the gate compares."""
+        gaps, samples, rivals = [], self.plan.samples, self._rival_log_ratios(step)
         for one in step.played[self.rank]:
             batch = batch_of(self._streams, self._temperatures, one).to(self.engine.device)
             scores = self.engine(batch)
             if not one.index:
-                self._pull(scores.logprobs.sum() * 0.0)
+                self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_rows(batch, tokens.logprobs - tokens.behaviour)
@@ -145,7 +151,7 @@ class Gradients:
                     self.metrics.add(f"{name}_term", term[tokens.learned])
             for name, memory in self._memories.items():
                 self.seen[name].append(memory.see(tokens))
-            self._pull((objective * weight).sum())
+            self._backpropagate((objective * weight).sum())
             if self.rule.gradient_checkpointing:
                 trim_memory()
             self.metrics.step(tokens, objective, token)
@@ -153,41 +159,41 @@ class Gradients:
         return gaps
 
     def _add_demonstrations(self, step: Step) -> None:
-        """Add the weighted mean of -log p over the demonstrations."""
+        """Add the gradient of the demonstrations' weighted mean of -log p."""
         for one in step.demonstrations[self.rank]:
             scores = self.engine(batch_of(self._streams, self._temperatures, one).to(self.engine.device))
             if not one.index:
-                self._pull(scores.logprobs.sum() * 0.0)
+                self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
             learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
-            self._pull(loss.sum() * step.demonstration_weight)
+            self._backpropagate(loss.sum() * step.demonstration_weight)
             self.metrics.add("shown_loss", loss)
 
-    def _pull(self, loss: torch.Tensor) -> None:
-        """Backpropagate a rank's share of the loss."""
+    def _backpropagate(self, loss: torch.Tensor) -> None:
+        """Backpropagate this rank's share of the loss, times `scale`."""
         record_use()  # use is largest between the forward and the backward pass
         self.engine.backward(loss * self.scale)
 
-    def _rivals(self, step: Step) -> dict[int, Floats] | None:
-        """Return the log-ratio of each token's paired reply, by sample, at the weights before the step."""
+    def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
+        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs."""
         if not step.pairs:
             return None
         chosen = [self.plan.samples[i] for i in step.pairs]
         changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
         if self.old is not None:  # else this is the first step of the update, and nothing has changed yet
-            now = self._scored(step.rivals)
+            now = self._score(step.rivals)
             changes = [now[i].logprobs - self.old[i] for i in step.pairs]
         return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
 
-    def _scored(self, shares: Shares) -> dict[int, StreamScores]:
-        """Score all ranks' shares under the current weights, by sample; each rank computes its own."""
+    def _score(self, shares: Shares) -> dict[int, StreamScores]:
+        """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""
         own = scan(self.engine, self._streams, self._temperatures, shares[self.rank])
         return over_ranks(own, lambda one, other: one | other)
 
 
 def updated_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the regularisers' state after an update, from their statistics of each micro-batch."""
+    """Return the regularisers' state after an update, given their statistics of each micro-batch (`seen`)."""
     after = dict(memory)
     for name, rule in memories(seen).items():
         for note in seen[name]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """A loss for each of N tokens, and its metrics."""
+    """Result of a loss function: each token's loss, and for metrics the mask of clipped tokens and the correction."""
 
     loss: torch.Tensor
     """[N] float, to be minimised."""
@@ -39,7 +39,7 @@ def policy_gradient(
     clip: Annotated[Chosen, CLIP] = Chosen(CLIP, "ppo"),
     correction: Annotated[Chosen, CORRECTION] = Chosen(CORRECTION, "uncorrected"),
 ) -> TokenLoss:
-    """Policy gradient by importance ratio (token, turn or sequence), with a clip and a correction weight.
+    """Compute the policy-gradient loss by importance ratio (token, turn or sequence), with a clip and a correction.
 
     Each token's loss is w · clip(r, A), r by `ratio` as in `importance_ratio`, w a `correction` without gradient.
 
@@ -61,7 +61,7 @@ def policy_gradient(
 
 
 def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
-    """Return [N] the importance ratio of each token, or of its turn or stream as a geometric mean; with gradient.
+    """Return each token's importance ratio, or the geometric mean of its turn's or stream's; [N], with gradient.
 
     By token r = π/π_old. By turn and by sequence it is the geometric mean s = exp(mean log r) over the unit's tokens in
     the loss, in GSPO's form for tokens, sg(s) · π/sg(π): every token has the value s, and the gradient s ∇log π of its
@@ -80,10 +80,8 @@ def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
 
 
 def likelihood(tokens: TokenBatch) -> TokenLoss:
-    """Advantage-weighted negative log-likelihood, -A log p; with A = 1 it is imitation."""
-    import torch
-
-    return TokenLoss(-tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.learned))
+    """Compute the advantage-weighted negative log-likelihood of each token, -A log p; with A = 1 it is imitation."""
+    return TokenLoss(-tokens.advantages * tokens.logprobs, tokens.learned.new_zeros(len(tokens.learned)))
 
 
 @needs("pairs")
@@ -100,12 +98,10 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
     replies are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's first run,
     where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
     """
-    import torch
-
     assert tokens.rivals is not None
     own = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old)
     gap = own - tokens.rivals - eta * tokens.advantages
-    return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, torch.zeros_like(tokens.learned))
+    return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, tokens.learned.new_zeros(len(tokens.learned)))
 
 
 @needs("pairs")
@@ -114,7 +110,7 @@ def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> Tok
 
     -log σ(β (δ_w - δ_l)), w the reply with A > 0, δ as in `refuel`: the reference is the policy at the start of the
     update. Has `refuel`'s requirements and doubled gradient. Uses only the order of the returns. 0 for equal returns (A
-    = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as the arms "DPO" of
+    = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as the "DPO" runs of
     Gao et al. 2024.
     """
     import torch

@@ -14,12 +14,12 @@ _SHAPES = ((8, 576, 1536), (512, 576, 1536))
 
 
 def fastest_threads() -> int:
-    """Return the fastest number of threads, measured; on a GPU torch's own, without measuring."""
+    """Measure and return the fastest number of CPU threads; with a GPU return `most_threads` without measuring."""
     return most_threads() if torch.cuda.is_available() else threads_of(try_threads())
 
 
 def most_threads() -> int:
-    """Return the largest number of threads worth trying: beyond a quota's cores they only wait."""
+    """Return the largest number of threads worth trying: torch's, but at most the cores that this process may use."""
     return min(torch.get_num_threads(), cores())
 
 
@@ -31,9 +31,9 @@ def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
 
 
 def try_threads(rounds: int = 3) -> dict[int, float]:
-    """Measure the seconds of small matrix products with 1, 2, 4, … threads, up to `most_threads`.
+    """Measure the time of small matrix products with 1, 2, 4, … up to `most_threads` threads.
 
-    Each is the best of `rounds` interleaved rounds.
+    Returns seconds by number of threads, each the best of `rounds` interleaved rounds.
     """
     usual, most = torch.get_num_threads(), most_threads()
     best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
@@ -48,7 +48,7 @@ def try_threads(rounds: int = 3) -> dict[int, float]:
 
 
 def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
-    """Measure the seconds of small matrix products in float32 and bfloat16; each is the best of `rounds`."""
+    """Return the seconds of small matrix products in float32 and bfloat16, each the best of `rounds`, by dtype."""
     best, usual = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
     try:
         torch.set_num_threads(threads or usual)
@@ -61,19 +61,19 @@ def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dt
 
 
 def threads_of(seconds: dict[int, float]) -> int:
-    """Return the fastest number of threads, but all threads unless fewer are clearly faster."""
+    """Return the fastest number of threads, but the largest unless fewer take at most 0.9 of its time."""
     most = max(seconds)
     fewer = min(seconds, key=lambda count: (seconds[count], -count))
     return fewer if seconds[fewer] <= CLEARLY * seconds[most] else most
 
 
 def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
-    """Return fp32 unless bfloat16 is clearly faster: processors without instructions for it emulate it slowly."""
+    """Return bf16 if it takes at most 0.9 of float32's time, else fp32: some processors emulate bfloat16 slowly."""
     return "bf16" if seconds[torch.bfloat16] <= CLEARLY * seconds[torch.float32] else "fp32"
 
 
 def _products(dtype: torch.dtype) -> float:
-    """Return the seconds of some linear layers in both shapes."""
+    """Return the seconds that linear layers of both `_SHAPES` take."""
     spent = 0.0
     for rows, width, inner in _SHAPES:
         inputs, weights = torch.ones(rows, width, dtype=dtype), torch.ones(inner, width, dtype=dtype)

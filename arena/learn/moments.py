@@ -13,7 +13,7 @@ MASTER = "master"
 
 
 class Moments:
-    """The optimiser state of a DeepSpeed engine, as full tensors.
+    """AdamW's state in a DeepSpeed engine, as full tensors: both moments of each parameter.
 
     Includes the float32 masters of bfloat16 parameters, without which their rounded bits would be lost.
     """
@@ -21,10 +21,10 @@ class Moments:
     def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
         self.engine, self.model, self.zero_stage = engine, model, zero_stage
         if zero_stage:
-            self._make()
+            self._create_zero_moments()
 
     def each(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield every moment and master, float32 on the CPU, named by parameter and key.
+        """Yield (`PARAMETER.KEY`, tensor) for every moment and master copy, float32 on the CPU.
 
         Under ZeRO all ranks must iterate together, because each of them holds a part.
         """
@@ -34,14 +34,14 @@ class Moments:
                     yield f"{name}.{key}", value.detach().cpu().contiguous()
 
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
-        """Restore the tensors of `each`, after `steps` steps."""
+        """Restore tensors that `each` yielded, and set the optimiser's number of steps to `steps`."""
         for name, parameter in trainable(self.model).items():
             for key in _moment_names(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
     def forget(self) -> None:
-        """Reset all moments."""
+        """Set all moments to zero and the optimiser's number of steps to 0."""
         for parameter in trainable(self.model).values():
             for key in MOMENTS:
                 if (moment := self._get(parameter, key)) is not None:
@@ -71,8 +71,8 @@ class Moments:
         for slot in self.engine.optimizer.optimizer.state.values():  # offloaded, they are elsewhere than the model
             slot["step"] = torch.tensor(float(steps), device=slot[key].device)
 
-    def _make(self) -> None:
-        """Create ZeRO's moments now: at its first step it would be too late to load or save them."""
+    def _create_zero_moments(self) -> None:
+        """Create ZeRO's moments now, because at its first step it would be too late to load or save them."""
         zero = self.engine.optimizer
         whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
         for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else whole:
@@ -83,5 +83,4 @@ class Moments:
 
 
 def _moment_names(parameter: torch.nn.Parameter) -> tuple[str, ...]:
-    """Return the names of the tensors that are kept of a parameter."""
     return (*MOMENTS, MASTER) if parameter.dtype == torch.bfloat16 else MOMENTS

@@ -15,7 +15,10 @@ from arena.learn.settings import UpdateSpec
 
 
 class Optimiser:
-    """AdamW on a model's trainable parameters."""
+    """AdamW on the trainable parameters of a policy's model, inside a DeepSpeed engine.
+
+    `engine` scores batches and backpropagates losses, `step` updates the weights, and `moments` holds the state.
+    """
 
     def __init__(self, scorer: StreamScorer, rule: UpdateSpec) -> None:
         self.scorer, self.rule, self._norm = scorer, rule, 0.0
@@ -45,9 +48,9 @@ class Optimiser:
         return float(self._norm if self.rule.zero_stage == 0 else self.engine.get_global_grad_norm())
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Clip gradients before AdamW's step, as DeepSpeed does; without ZeRO DeepSpeed does not report its norm.
+        """Clip gradients before AdamW's step, and clear them if their norm is not finite. Used without ZeRO.
 
-        Parameters without a gradient and their moments stay unchanged.
+        DeepSpeed does not report the norm there. Parameters without a gradient and their moments stay unchanged.
         """
         from deepspeed.runtime.utils import clip_grad_norm_
 
@@ -57,7 +60,7 @@ class Optimiser:
 
 
 def masters(scorer: StreamScorer) -> bool:
-    """Return True if the weights are bfloat16 and the optimiser holds float32 masters."""
+    """Return True if some trained weights are bfloat16, so that the optimiser holds float32 master copies."""
     return any(parameter.dtype == torch.bfloat16 for parameter in trainable(scorer.model).values())
 
 

@@ -28,7 +28,7 @@ Shares = tuple[tuple[Pass, ...], ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One optimiser step."""
+    """Plan of one optimiser step: samples in the loss with token weights, demonstrations, and their passes by rank."""
 
     where: str
     """Label for messages: policy, iteration, epoch and minibatch."""
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """One update of a policy, or its imitation of demonstrations."""
+    """Plan of a policy's update, or of its imitation: samples, optimiser steps and learning rates, fixed in advance."""
 
     where: str
     """Label for messages: policy and iteration."""
@@ -73,7 +73,7 @@ class Plan:
     """True if another part of the same imitation follows, so that the optimiser keeps its state."""
 
     def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
-        """Split an imitation's plan, from step `start` on, into parts of `size` steps with the same overall effect."""
+        """Split an imitation's plan, from step `start` on, into plans of `size` steps with the same overall effect."""
         for at in range(start, len(self.steps), size):
             end = at + size
             steps, rates = self.steps[at:end], self.rates[at:end]
@@ -82,7 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans the updates of one policy."""
+    """Plans the updates of the policy `name` by its settings `rule`: passes, weights and rates of each step."""
 
     name: str
     rule: UpdateSpec
@@ -95,7 +95,8 @@ class Planner:
         """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `done` earlier steps.
 
         Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
-        loss of played samples. Gate, ratio and regularisers exclude demonstrations, because no policy sampled them.
+        loss of played samples; empty steps are left out. Gate, ratio and regularisers exclude demonstrations, because
+        no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
@@ -116,14 +117,14 @@ class Planner:
             step_advice=f"lower learn.lr ({rule.lr:g}) or learn.grad_clip",
             samples=every,
             clock=clock,
-            old=self._shares(every, self._in_order(every, range(len(played))), ranks) if rule.steps > 1 else None,
+            old=self._distribute(self._ordered_passes(every, range(len(played))), ranks) if rule.steps > 1 else None,
             steps=tuple(steps),
             rates=tuple(rule.lr * warmup(done + k, rule.warmup_steps) for k in range(len(steps))),
             counted=True,
         )
 
     def imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1) -> Plan:
-        """Plan the optimiser steps of supervised learning on the samples."""
+        """Plan supervised learning on the samples, by the epochs, minibatches and learning rate of `spec`."""
         where, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         steps = [
             step
@@ -144,7 +145,7 @@ class Planner:
         where: str,
         ranks: int,
     ) -> Step | None:
-        """Return a step on samples `part` and demonstrations `lesson`; None if there is nothing to learn."""
+        """Plan a step on the samples `part` and the demonstrations `lesson`; None if there is nothing to learn."""
         weights = self._weights(samples, part)
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
@@ -153,20 +154,20 @@ class Planner:
         count = sum(int(samples[i].learned.sum()) for i in lesson)
         return Step(
             where=where,
-            played=self._shares(samples, played if learned else [], ranks),
+            played=self._distribute(played if learned else [], ranks),
             weights={i: w.astype(np.float32) for i, w in weights.items()},
-            demonstrations=self._shares(samples, self._in_order(samples, lesson), ranks),
+            demonstrations=self._distribute(self._ordered_passes(samples, lesson), ranks),
             demonstration_weight=weight / max(1, count),
             gated=self.rule.steps == 1,
         )
 
     def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
-        """Add a loss's pairs to the step; a single step is the update's first, before any weight has changed."""
-        rivals = self._shares(samples, self._in_order(samples, part), ranks) if self.rule.steps > 1 else ()
+        """Add the pairs of a loss to the step. A single step needs no scores of rivals, as no weight has changed."""
+        rivals = self._distribute(self._ordered_passes(samples, part), ranks) if self.rule.steps > 1 else ()
         return replace(step, pairs=tuple(part), rivals=rivals)
 
     def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
-        """Return the weight of each token of the step in its loss, by sample, in float64."""
+        """Return the weight of each token in the step's loss, by sample number, in float64."""
         chosen = [samples[i] for i in part]
         sizes = [len(s.advantages) for s in chosen]
         if not sum(sizes):
@@ -177,72 +178,70 @@ class Planner:
         weights = self.rule.aggregate(turns[1].reshape(-1), streams, learned)
         return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 
-    def _in_order(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
-        """Return the passes of some samples; samples of equal length keep the order of `part`."""
+    def _ordered_passes(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
+        """Return the passes over the samples with numbers `part`; samples of equal length keep that order."""
         streams = [samples[i].stream for i in part]
         return [_renumbered(one, part) for one in passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
-        """Return each rank's passes to score these streams without learning."""
+        """Return each rank's forward passes to score these streams without learning."""
         return self._distribute(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
-    def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
-        return self._distribute(given, ranks)
-
-    def _distribute(self, given: Iterable[Pass], ranks: int) -> Shares:
-        """Distribute passes over ranks."""
+    def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
+        """Distribute passes over ranks, under ZeRO-3 without shared prefixes."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
-            given = [_without_prefix(one) for one in given]
-        return distribute(list(given), ranks)
+            work = [_without_prefix(one) for one in work]
+        return distribute(list(work), ranks)
 
 
 def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
-    """Return the pass with other stream numbers."""
+    """Return the pass with stream i renumbered to `numbers[i]`."""
     rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in one.rows)
     return Pass(tuple(rows), one.prefix)
 
 
 def _without_prefix(one: Pass) -> Pass:
-    """Return the pass with the prefix computed in every row."""
+    """Return the pass without a shared prefix: every row computes it."""
     return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
 
 
-def distribute(given: list[Pass], ranks: int) -> Shares:
-    """Distribute passes over ranks, so that all have the same number and similar work.
+def distribute(work: list[Pass], ranks: int) -> Shares:
+    """Distribute passes over ranks, so that all have the same number and similar work; returns each rank's passes.
 
-    A single rank gets all of them in order. For more ranks the longest are halved until the number is divisible.
+    A single rank gets all of them in order. For more ranks, the longest passes of several rows are split in two until
+    the number is divisible; then idle passes are added. Changes `work`.
     """
-    while len(given) % ranks and any(len(one.rows) > 1 for one in given):
-        at = max((k for k, one in enumerate(given) if len(one.rows) > 1), key=lambda k: given[k].tokens)
-        rows, prefix = given[at].rows, given[at].prefix
+    while len(work) % ranks and any(len(one.rows) > 1 for one in work):
+        index = max((k for k, one in enumerate(work) if len(one.rows) > 1), key=lambda k: work[k].tokens)
+        rows, prefix = work[index].rows, work[index].prefix
         half = (len(rows) + 1) // 2
-        given[at : at + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
-    given += [IDLE] * (-len(given) % ranks)
+        work[index : index + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
+    work += [IDLE] * (-len(work) % ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
-    for at in sorted(range(len(given)), key=lambda k: -given[k].tokens):
-        open_ = [share for share in shares if len(share) < len(given) // ranks]
-        min(open_, key=lambda share: sum(given[k].tokens for k in share)).append(at)
-    return tuple(tuple(given[at] for at in sorted(share)) for share in shares)
+    for index in sorted(range(len(work)), key=lambda k: -work[k].tokens):
+        open_ = [share for share in shares if len(share) < len(work) // ranks]
+        min(open_, key=lambda share: sum(work[k].tokens for k in share)).append(index)
+    return tuple(tuple(work[index] for index in sorted(share)) for share in shares)
 
 
 _IMITATION_WARMUP = 10
 
 
 def warmup(steps: int, warmup: int) -> float:
-    """Return the learning rate's factor after `steps` steps of linear warm-up, from 0 to 1 over `warmup`."""
+    """Return the factor of the learning rate after `steps` steps, which rises linearly to 1 over `warmup` steps."""
     return min(1.0, (steps + 1) / (warmup + 1))
 
 
 def _minibatches(
     units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Yield each step's label, the samples of its units, and its demonstrations; either list may be empty."""
+    """Yield each step's label, samples (of random units) and random demonstrations; either list may be empty."""
     for epoch in range(1, epochs + 1):
-        parts = _parts(units, count, rng)
-        for number, (part, lesson) in enumerate(zip(parts, _parts(lessons, count, rng), strict=True), 1):
+        parts = _random_parts(units, count, rng)
+        for number, (part, lesson) in enumerate(zip(parts, _random_parts(lessons, count, rng), strict=True), 1):
             yield f"epoch {epoch}, minibatch {number}", [i for unit in part for i in unit], lesson
 
 
-def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
-    """Split all items in random order into `count` parts."""
+def _random_parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
+    """Split all items in random order into `count` parts of nearly equal size."""
     return [[items[i] for i in part] for part in np.array_split(rng.permutation(len(items)), count)]

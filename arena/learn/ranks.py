@@ -13,7 +13,7 @@ Seen = TypeVar("Seen")
 
 @dataclass(frozen=True)
 class Rank:
-    """This process's rank."""
+    """Identity of this process among those that learn together: its number, from 0, and their count."""
 
     number: int = 0
     count: int = 1
@@ -25,30 +25,33 @@ _own = Rank()
 
 
 def become(rank: Rank) -> None:
-    """Make this process one of several ranks, or one that learns alone."""
+    """Set this process's rank."""
     global _own
     _own = rank
 
 
 def this_rank() -> Rank:
-    """Return this process's rank."""
+    """Return this process's rank: the one that `become` set, or number 0 of 1."""
     return _own
 
 
-def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
-    """Reduce the ranks' values in rank order, with the same result on all ranks."""
+def over_ranks(value: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
+    """Combine the values of all ranks with `plus`, in rank order; returns the same result on all ranks.
+
+    All ranks must call it together. A single rank gets its own value.
+    """
     if _own.count == 1:
-        return own
+        return value
     from torch.distributed import all_gather_object
 
-    seen = [own] * _own.count
-    all_gather_object(seen, own, _own.group)
+    seen = [value] * _own.count
+    all_gather_object(seen, value, _own.group)
     return reduce(plus, seen)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Count, sum and maximum of numbers, to be combined over ranks."""
+    """Count, sum and maximum of absolute values, which can be combined over ranks."""
 
     count: int = 0
     total: float = 0.0
@@ -56,23 +59,23 @@ class Tally:
 
     @staticmethod
     def of(parts: Sequence[np.ndarray]) -> "Tally":
-        """Tally the absolute values of float32 arrays."""
+        """Return the tally of the absolute values in float32 arrays."""
         if not parts:
             return Tally()
         size = np.abs(np.concatenate(parts))
         return Tally(len(size), float(size.sum()), float(size.max()))
 
     def plus(self, other: "Tally") -> "Tally":
-        """Return the tally of both; NaN on either side stays NaN."""
+        """Return the tally of both; its maximum is NaN if either is."""
         maximum = math.nan if math.isnan(self.maximum + other.maximum) else max(self.maximum, other.maximum)
         return Tally(self.count + other.count, self.total + other.total, maximum)
 
     @property
     def mean(self) -> float:
-        """The mean; 0 if empty."""
+        """Mean of the values; 0 if there are none."""
         return self.total / max(1, self.count)
 
 
-def highest(own: float) -> float:
+def highest(norm: float) -> float:
     """Return the largest of all ranks' norms; not finite if one of them is not."""
-    return over_ranks(Tally(1, own, own), Tally.plus).maximum
+    return over_ranks(Tally(1, norm, norm), Tally.plus).maximum

@@ -35,11 +35,11 @@ Turns = Annotated[dict[Annotated[int, Field(ge=0, strict=False)], Hold], Field(m
 Ratio = Annotated[float, Field(ge=0)]
 
 
-# -- what is remembered ------------------------------------------------------------------------------------
-
-
 class Memory(NamedTuple):
-    """State of a regulariser over updates; the regulariser itself only reads `tokens.memory[name]`."""
+    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`.
+
+    `see` returns a micro-batch's statistics, and `keep` adds them to the state.
+    """
 
     see: Callable[[TokenBatch], Any]
     """Return statistics of a micro-batch, as JSON."""
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
 
 
 def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
-    """Mark a regulariser as stateful."""
+    """Return a decorator that gives a regulariser state over updates: `see` and `keep` as in `Memory`."""
 
     def mark(function: Any) -> Any:
         function.memory = Memory(see, keep)
@@ -59,12 +59,9 @@ def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any]
 
 
 def memories(names: Iterable[str]) -> dict[str, Memory]:
-    """Return the stateful ones of these regularisers."""
-    found = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
-    return {name: memory for name, memory in found.items() if memory}
-
-
-# -- the distance to the policy's own beginning ------------------------------------------------------------
+    """Return the `Memory` of the stateful regularisers among `names`, by name."""
+    marked = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
+    return {name: memory for name, memory in marked.items() if memory}
 
 
 @needs("reference")
@@ -76,7 +73,7 @@ def kl(
     estimate: Literal["k1", "k2", "k3"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
-    """Add `weight` times the KL to the reference policy, estimated by k1, k2 or k3; `turns` overrides weights by turn.
+    """Return `weight` times the KL to the reference policy per token, estimated by k1, k2 or k3, to add to the loss.
 
     With d = log π - log ref of a token drawn from π (Schulman 2020, "Approximating KL divergence"):
 
@@ -88,32 +85,30 @@ def kl(
 
     This holds for tokens drawn from the current weights and each token's own distribution; no gradient includes a
     token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has k2's mean gradient.
-    `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024) holds all
-    lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
+    `turns` are weights by the turn's position in its trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024)
+    holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
-    import torch
-
     assert tokens.reference is not None
-    scale = torch.full_like(tokens.logprobs, weight(tokens.clock))
+    scale = tokens.logprobs.new_full((len(tokens.logprobs),), weight(tokens.clock))
     for place, other in (turns or {}).items():
         scale[tokens.places == place] = other(tokens.clock)
     return scale * ESTIMATES[estimate](tokens.logprobs, tokens.reference)
 
 
 def k1(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return [N] Schulman's k1 of KL(policy ‖ reference) per token: d = logprobs - reference."""
+    """Return Schulman's k1 estimate of KL(policy ‖ reference) per token, [N]: d = logprobs - reference."""
     return logprobs - reference
 
 
 def k2(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return [N] Schulman's k2 per token: d²/2."""
+    """Return Schulman's k2 estimate of KL(policy ‖ reference) per token, [N]: d²/2 with d = logprobs - reference."""
     return (logprobs - reference) ** 2 / 2.0
 
 
 def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return [N] Schulman's k3 estimate of KL(policy ‖ reference) per token: exp(-d) + d - 1, d clamped to ±20.
+    """Return Schulman's k3 estimate of KL(policy ‖ reference) per token, [N]: exp(-d) + d - 1.
 
-    Unbiased for tokens drawn from the policy, and never negative.
+    d = logprobs - reference, clamped to ±20. Unbiased for tokens drawn from the policy, and never negative.
     """
     d = (logprobs - reference).clamp(-20.0, 20.0)
     return (-d).exp() + d - 1.0
@@ -122,13 +117,10 @@ def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
 ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
 
 
-# -- entropy -----------------------------------------------------------------------------------------------
-
-
 def entropy(
     tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen(SCHEDULE, "constant", {"value": 0.0})
 ) -> torch.Tensor:
-    """Add the entropy bonus: minus `weight` times the entropy of each token's distribution.
+    """Return the entropy bonus per token, to add to the loss: minus `weight` times the entropy of its distribution.
 
     Usual: .001 (UFO, EPO); DAPO and GSPO have none.
     """
@@ -136,16 +128,11 @@ def entropy(
     return -scale * tokens.entropy
 
 
-def _entropy_past(tokens: TokenBatch) -> np.ndarray:
-    """Return the mean entropy of each place over past iterations, NaN without any."""
-    mean, iterations, _, _ = _entropies(tokens.memory.get("entropy_band"), tokens.clock, _places(tokens))
-    return np.where(iterations > 0, mean, np.nan)
+def _entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
+    """Return [mean, iterations, sums, counts] by turn position, for at least `places` positions.
 
-
-def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
-    """Return by place (at least `places`) past iterations' mean and number, and the current one's sums and counts.
-
-    An iteration's statistics are merged into the past when the clock shows the next iteration.
+    The first two cover past iterations' entropies, the others sum up the current iteration's tokens in the loss. They
+    join the past when the clock shows the next iteration.
     """
     memory = memory or {"now": clock.iteration}
     mean, iterations, sums, counts = (_padded(memory.get(name, []), places) for name in _KEPT)
@@ -157,23 +144,23 @@ def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> l
     return [mean, iterations, sums, counts]
 
 
-def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
-    """Return, by place in a micro-batch, the sum of entropies of the tokens in the loss, and their count."""
-    own, size = tokens.learned, _places(tokens)
+def _batch_entropies(tokens: TokenBatch) -> list[list[float]]:
+    """Return a micro-batch's sums of entropies and counts of tokens in the loss, two lists by turn position."""
+    own, size = tokens.learned, _position_count(tokens)
     places = tokens.places[own].cpu().numpy()
     sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)
     return [sums.tolist(), np.bincount(places, minlength=size).astype(float).tolist()]
 
 
-def _entropies_kept(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
-    """Return the entropy statistics in `memory` with the sums and counts of one more micro-batch added."""
-    values = _entropies(memory, clock, len(seen[0]))
+def _add_entropies(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
+    """Return the state `memory` with one micro-batch's sums and counts (`seen`) added."""
+    values = _entropy_statistics(memory, clock, len(seen[0]))
     for value, more in zip(values[2:], seen, strict=True):
         value += _padded(more, len(value))
     return {"now": clock.iteration} | {name: value.tolist() for name, value in zip(_KEPT, values, strict=True)}
 
 
-def _places(tokens: TokenBatch) -> int:
+def _position_count(tokens: TokenBatch) -> int:
     return int(tokens.places.max()) + 1 if len(tokens.places) else 0
 
 
@@ -184,7 +171,7 @@ def _padded(values: list[float], size: int) -> np.ndarray:
     return np.array([*values, *[0.0] * (size - len(values))], np.float64)
 
 
-@remembers(_entropies_seen, _entropies_kept)
+@remembers(_batch_entropies, _add_entropies)
 def entropy_band(
     tokens: TokenBatch,
     loss: TokenLoss,
@@ -210,15 +197,13 @@ def entropy_band(
     import torch
 
     scale: float = weight(tokens.clock)
-    past, entropies = _entropy_past(tokens), tokens.entropy
+    mean, iterations, *_ = _entropy_statistics(tokens.memory.get("entropy_band"), tokens.clock, _position_count(tokens))
+    past, entropies = np.where(iterations > 0, mean, np.nan), tokens.entropy
     if level == "turn":
         entropies = tokens.mean_by(tokens.turns, entropies)
     usual = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]
     outside = torch.relu(low * usual - entropies) + torch.relu(entropies - high * usual)
     return scale * torch.where(usual.isnan(), torch.zeros_like(outside), outside)
-
-
-# -- covariance --------------------------------------------------------------------------------------------
 
 
 def covariance_clip(
@@ -232,12 +217,13 @@ def covariance_clip(
 ) -> torch.Tensor:
     """Clip-Cov: remove the loss of a few tokens whose advantage and log-probability are high together.
 
-    Such tokens, with low < (A - mean A)(log π - mean log π) < high, reduce entropy. Means are over the micro-batch's
-    tokens in the loss, with `of: replayed` over replayed ones, which alone are affected then; the selection depends on
-    `token_budget`. Already clipped tokens are excluded, and nothing is removed if all advantages are equal. At most
-    `share` of the tokens, but one if there is any. Of more candidates the released code takes some at random; here they
-    are evenly spaced, so that the same batch always gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5;
-    SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its ALFWorld and WebShop scripts 2 to 60.
+    Returns minus their loss, and 0 for all others. Such tokens, with low < (A - mean A)(log π - mean log π) < high,
+    reduce entropy. Means are over the micro-batch's tokens in the loss, with `of: replayed` over replayed ones, which
+    alone are affected then; the selection depends on `token_budget`. Already clipped tokens are excluded, and nothing
+    is removed if all advantages are equal. At most `share` of the tokens, but one if there is any. Of more candidates
+    the released code takes some at random; here they are evenly spaced, so that the same batch always gives the same.
+    Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its
+    ALFWorld and WebShop scripts 2 to 60.
     """
     import torch
 

@@ -16,7 +16,10 @@ Source = Literal["played", "replayed", "logged", "demonstration"]
 
 @dataclass(frozen=True)
 class Sample:
-    """A stream to learn from; arrays have one entry per sampled token."""
+    """A stream of tokens to learn from, with advantages and log-probabilities. Arrays have one entry per sampled token.
+
+    `behaviour` is the sampler's log-probability, `learned` masks the tokens in the loss, and `source` is the origin.
+    """
 
     stream: Stream
     advantages: Floats
@@ -38,33 +41,36 @@ class Sample:
     all."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
-        """Return the sample with the reference's log-probabilities."""
+        """Return the sample with log-probabilities of the frozen reference."""
         return replace(self, reference=logprobs)
 
     @property
     def turns(self) -> NDArray[np.int64]:
-        """Index in the match of the turn that sampled each token."""
+        """Index in the match of the turn that sampled each token, one per sampled token."""
         return np.array([t for t, own in zip(self.stream.turns, self.stream.mask, strict=True) if own], np.int64)
 
 
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples that have a reply of a complete pair, with only such replies in the loss."""
-    answers = [_answers(sample) for sample in samples]
+    """Restrict the loss to replies of complete pairs, and return the samples that have such a reply.
+
+    A pair is complete if the samples have both of its replies in the loss.
+    """
+    answers = [_loss_pairs(sample) for sample in samples]
     unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
     whole = unique[counts == 2]
     return [
-        replace(sample, learned=_tokens(sample, whole))
+        replace(sample, learned=_reply_mask(sample, whole))
         for sample, numbers in zip(samples, answers, strict=True)
         if np.isin(numbers, whole).any()
     ]
 
 
 def together(samples: Sequence[Sample]) -> list[list[int]]:
-    """Group the samples that have to share an optimiser step because pairs connect them; every index occurs once."""
+    """Group sample indices that must share an optimiser step because pairs connect them; every index occurs once."""
     groups = {i: [i] for i in range(len(samples))}
     leader, seen = list(range(len(samples))), dict[int, int]()
     for i, sample in enumerate(samples):
-        for number in _answers(sample).tolist():
+        for number in _loss_pairs(sample).tolist():
             one, other = leader[seen.setdefault(number, i)], leader[i]
             if one != other:
                 for member in groups[other]:
@@ -74,27 +80,27 @@ def together(samples: Sequence[Sample]) -> list[list[int]]:
 
 
 def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
-    """Return, per token in the loss, the log-ratio of its paired reply: Σ over that reply of `changes`.
+    """Return, by sample, for each token of a paired reply the log-ratio of the other reply; 0 for other tokens.
 
-    `changes` is log p - log p_old of each sampled token. Both samples of every pair must be present.
+    It is the sum of `changes`, log p - log p_old of each sampled token. Both samples of every pair must be present.
     """
     sums = defaultdict[int, dict[int, Any]](dict)
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):
-        for number in _answers(sample).tolist():
-            sums[number][i] = change[_tokens(sample, number)].sum()
+        for number in _loss_pairs(sample).tolist():
+            sums[number][i] = change[_reply_mask(sample, number)].sum()
     rivals = [np.zeros(len(sample.advantages), np.float32) for sample in samples]
     for number, both in sums.items():
         for (i, _), (_, rival) in zip(both.items(), reversed(both.items()), strict=True):
-            rivals[i][_tokens(samples[i], number)] = rival
+            rivals[i][_reply_mask(samples[i], number)] = rival
     return rivals
 
 
-def _answers(sample: Sample) -> NDArray[np.int64]:
-    """Return the pair numbers of the replies in the sample's loss."""
-    return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_tokens(sample)])
+def _loss_pairs(sample: Sample) -> NDArray[np.int64]:
+    """Return the numbers of the pairs that have a reply in the sample's loss."""
+    return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_reply_mask(sample)])
 
 
-def _tokens(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
-    """Return [n] True for tokens in the loss that belong to a reply of these pairs, or of any pair."""
+def _reply_mask(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
+    """Return a mask of the tokens in the loss whose reply is in one of the pairs `numbers`, or in any pair if None."""
     pairs = np.full(len(sample.learned), -1) if sample.pairs is None else sample.pairs
     return sample.learned & (pairs >= 0 if numbers is None else np.isin(pairs, numbers))

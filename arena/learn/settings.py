@@ -22,7 +22,7 @@ MOST_STEPS = 10**6
 
 
 class ImitateSpec(Spec):
-    """A warm start: imitate scripted policies before learning from reward."""
+    """Settings of a warm start, in which a policy imitates scripted policies before it learns from reward."""
 
     scripted: Annotated[list[PolicyName], Field(min_length=1)]
     """Scripted policies to imitate. Every match has some of them, drawn at random, at the policy's own tables and in
@@ -47,7 +47,7 @@ class ImitateSpec(Spec):
 
 
 class PolicySpec(Spec):
-    """Named weights."""
+    """Settings of a named policy: model or adapter, whether it trains, and a warm start."""
 
     model: ModelName
     """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; an adapter's folder in peft's layout,
@@ -69,7 +69,7 @@ class PolicySpec(Spec):
 
 
 class DemonstrationsSpec(Spec):
-    """Demonstrations to imitate in every update, in addition to learning from play."""
+    """Settings of demonstrations to imitate in every update, in addition to learning from play."""
 
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
     """Weight of the mean -log p over their tokens, added to the loss of played matches: a number or a schedule."""
@@ -93,7 +93,10 @@ class DemonstrationsSpec(Spec):
 
 
 class UpdateSpec(Spec):
-    """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
+    """Settings of the update that each policy gets per iteration: loss, regularisers, optimiser, memory and checks.
+
+    Parts are named as in `arena list`, with their settings if any.
+    """
 
     loss: Annotated[Chosen, LOSS] = Chosen(LOSS, "policy_gradient")
     """Loss per sampled token."""
@@ -152,12 +155,12 @@ class UpdateSpec(Spec):
 
     @property
     def steps(self) -> int:
-        """Optimiser steps per update."""
+        """Number of optimiser steps per update."""
         return self.epochs * self.minibatches
 
     @property
     def uses_reference(self) -> bool:
-        """True if some regulariser compares the policy with its reference."""
+        """True if a regulariser compares the policy with its reference and its weight is not 0."""
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 
@@ -166,7 +169,7 @@ Steps = TypeVar("Steps", bound=ImitateSpec | UpdateSpec)
 
 
 def _with_few_steps(spec: Steps) -> Steps:
-    """Return the settings. Raises ValueError if their update has more than MOST_STEPS steps."""
+    """Return the settings unchanged. Raises ValueError if an update has more than MOST_STEPS steps."""
     if (steps := spec.epochs * spec.minibatches) > MOST_STEPS:
         raise ValueError(f"`epochs` times `minibatches` are {steps:,} steps of an update: at most {MOST_STEPS:,}")
     return spec

@@ -30,12 +30,16 @@ from arena.parts.schedules import Clock
 
 
 class PolicyTrainer:
-    """DeepSpeed around one policy. Trains the same parameters that the in-process engine serves."""
+    """Trainer of one policy in this process, with DeepSpeed.
+
+    It trains the same parameters that the in-process engine serves. Async methods compute in the computing thread;
+    `carry_out`, `compute_scores`, `write`, `read` and `restore` are their synchronous forms for that thread.
+    """
 
     def __init__(
         self, name: str, model: torch.nn.Module, rule: UpdateSpec, bf16: bool = False, base: OnBase | None = None
     ) -> None:
-        """Prepare to train `model`; `base` is an adapter's base model."""
+        """Prepare to train `model`; `base` is the base model if `model` is an adapter."""
         self.name, self.rule, self._base = name, rule, base
         self.tolerance = gate.tolerance(rule, bf16)
         """The gate's tolerance, as a mean over tokens."""
@@ -50,23 +54,21 @@ class PolicyTrainer:
 
     @cached_property
     def costs(self) -> Costs:
-        """Cost model of a forward pass."""
+        """Cost model of the model's forward pass, for packing streams."""
         return costs(self.model, self.scorer.bf16)
 
     @cached_property
     def optimiser(self) -> Optimiser:
-        """The optimiser, created at first use because play does not need it. Under ZeRO-3 it partitions the weights."""
+        """Optimiser, created at first use because play does not need it. Under ZeRO-3 it partitions the weights."""
         assert self.costs
         return Optimiser(self.scorer, self.rule)
 
-    # -- what everybody asks for: `arena.learn.base.Trainer` -----------------------------------------------
-
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """Plan an update from samples and the number of steps so far."""
+        """Plan an update from samples and the number of steps so far. Computes nothing on the device."""
         return Planner(self.name, self.rule, self.costs).update(samples, rng, clock, self.steps)
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Plan supervised learning on the samples."""
+        """Plan supervised learning on the samples by the settings `spec`."""
         return Planner(self.name, self.rule, self.costs).imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
@@ -77,7 +79,7 @@ class PolicyTrainer:
         """
         work = self._carried_out(plan)
         while True:
-            at = await compute(_next, work)
+            at = await compute(_advance, work)
             if isinstance(at, dict):
                 return at
             if at:
@@ -88,15 +90,15 @@ class PolicyTrainer:
         return await compute(self.compute_scores, streams, temperatures)
 
     async def save(self) -> dict[str, torch.Tensor]:
-        """Return the optimiser's state by parameter name."""
+        """Return the tensors of `Moments.each` by name: moments and master copies on the CPU."""
         return await compute(lambda: dict(self.optimiser.moments.each()))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore the optimiser's and the regularisers' state; the weights come with the model."""
+        """Restore the optimiser's and the regularisers' state, but no weights, which come with the model."""
         await compute(self.read, folder, state)
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON state for a checkpoint."""
+        """Return the JSON state for a checkpoint: `steps`, the regularisers' `memory`, and steps `imitated` if any."""
         return {"steps": self.steps, "memory": self.memory} | ({"imitated": self.imitated} if self.imitated else {})
 
     async def weights(self) -> ModuleWeights:
@@ -104,20 +106,18 @@ class PolicyTrainer:
         return ModuleWeights(self.model, self._base, self.gathered)
 
     async def close(self) -> None:
-        """Do nothing: the memory is freed with the process."""
-
-    # -- how it is done --------------------------------------------------------------------------------------
+        """Do nothing, because the memory is freed with the process."""
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Run `update` without pauses, in the computing thread."""
+        """Run `update` in the computing thread, without pauses: call `stepped` after every step, return the metrics."""
         work = self._carried_out(plan)
-        while not isinstance(at := _next(work), dict):
+        while not isinstance(at := _advance(work), dict):
             if at:
                 stepped()
         return at
 
     def _carried_out(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
-        """Carry out a plan, pausing after every micro-batch and step; yields True after a step. Returns the metrics."""
+        """Carry out a plan; yields True after each step and False after each micro-batch, and returns the metrics."""
         engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, this_rank()
         gradients = Gradients(engine, self.rule, plan, self.memory, metrics, rank.number, rank.count)
         self._gate(gradients.score_old())
@@ -131,7 +131,7 @@ class PolicyTrainer:
             yield True
         engine.eval()
         self._require_finite(plan)
-        self.memory = updated_memory(self.memory, plan, over_ranks(gradients.seen, _both))
+        self.memory = updated_memory(self.memory, plan, over_ranks(gradients.seen, _joined))
         if plan.counted:
             self.steps += taken
         elif plan.goes_on:
@@ -142,25 +142,25 @@ class PolicyTrainer:
         return over_ranks(metrics, UpdateMetrics.plus).means()
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Run `score` in the computing thread."""
+        """Compute what `score` returns, in the computing thread."""
         return scan_streams(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
 
     def write(self, folder: Path) -> None:
-        """Save the optimiser's state to a folder, in the computing thread."""
+        """Write the optimiser's state to `optimizer.safetensors` in the folder; call it in the computing thread."""
         state = dict(self.optimiser.moments.each())
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Run `load` in the computing thread."""
+        """Restore what `load` restores; call it in the computing thread."""
         self.restore(load_file(folder / "optimizer.safetensors"), state)
 
     def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        """Restore the tensors of `Moments.each` and the values of `state`, from any number of ranks."""
+        """Restore the tensors of `Moments.each` and the values of `state`, saved by any number of ranks."""
         self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
     def learned(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the trained parameters in full, by name; all ranks must iterate together."""
+        """Yield (name, full tensor) for each trained parameter; all ranks must iterate together."""
         for name, parameter in trainable(self.model).items():
             with gathered([parameter], self.rule.zero_stage):
                 yield name, parameter.detach()
@@ -173,7 +173,7 @@ class PolicyTrainer:
         gate.require_alike(self.name, gaps, self.tolerance)
 
     def _optimise(self, step: Step, plan: Plan, lr: float, metrics: UpdateMetrics) -> bool:
-        """Take one optimiser step; return True if it was taken. Raises DivergedError if it stops the run."""
+        """Take one optimiser step; return False if it was skipped. Raises DivergedError if it must stop the run."""
         norm = highest(self.optimiser.step(lr))
         taken = step_counts(norm, self.rule.nonfinite, step.where, plan.step_advice)
         metrics.optimised(norm, taken)
@@ -192,8 +192,8 @@ class PolicyTrainer:
         require_finite(said, plan.where, what, plan.advice)
 
 
-def _next(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, float]:
-    """Advance to the next pause; return its value, or the metrics at the end."""
+def _advance(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, float]:
+    """Run the generator to its next pause; return the value that it yields, or the metrics when it ends."""
     try:
         return next(work)
     except StopIteration as end:
@@ -201,10 +201,10 @@ def _next(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, flo
         return metrics
 
 
-def _both(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+def _joined(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [*one[name], *other[name]] for name in one}
 
 
 def local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
-    """Make a trainer in this process, which trains the policy's own module."""
+    """Create a trainer in this process for the policy's own module."""
     return PolicyTrainer(policy.name, policy.model, rule, bf16, policy.base)

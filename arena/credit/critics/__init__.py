@@ -23,7 +23,7 @@ Rate = Annotated[float, Field(gt=0)]
 
 
 def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
-    """Return an untrained critic for an estimator, or None; `known` are `CriticContext`'s other fields."""
+    """Create the chosen critic with the estimator's discounts, or None. `known` are `CriticContext`'s other fields."""
     if chosen is None:
         return None
     critic: Critic = chosen(CriticContext(discounts(estimator), **known))
@@ -38,7 +38,7 @@ def linear(
     ridge: Rate = 1.0,
     decay: Share = 0.9,
 ) -> Critic:
-    """A value per turn without torch: ridge regression of returns on hashed words of the mover's observations.
+    """Create a critic of turns without torch: ridge regression of returns on hashed words of the mover's observations.
 
     V(s) = w·φ(s), w = argmin Σ (R - w·φ)² + ridge |w|² over earlier iterations, each with `decay` times the weight of
     the next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount.
@@ -60,7 +60,7 @@ def value_head(
     clip: Rate | None = None,
     grad_clip: Rate = 1.0,
 ) -> Critic:
-    """A value per sampled token: a copy of each trained policy with a scalar head, fitted by squared error.
+    """Create a critic of sampled tokens: a copy of each trained policy with a scalar head, fitted by squared error.
 
     Loss ½ (V_t - R_t)², mean over a step's tokens, R_t the token's return under the estimator's discounts; with `clip`
     PPO's ½ max((V - R)², (V_old + clip(V - V_old, ±clip) - R)²), whose gradient is 0 if the clipped error is the larger
@@ -88,7 +88,7 @@ def archer(
     fresh: Annotated[int, Field(ge=0, le=10**6)] = 0,
     warmup: Positive = 2,
 ) -> Critic:
-    """ArCHer's twin Q(s, a) and V(s) of utterances, off-policy from replayed turns with Polyak targets.
+    """Create ArCHer's critic: twin Q(s, a) and V(s) of utterances, off-policy from replayed turns with Polyak targets.
 
     Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error; per iteration `steps` steps of
     Adam, each on `batch` turns, after each of which the targets move by the fraction `polyak`. `values` is min V,
@@ -112,5 +112,5 @@ CRITIC = Kind("critic", CRITICS)
 
 
 def given_by_critics() -> dict[str, frozenset[str]]:
-    """Return the measures of each critic by its name."""
+    """Return the names of the measures that each critic predicts, by the critic's name."""
     return {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}

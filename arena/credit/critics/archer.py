@@ -33,27 +33,27 @@ _BUFFER = "buffer.safetensors"
 
 
 class Twin(torch.nn.Module):
-    """Two independent networks with one hidden layer over the same features."""
+    """Two independent networks with one hidden layer each, over the same features."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        self.inner, self.inner_bias = _drawn(features, hidden, features), _drawn(1, hidden, features)
-        self.outer, self.outer_bias = _drawn(hidden, 1, hidden), _drawn(1, 1, hidden)
+        self.inner, self.inner_bias = _uniform(features, hidden, features), _uniform(1, hidden, features)
+        self.outer, self.outer_bias = _uniform(hidden, 1, hidden), _uniform(1, 1, hidden)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return [2, B] both networks' outputs for [B, features]."""
+        """Return the outputs of both networks, [2, B], for features [B, features]."""
         both = features.expand(2, *features.shape)
         hidden = torch.baddbmm(self.inner_bias, both, self.inner).relu()
         return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
 
 
-def _drawn(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
-    """Return [2, rows, columns] uniform within ± 1 / √inputs, torch's default for linear layers."""
+def _uniform(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
+    """Create a parameter [2, rows, columns], uniform within ± 1 / √inputs, torch's default for linear layers."""
     return torch.nn.Parameter(torch.empty(2, rows, columns).uniform_(-(inputs**-0.5), inputs**-0.5))
 
 
 class Networks(torch.nn.Module):
-    """Q1, Q2 of a state with a reply, and V1, V2 of a state."""
+    """ArCHer's two pairs of networks: `q` values a state with a reply (Q1, Q2), `v` a state alone (V1, V2)."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Networks(torch.nn.Module):
 
 @dataclass
 class TurnBuffer:
-    """Replay buffer of turns, trajectory after trajectory, the oldest first."""
+    """Replay buffer of turns as tensors with R rows, the oldest first; a trajectory's turns are consecutive."""
 
     states: torch.Tensor
     """[R, features] float16"""
@@ -77,7 +77,7 @@ class TurnBuffer:
 
     @classmethod
     def empty(cls, features: int) -> TurnBuffer:
-        """Return an empty buffer."""
+        """Return an empty buffer for states and replies of `features` numbers."""
         nothing = torch.zeros((0, features), dtype=torch.float16)
         return cls(nothing, nothing, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
 
@@ -85,7 +85,7 @@ class TurnBuffer:
         return len(self.last)
 
     def add(self, newest: TurnBuffer, size: int) -> None:
-        """Append the newest turns and drop the oldest down to `size`, but none of the newest."""
+        """Append the turns of `newest` and drop the oldest rows beyond `size`, but none of `newest`."""
         cut = max(0, min(len(self), len(self) + len(newest) - size))
         for name in ("states", "replies", "rewards", "last"):
             setattr(self, name, torch.cat([getattr(self, name)[cut:], getattr(newest, name)]))
@@ -94,7 +94,7 @@ class TurnBuffer:
 
 @dataclass(frozen=True)
 class ArcherSettings:
-    """Settings of `arena.credit.critics.archer`."""
+    """Settings of the critic `archer`; `arena.credit.critics.archer` documents them."""
 
     gamma: float
     features: int
@@ -109,13 +109,9 @@ class ArcherSettings:
 
 
 class Archer:
-    """One critic for all trained policies; its state features include game, role and policy."""
+    """ArCHer's critic, one for all trained policies; its state features include game, role and policy."""
 
-    def __init__(
-        self,
-        context: CriticContext,
-        settings: ArcherSettings,
-    ) -> None:
+    def __init__(self, context: CriticContext, settings: ArcherSettings) -> None:
         if settings.fresh and context.engine is None:
             raise ValueError("critic archer: fresh replies need an engine: a match log alone is not enough")
         self.context, self.settings = context, settings
@@ -130,10 +126,13 @@ class Archer:
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """Return the minimum of the two state values V and of the two reply values Q per turn; 0 during warm-up."""
-        return await compute(self._foreseen, trajectories)
+        """Return per turn the lower of the twin state values (`values`) and reply values (`action_values`).
 
-    def _foreseen(self, trajectories: Sequence[Trajectory]) -> Measures:
+        One array per trajectory and name; all 0 during the first `warmup` iterations.
+        """
+        return await compute(self._predict, trajectories)
+
+    def _predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         seen, said = self._features(trajectories)
         v, q = torch.zeros(len(seen)), torch.zeros(len(seen))
         if self.fits >= self.settings.warmup:
@@ -145,16 +144,21 @@ class Archer:
         }
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Add these turns to the replay buffer and learn from it; return means over the steps."""
-        newest = await compute(self._turns, credited)
+        """Add these turns to the replay buffer, train on it, and return metrics ({} without turns).
+
+        `q_loss` and `v_loss` are means over the steps taken (NaN if none), `replayed` is the buffer's size, and
+        `skipped` counts steps with a gradient that is not finite. Raises DivergedError for such a step if it stops the
+        run, or if the weights are not finite afterwards.
+        """
+        newest = await compute(self._buffer_rows, credited)
         if not len(newest):
             return {}
         self.buffer.add(newest, self.settings.replay)
-        own = await self._spoken_at(len(newest), rng)
-        return await compute(self._learned, own, rng)
+        current = await self._current_replies(len(newest), rng)
+        return await compute(self._train, current, rng)
 
-    def _learned(self, own: tuple[torch.Tensor, torch.Tensor], rng: np.random.Generator) -> dict[str, float]:
-        tried = [self._step(*drawn, own) for drawn in self._draws(len(own[0]), rng)]
+    def _train(self, current: tuple[torch.Tensor, torch.Tensor], rng: np.random.Generator) -> dict[str, float]:
+        tried = [self._step(*drawn, current) for drawn in self._draw_rows(len(current[0]), rng)]
         losses = [losses for losses in tried if losses]
         require_finite(self.networks.parameters(), "critic archer", "its weights are not finite", self._advice)
         self.fits += 1
@@ -163,7 +167,7 @@ class Archer:
         return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer)), "skipped": skipped}
 
     def save(self, folder: Path) -> None:
-        """Save networks, targets, optimiser moments and the replay buffer."""
+        """Write networks, target networks, optimiser moments, number of fits and replay buffer to the folder."""
         slots = {n: self.optimizer.state.get(p, {}) for n, p in self.networks.named_parameters()}
         tensors = {f"online.{n}": t for n, t in self.networks.state_dict().items()}
         tensors |= {f"target.{n}": t for n, t in self.target.state_dict().items()}
@@ -174,11 +178,11 @@ class Archer:
         sizes = torch.tensor([len(context.ids) for context in buffer.contexts], dtype=torch.int32)
         columns = {"states": buffer.states, "replies": buffer.replies, "rewards": buffer.rewards, "last": buffer.last}
         save_file({**columns, "ids": ids, "sizes": sizes}, folder / _BUFFER)
-        who = [[context.policy, context.role] for context in buffer.contexts]
-        (folder / "archer.json").write_text(json.dumps({"fits": self.fits, "contexts": who}))
+        speakers = [[context.policy, context.role] for context in buffer.contexts]
+        (folder / "archer.json").write_text(json.dumps({"fits": self.fits, "contexts": speakers}))
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote."""
+        """Restore everything that `save` wrote to the folder."""
         tensors, columns = load_file(folder / _NETWORKS), load_file(folder / _BUFFER)
         state = json.loads((folder / "archer.json").read_text())
         self.fits = state["fits"]
@@ -195,15 +199,12 @@ class Archer:
             columns["states"], columns["replies"], columns["rewards"], columns["last"], turn_contexts
         )
 
-    # -- one iteration -----------------------------------------------------------------------------------
-
     def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         size = self.settings.features
         seen, said = states(trajectories, size, _GRAMS), replies(trajectories, size, _GRAMS)
         return torch.from_numpy(seen).float(), torch.from_numpy(said).float()
 
-    def _turns(self, credited: Sequence[Credited]) -> TurnBuffer:
-        """Return the turns of these trajectories as a buffer."""
+    def _buffer_rows(self, credited: Sequence[Credited]) -> TurnBuffer:
         trajectories = [c.trajectory for c in credited if c.trajectory.turns]
         seen, said = self._features(trajectories)
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
@@ -212,8 +213,8 @@ class Archer:
         earned = torch.from_numpy(rewards).float()
         return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
-    async def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return states and replies of the current policy: its own turns, and replayed states with new replies."""
+    async def _current_replies(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return states and replies of the current policy: its newest turns, and replayed states with new replies."""
         seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
         older = len(self.buffer) - newest
         if not self.settings.fresh or not older:
@@ -223,17 +224,17 @@ class Archer:
         fresh = torch.from_numpy(texts(replies, self.settings.features, _GRAMS)).half()
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
-    def _draws(self, own: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield, per step, buffer rows for Q and rows of the current policy's replies for V."""
+    def _draw_rows(self, current_count: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield random row numbers for each step: of the buffer for Q, and of the current policy's replies for V."""
         for _ in range(self.settings.steps):
             drawn: tuple[NDArray[np.int64], NDArray[np.int64]] = (
                 rng.integers(len(self.buffer), size=self.settings.batch),
-                rng.integers(own, size=self.settings.batch),
+                rng.integers(current_count, size=self.settings.batch),
             )
             yield torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])
 
     def _step(
-        self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
+        self, rows: torch.Tensor, spoken_rows: torch.Tensor, current: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[float, float] | None:
         """Take one step of Adam on both losses, then move the targets.
 
@@ -242,7 +243,7 @@ class Archer:
         buffer = self.buffer
         following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
         pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
-        here, said = own[0][spoken_rows].float(), own[1][spoken_rows].float()
+        here, said = current[0][spoken_rows].float(), current[1][spoken_rows].float()
         with torch.no_grad():
             later = torch.where(buffer.last[rows], 0.0, self.settings.gamma * self.target.v(following))
             q_target, v_target = buffer.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
@@ -260,13 +261,13 @@ class Archer:
         return q_loss.item(), v_loss.item()
 
 
-def twin_loss(said: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return Σ_i mean (said_i - target_i)² of [2, B]: each network has its own target."""
-    return (said - target).square().mean(1).sum()
+def twin_loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the sum over both networks of their mean squared error; outputs and targets are [2, B]."""
+    return (outputs - target).square().mean(1).sum()
 
 
 class Context(NamedTuple):
-    """The full input of a policy at one turn."""
+    """Input of a policy at one turn, to sample its reply again: policy, role, and the token ids so far."""
 
     policy: str
     role: str
@@ -274,13 +275,16 @@ class Context(NamedTuple):
 
 
 def contexts(trajectory: Trajectory) -> list[Context]:
-    """Return each turn's context in order: its stream up to its first sampled token."""
+    """Return each turn's input in order: its stream's token ids before the turn's first sampled token."""
     prefixes = trajectory.contexts()
     return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
 
 
 async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
-    """Sample replies of the currently served policies in these contexts."""
+    """Sample a new reply to each context from the currently served policies; returns their texts in order.
+
+    Uses each role's sampling settings and seeds from `rng`. Needs `run.engine` and `run.policies`.
+    """
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None
     frames = [policies[context.policy].frame for context in asked]

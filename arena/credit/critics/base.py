@@ -24,27 +24,27 @@ Measures = dict[str, list[NDArray[np.float32]]]
 
 
 class Critic(Protocol):
-    """A critic: predicts the values of turns or tokens, and learns from their returns."""
+    """Interface of critics, which predict values of turns or tokens and learn from the returns of played turns."""
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """Predict values of each trajectory's turns or tokens, by measure name; see `arena.credit.measures`."""
+        """Return the values by measure name (`values`, `action_values`, `token_values`), one array per trajectory."""
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Fit the critic to these turns' returns.
+        """Train the critic on the returns of these turns, and return metrics.
 
-        Returns metrics such as `explained`, the share of the returns' variance that the values explain.
+        A usual metric is `explained`, the share of the returns' variance that the values explain.
         """
 
     def save(self, folder: Path) -> None:
         """Write the critic's state into an empty folder as JSON and safetensors."""
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote."""
+        """Restore the state that `save` wrote to the folder."""
 
 
 @dataclass(frozen=True)
 class CriticContext:
-    """Context of the run for a critic. From a match log alone, only `discounts` and `seed` are set."""
+    """Parts of a run that its critic may use. From a match log alone, only `discounts` and `seed` are set."""
 
     discounts: Discounts
     seed: int = 0

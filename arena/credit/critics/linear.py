@@ -20,7 +20,10 @@ _FREE = 1e-6
 
 
 class Linear:
-    """Ridge regression from decaying sums Σ φφᵀ and Σ φR over all iterations; φ starts with an intercept of 1."""
+    """Critic that values turns by ridge regression on hashed words.
+
+    The model is two decaying sums over iterations, Σ φφᵀ and Σ φR; φ starts with an intercept of 1.
+    """
 
     def __init__(self, context: CriticContext, features: int, ridge: float, decay: float) -> None:
         self.discounts, self.nonfinite = context.discounts, context.nonfinite
@@ -30,21 +33,25 @@ class Linear:
         self.products: Floats = np.zeros(1 + features)
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
-        """Predict the value of each turn from earlier iterations."""
-        return await compute(self._foreseen, trajectories)
+        """Return the value of each turn (`values`, one array per trajectory), learned from earlier iterations."""
+        return await compute(self._predict, trajectories)
 
-    def _foreseen(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
-        values = self._values(self._seen(trajectories)).astype(np.float32)
+    def _predict(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
+        values = self._values(self._features(trajectories)).astype(np.float32)
         return {"values": per_trajectory(trajectories, values)}
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Decay the sums and add these turns with their returns."""
-        return await compute(self._learned, credited)
+        """Decay the sums, add these turns with their returns, and return metrics: `error`, `explained`, `skipped`.
 
-    def _learned(self, credited: Sequence[Credited]) -> dict[str, float]:
+        The first two are of the values before the fit. If the new sums are not finite, raises DivergedError, or with
+        `nonfinite: skip` keeps the old ones and returns `skipped` 1.
+        """
+        return await compute(self._fit, credited)
+
+    def _fit(self, credited: Sequence[Credited]) -> dict[str, float]:
         trajectories = [c.trajectory for c in credited]
         rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
-        features, returns = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
+        features, returns = self._features(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
         figures = explained(self._values(features), returns)
         squares = self.decay * self.squares + features.T @ features
         products = self.decay * self.products + features.T @ returns
@@ -55,19 +62,19 @@ class Linear:
         return figures | {"skipped": float(not taken)}
 
     def save(self, folder: Path) -> None:
-        """Save the two sums."""
+        """Write the two sums to `linear.safetensors` in the folder."""
         from safetensors.numpy import save_file
 
         save_file({"squares": self.squares, "products": self.products}, folder / "linear.safetensors")
 
     def load(self, folder: Path) -> None:
-        """Restore the two sums bit for bit."""
+        """Restore the two sums that `save` wrote, bit for bit."""
         from safetensors.numpy import load_file
 
         state = load_file(folder / "linear.safetensors")
         self.squares, self.products = state["squares"], state["products"]
 
-    def _seen(self, trajectories: Sequence[Trajectory]) -> Floats:
+    def _features(self, trajectories: Sequence[Trajectory]) -> Floats:
         features = states(trajectories, self.features)
         return np.concatenate([np.ones((len(features), 1)), features], 1)
 
@@ -76,12 +83,15 @@ class Linear:
 
 
 def per_trajectory(trajectories: Sequence[Trajectory], values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    """Split [T] turn values by trajectory."""
+    """Split an array with one value per turn into one array per trajectory."""
     return np.split(values, np.cumsum([len(t.turns) for t in trajectories]))[:-1]
 
 
 def explained(values: Floats, returns: Floats) -> dict[str, float]:
-    """Return `error`, the mean (R - V)², and `explained`, the explained share of the returns' variance."""
+    """Return metrics of predicted values: `error`, the mean (R - V)², and `explained`, the explained share of variance.
+
+    {} without turns; `explained` is left out if the returns do not vary.
+    """
     if not len(returns):
         return {}
     error, variance = float(np.mean((returns - values) ** 2)), float(returns.var())

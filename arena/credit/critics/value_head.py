@@ -34,7 +34,7 @@ _HEAD = "value_head.safetensors"
 
 
 class ValueModel(torch.nn.Module):
-    """A causal language model's body with a scalar head: the value of the state before each sampled token."""
+    """A causal language model's body with a scalar head that values the state before each sampled token."""
 
     def __init__(self, model: Any, bf16: bool = False) -> None:
         super().__init__()
@@ -45,13 +45,13 @@ class ValueModel(torch.nn.Module):
         torch.nn.init.zeros_(self.head.bias)
 
     def forward(self, batch: StreamBatch) -> torch.Tensor:
-        """Return [N] one value per sampled token of a batch, float32."""
+        """Return one value per sampled token of the batch, [N] float32."""
         with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
             hidden = predictors(self.model.base_model, batch)
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def learning(self) -> dict[str, torch.nn.Parameter]:
-        """Return the trained parameters by name: body and value head, without the language model's head."""
+        """Return the parameters to train by name: body and value head, without the language model's head."""
         body = {f"body.{name}": p for name, p in self.model.base_model.named_parameters()}
         return body | {f"head.{name}": p for name, p in self.head.named_parameters()}
 
@@ -59,7 +59,10 @@ class ValueModel(torch.nn.Module):
 def value_loss(
     values: torch.Tensor, returns: torch.Tensor, old: torch.Tensor | None = None, clip: float | None = None
 ) -> torch.Tensor:
-    """Return [N] ½ (V - R)²; with `old` and `clip` PPO's ½ max((V - R)², (old + clip(V - old, ±clip) - R)²)."""
+    """Return each token's squared-error loss, [N]: ½ (V - R)²; with `old` and `clip`, PPO's clipped form.
+
+    It is ½ max((V - R)², (old + clip(V - old, ±clip) - R)²), where `old` are the values before the update.
+    """
     plain = (values - returns).square()
     if old is None or clip is None:
         return 0.5 * plain
@@ -67,7 +70,7 @@ def value_loss(
 
 
 class _Learner:
-    """One policy's critic with its optimiser."""
+    """The value model of one policy with its AdamW optimiser."""
 
     def __init__(self, model: ValueModel, lr: float, token_budget: int, nonfinite: Nonfinite, name: str) -> None:
         self.model, self.token_budget, self.steps = model, token_budget, 0
@@ -80,7 +83,7 @@ class _Learner:
         self.device = model.head.weight.device
 
     def predict(self, streams: Sequence[Stream]) -> list[Floats]:
-        """Predict the values of every stream's sampled tokens, without gradient."""
+        """Return the values of every stream's sampled tokens, in stream order, without gradient."""
         by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
         with torch.no_grad():
             for batch in pack(streams, [1.0] * len(streams), self.token_budget, costs=self._costs):
@@ -97,7 +100,7 @@ class _Learner:
         clip: float | None,
         grad_clip: float,
     ) -> tuple[float, int]:
-        """Take an optimiser step on some of the streams; return the squared errors before it and the token count."""
+        """Take a step on the streams numbered `part`; return (sum of squared errors before it, number of tokens)."""
         count, errors = sum(len(returns[i]) for i in part), 0.0
         for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
             values = self.model(batch.to(self.device))
@@ -123,7 +126,7 @@ class _Learner:
         return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.device)
 
     def save(self, folder: Path) -> None:
-        """Save the body in Hugging Face layout; head and moments in a file beside it."""
+        """Write the body in Hugging Face layout, and value head and moments to a file beside it."""
         with quietly():
             self.model.model.save_pretrained(folder)
         state = {f"head.{name}": p.detach() for name, p in self.model.head.named_parameters()}
@@ -133,9 +136,9 @@ class _Learner:
         save_file({n: t.cpu().contiguous() for n, t in state.items()}, folder / _HEAD, {"steps": str(self.steps)})
 
     def load(self, folder: Path) -> None:
-        """Restore head and moments; the body was loaded with the model."""
+        """Restore value head and moments; the body was loaded with the model."""
         state = load_file(folder / _HEAD)
-        self.steps = _steps(folder / _HEAD)
+        self.steps = _saved_steps(folder / _HEAD)
         with torch.no_grad():
             for name, parameter in self.model.head.named_parameters():
                 parameter.copy_(state[f"head.{name}"])
@@ -146,16 +149,10 @@ class _Learner:
 
 
 class ValueHead:
-    """A token critic per trained policy, created as a copy of the policy at its first use."""
+    """Token critic with one value model per trained policy, created as a copy of the policy when first needed."""
 
     def __init__(
-        self,
-        context: CriticContext,
-        lr: float,
-        epochs: int,
-        minibatches: int,
-        clip: float | None,
-        grad_clip: float,
+        self, context: CriticContext, lr: float, epochs: int, minibatches: int, clip: float | None, grad_clip: float
     ) -> None:
         if context.policies is None:
             raise ValueError("critic value_head needs the weights of a run: a match log alone is not enough")
@@ -165,45 +162,56 @@ class ValueHead:
         self._learners: dict[str, _Learner] = {}
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """Predict the value of each sampled token, and of each turn at its first token."""
-        await self._begin({t.policy for t in trajectories})
-        return await compute(self._foreseen, trajectories)
+        """Return the values of the states before sampled tokens (`token_values`) and before turns (`values`).
 
-    def _foreseen(self, trajectories: Sequence[Trajectory]) -> Measures:
+        One array per trajectory and name; a turn's value is its first token's. Creates missing value models.
+        """
+        await self._create_missing({t.policy for t in trajectories})
+        return await compute(self._predict, trajectories)
+
+    def _predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         tokens: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for policy in sorted({t.policy for t in trajectories}):
             own = [i for i, t in enumerate(trajectories) if t.policy == policy]
             values = iter(self._learners[policy].predict([s for i in own for s in trajectories[i].streams]))
             for i in own:
                 tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(values) for _ in trajectories[i].streams)])
-        return {"token_values": tokens, "values": [_first(t, v) for t, v in zip(trajectories, tokens, strict=True)]}
+        return {
+            "token_values": tokens,
+            "values": [_turn_values(t, v) for t, v in zip(trajectories, tokens, strict=True)],
+        }
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Take `epochs` times `minibatches` steps for each policy's critic on its own trajectories."""
-        await self._begin({c.trajectory.policy for c in credited})
-        return await compute(self._learned, credited, rng)
+        """Train each policy's value model on its own trajectories, and return metrics.
 
-    def _learned(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+        Takes `epochs` times `minibatches` steps. Metrics are `POLICY.error` (mean squared error before the steps),
+        `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained`. Raises DivergedError for a
+        step that is not finite and stops the run, or for weights that are not finite afterwards.
+        """
+        await self._create_missing({c.trajectory.policy for c in credited})
+        return await compute(self._fit, credited, rng)
+
+    def _fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         figures: dict[str, float] = {}
         for policy in sorted({c.trajectory.policy for c in credited}):
             own = [c for c in credited if c.trajectory.policy == policy]
-            stats = self._teach(self._learners[policy], own, rng)
+            stats = self._fit_policy(self._learners[policy], own, rng)
             figures |= {f"{policy}.{name}": value for name, value in stats.items()}
         return figures
 
     def save(self, folder: Path) -> None:
-        """Save each policy's critic in its own folder."""
+        """Write each policy's value model and tokenizer to a subfolder with the policy's name."""
         for policy, learner in self._learners.items():
             learner.save(folder / policy)
             self.policies[policy].tokenizer.save_pretrained(folder / policy)
 
     def load(self, folder: Path) -> None:
-        """Restore the saved critics."""
+        """Restore the value models that `save` wrote."""
         for path in sorted(folder.iterdir()):
-            self._learners[path.name] = self._begun(path.name, path)
+            self._learners[path.name] = self._load_learner(path.name, path)
             self._learners[path.name].load(path)
 
-    def _teach(self, learner: _Learner, own: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    def _fit_policy(self, learner: _Learner, own: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         batch = TurnBatch([c.trajectory for c in own])
         streams = [s for c in own for s in c.trajectory.streams]
         targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
@@ -220,31 +228,31 @@ class ValueHead:
         figures = {"error": error, "skipped": float(learner.skipped)}
         return figures | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
-    async def _begin(self, policies: Collection[str]) -> None:
-        """Create missing critics from their policies' current weights."""
+    async def _create_missing(self, policies: Collection[str]) -> None:
+        """Create missing value models from their policies' current weights."""
         for policy in sorted(set(policies) - self._learners.keys()):
             weights = await self.policies.weights(policy)
-            self._learners[policy] = await compute(self._copied, policy, weights)
+            self._learners[policy] = await compute(self._copy_policy, policy, weights)
 
-    def _copied(self, policy: str, weights: Weights) -> _Learner:
+    def _copy_policy(self, policy: str, weights: Weights) -> _Learner:
         with TemporaryDirectory(prefix="arena-critic-") as folder:
             self.policies.save_whole(policy, Path(folder), weights)
-            return self._begun(policy, Path(folder))
+            return self._load_learner(policy, Path(folder))
 
-    def _begun(self, policy: str, folder: Path) -> _Learner:
+    def _load_learner(self, policy: str, folder: Path) -> _Learner:
         model = ValueModel(load_module(folder), self.policies.precision.bf16_products)
         return _Learner(model, self.lr, self.policies.rule.token_budget, self.nonfinite, policy)
 
 
-def _first(trajectory: Trajectory, tokens: Floats) -> Floats:
-    """Return [K] the value of each turn's first token; 0 for a turn without tokens."""
+def _turn_values(trajectory: Trajectory, tokens: Floats) -> Floats:
+    """Return each turn's value, [K]: that of its first token, 0 for a turn without tokens."""
     turns, first = np.unique(TurnBatch([trajectory]).token_turns, return_index=True)
     values = np.zeros(len(trajectory.turns), np.float32)
     values[turns] = tokens[first]
     return values
 
 
-def _steps(path: Path) -> int:
+def _saved_steps(path: Path) -> int:
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:

@@ -20,27 +20,27 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
-    """Return [T, features] the state before each turn: identity, new messages, and everything earlier.
+    """Return hashed text features of the state before each turn, [T, features].
 
-    Three parts in the same features, each of length 1: game, role, policy and turn number; words new to the mover;
-    words of earlier messages and of its own earlier replies.
+    They are the sum of three vectors of length 1 (0 if empty): game, role, policy and turn number; messages new to the
+    mover; earlier messages and its own earlier replies. Texts are hashed as runs of up to `grams` words.
     """
     batch = TurnBatch(trajectories)
     heard, said = [_heard(turn) for turn in batch.turns], [_words(turn.raw) for turn in batch.turns]
     facts = [_facts(t, k) for t in trajectories for k in range(len(t.turns))]
     past = _hashed(heard, "heard", features, grams) + _hashed(said, "own", features, grams)
     new = _hashed(heard, "new", features, grams)
-    return _unit(_hashed(facts, "fact", features)) + _unit(new) + _unit(_before(batch, past))
+    return _normalised(_hashed(facts, "fact", features)) + _normalised(new) + _normalised(_before(batch, past))
 
 
 def replies(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
-    """Return [T, features] each turn's reply, of length 1."""
+    """Return hashed text features of each turn's raw reply, [T, features], rows of length 1."""
     return texts([turn.raw for t in trajectories for turn in t.turns], features, grams)
 
 
 def texts(written: Sequence[str], features: int, grams: int = 1) -> Floats:
-    """Return [len, features] texts by their runs of up to `grams` words, of length 1."""
-    return _unit(_hashed([_words(text) for text in written], "said", features, grams))
+    """Return hashed features of texts, [texts, features]: runs of up to `grams` words, rows of length 1."""
+    return _normalised(_hashed([_words(text) for text in written], "said", features, grams))
 
 
 def _facts(trajectory: Trajectory, place: int) -> Hashes:
@@ -66,7 +66,7 @@ def _hash(word: str) -> int:
 
 
 def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) -> Floats:
-    """Return [rows, features] sums over each row's runs of up to `grams` words, hashed with `kind`."""
+    """Return signed feature counts, [rows, features], of each row's runs of up to `grams` words, hashed with `kind`."""
     owner = np.repeat(np.arange(len(rows)), np.array([len(row) for row in rows], np.int64))
     run = words = np.concatenate([np.zeros(0, np.uint64), *rows])
     sums = np.zeros(len(rows) * features)
@@ -89,12 +89,12 @@ def _mixed(numbers: Hashes) -> Hashes:
 
 
 def _before(batch: TurnBatch, values: Floats) -> Floats:
-    """Return [T, …] sums over the earlier turns of the same trajectory."""
+    """Return the sum of values over the earlier turns of the same trajectory, for every turn, [T, …]."""
     sums = np.cumsum(values, 0) - values
     return np.asarray(sums - sums[batch.starts[batch.owner]])
 
 
-def _unit(values: Floats) -> Floats:
+def _normalised(values: Floats) -> Floats:
     """Scale rows to length 1; zero rows stay 0."""
     length = np.linalg.norm(values, axis=1, keepdims=True)
     return np.asarray(values / np.where(length > 0, length, 1.0))

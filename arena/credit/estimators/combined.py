@@ -11,7 +11,7 @@ from arena.parts.chosen import Chosen
 
 
 class Part(BaseModel):
-    """One estimator of a sum."""
+    """Settings of one term of `weighted_sum`: an estimator and its weight."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

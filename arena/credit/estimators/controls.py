@@ -19,7 +19,7 @@ POLICY: list[TrajectoryKey] = ["policy"]
 
 
 def zero(batch: TurnBatch, rewards: Floats) -> Floats:
-    """Control without learning: advantage 0 for every turn."""
+    """Control without learning: return advantage 0 for every turn."""
     return np.zeros(len(rewards))
 
 
@@ -30,7 +30,7 @@ def shuffled(
     of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
     by: list[Key] = AGENT,
 ) -> Floats | TokenAdvantages:
-    """Matched random control: another estimator's advantages, permuted over the turns of each group.
+    """Matched random control: permute another estimator's advantages at random over the turns of each group.
 
     Values stay within their group (`by`), so mean and spread are those of the estimator `of`, and only the assignment
     to turns is random. With token advantages a turn gets the tokens of another turn, stretched to its own length. The
@@ -62,11 +62,11 @@ def regrouped(
     what: Annotated[list[Label], Field(min_length=1)] = SEAT,
     within: list[TrajectoryKey] = POLICY,
 ) -> Floats | TokenAdvantages:
-    """Random control of comparing like with like: another estimator, on randomly permuted comparison labels.
+    """Random control of comparing like with like: run another estimator with randomly permuted comparison labels.
 
-    The labels of a trajectory (`game`, `seat`, `role`) move together to another trajectory of the same group
-    (`within`), a `situation` to another turn. Numbers and sizes of groups and all returns are unchanged; only the
-    similarity of compared turns is lost. Rewards and turns stay in place. Zero as `of` is.
+    `what` names the labels. Those of a trajectory (`game`, `seat`, `role`) move together to another trajectory of the
+    same group (`within`), a `situation` to another turn. Numbers and sizes of groups and all returns are unchanged;
+    only the similarity of compared turns is lost. Rewards and turns stay in place. Zero as `of` is.
     """
     parts, found = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]

@@ -18,7 +18,7 @@ from arena.parts.chosen import Chosen, needs
 
 @needs("values")
 def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> Floats:
-    """GAE along a trajectory's turns, with a critic's value of each turn.
+    """Compute GAE along a trajectory's turns, with a critic's value of each turn.
 
     δ_k = r_k + γ V_{k+1} - V_k, A_k = δ_k + γ λ A_{k+1}; [T]. With V = 0 and γ = λ = 1 it is the return-to-go; with the
     group's mean turn return as V it is `mars`. Zero if the critic predicted everything. Source: Schulman et al. 2016,
@@ -30,7 +30,7 @@ def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: D
 
 @needs("token_values")
 def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> TokenAdvantages:
-    """GAE along a trajectory's sampled tokens; a turn's reward arrives at its last token.
+    """Compute GAE along a trajectory's sampled tokens; a turn's reward arrives at its last token.
 
     δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γ λ A_{t+1}; [N], where t + 1 is the next *sampled* token in any turn or
     stream. Zero if the critic predicted everything. Source: PPO for language models as in verl, whose backward pass
@@ -38,20 +38,20 @@ def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: 
     last token before it, and is lost if there is none.
     """
     last = _ends(batch.owner[batch.token_turns])
-    return TokenAdvantages(_gae(_earned(batch, rewards), batch.measure("token_values"), last, gamma, lam))
+    return TokenAdvantages(_gae(_token_rewards(batch, rewards), batch.measure("token_values"), last, gamma, lam))
 
 
 @needs("token_values")
 def gae_bilevel(
     batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0, turn_gamma: Discount = 0.95
 ) -> TokenAdvantages:
-    """GAE over the last tokens of turns, discounted by `turn_gamma`; then GAE over tokens inside each turn.
+    """Compute GAE over the last tokens of turns, discounted by `turn_gamma`; then GAE over tokens inside each turn.
 
     First GAE(turn_gamma, λ) over turn ends gives each turn's value A + V. With that value as the reward, GAE(γ, λ) runs
     from the turn's end to its first token and never across turns; [N]. Source: RAGEN (Wang et al. 2025), which
     recognises turn ends by nonzero rewards, so that turns without reward merge into the next; here turn ids mark them.
     """
-    values, rewards = batch.measure("token_values"), _earned(batch, rewards)
+    values, rewards = batch.measure("token_values"), _token_rewards(batch, rewards)
     ends = np.flatnonzero(_ends(batch.token_turns))
     last = _ends(batch.owner[batch.token_turns])[ends]
     worth = np.zeros(len(values))
@@ -59,11 +59,8 @@ def gae_bilevel(
     return TokenAdvantages(_gae(worth, values, _ends(batch.token_turns), gamma, lam))
 
 
-# -- what a critic is to foresee -----------------------------------------------------------------------------
-
-
 class Discounts(NamedTuple):
-    """Discounts of an estimator."""
+    """Discount factors of an estimator from token to token and from turn to turn, for the returns of its critic."""
 
     token: float = 1.0
     """Factor from each token to the next of the same turn."""
@@ -72,7 +69,10 @@ class Discounts(NamedTuple):
 
 
 def discounts(estimator: Chosen) -> Discounts:
-    """Return an estimator's discounts; of several inner estimators, those of the first with a critic."""
+    """Return an estimator's discount factors, from its settings `gamma` and `turn_gamma`; without them 1.
+
+    For an estimator made of others, they are those of the first that needs a critic.
+    """
     settings = estimator.whole().settings
     if "gamma" not in settings:
         inner = [part for part in estimator.parts if part.needs & {"values", "token_values"}]
@@ -82,29 +82,33 @@ def discounts(estimator: Chosen) -> Discounts:
 
 
 def turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
-    """Return [T] the discounted return from each turn on, as of its last token."""
+    """Return each turn's discounted return-to-go at its last token, [T].
+
+    The next turn's is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the next
+    turn.
+    """
     following = np.append(batch.turn_tokens, 0)[1:]
     carry = discounts.token**following if discounts.turn is None else np.full(len(rewards), discounts.turn)
     return batch.backward(rewards, carry.astype(np.float64))
 
 
 def token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
-    """Return [N] each token's return: its turn's return, discounted by the turn's remaining tokens."""
+    """Return each sampled token's return, [N]: its turn's return, discounted by the tokens left in the turn."""
     turns = batch.token_turns
     left = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
     return np.asarray(discounts.token**left * turn_returns(batch, rewards, discounts)[turns])
 
 
-# -- along tokens --------------------------------------------------------------------------------------------
-
-
 def _ends(labels: Ints) -> Bools:
-    """Return [N] True if the next entry has another label or does not exist."""
+    """Return a mask, True for each last entry of a run of equal labels."""
     return np.append(labels[1:] != labels[:-1], True)[: len(labels)]
 
 
-def _earned(batch: TurnBatch, rewards: Floats) -> Floats:
-    """Return [N] each turn's reward at its last token."""
+def _token_rewards(batch: TurnBatch, rewards: Floats) -> Floats:
+    """Return the rewards per sampled token, [N]: each turn's reward at its last token, 0 elsewhere.
+
+    The reward of a turn without tokens goes to the last token before it in the trajectory; it is lost if there is none.
+    """
     turns = batch.token_turns
     at = np.searchsorted(turns, np.arange(len(rewards)), side="right") - 1
     spoken = at >= 0
@@ -113,17 +117,17 @@ def _earned(batch: TurnBatch, rewards: Floats) -> Floats:
 
 
 def _gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:
-    """Return [N] GAE along runs of steps that end where `last` is True."""
+    """Return the advantages of steps, [N], by GAE along the runs of steps that end where `last` is True."""
     return _backward(_delta(rewards, values, last, gamma), np.where(last, 0.0, gamma * lam))
 
 
 def _delta(rewards: Floats, values: Floats, last: Bools, gamma: float) -> Floats:
-    """Return δ = r + γ V(next) - V, with 0 for the next value after the end."""
+    """Return the TD errors δ = r + γ V(next) - V, with V(next) = 0 at the end of a run, where `last` is True."""
     return np.asarray(rewards + gamma * np.where(last, 0.0, np.roll(values, -1)) - values)
 
 
 def _backward(values: Floats, carry: Floats) -> Floats:
-    """Return [N] x_t = values_t + carry_t x_{t+1}; the last carry is 0.
+    """Return x_t = values_t + carry_t · x_{t+1} for all steps, [N]; the last carry is 0.
 
     Each pass doubles every step's horizon (Hillis and Steele's scan), so a thousand tokens take ten passes.
     """

@@ -66,7 +66,7 @@ def _scaled(values: Floats, variance: Floats) -> Floats:
 
 
 def _mean_of_distinct(values: Floats, groups: Ints, counted: Bools) -> Floats:
-    """Return [T] the mean of the distinct values, with 0 added, among the counted entries of each group."""
+    """Return, for each turn, the mean of 0 and the distinct values among its group's counted turns, [T]."""
     size = int(groups.max(initial=-1)) + 1
     group = np.concatenate([groups[counted], np.arange(size)])
     value = np.round(np.concatenate([values[counted], np.zeros(size)]), 6)

@@ -13,10 +13,11 @@ SPREAD = 1e-6
 def relative(
     batch: TurnBatch, values: Floats, groups: Ints, *, std: bool = False, ddof: int = 1, least: int = 2
 ) -> Floats:
-    """Subtract the group's mean from values ([T] or [M]); with `std` also divide by the group's deviation + 1e-6.
+    """Subtract the group's mean from each value; with `std` also divide by the group's deviation + 1e-6.
 
-    `groups` has the length of `values`; statistics are over counted trajectories. Returns 0 in groups with fewer than
-    `least` counted entries, and with `std` if the deviation is below 1e-6.
+    `values` and `groups` (group numbers) have one entry per turn or one per trajectory; statistics are over counted
+    trajectories, the deviation with `ddof`. Returns 0 in groups with fewer than `least` counted entries, and with `std`
+    if the deviation is below 1e-6.
     """
     gaps = np.where(batch.count_by(groups) >= least, values - batch.mean_by(values, groups), 0.0)
     if not std:

@@ -45,19 +45,19 @@ def gigpo(
 
 
 def situations(batch: TurnBatch) -> list[Hashable]:
-    """Return [T] each turn's situation: as its game names it, otherwise the new observation.
+    """Return each turn's situation, equal for turns that may be compared: as its game names it, or its new observation.
 
     The observation is the text of the role's turn, token by token, including any facts in it. A turn that begins a
     stream has its whole context, so for a role with a memory window of 0 equal situations are equal prompts. No
     situation repeats if a game shows a clock and names none. Seats without tokens compare their messages.
     """
-    found: list[Hashable] = []
+    named: list[Hashable] = []
     for trajectory in batch.trajectories:
         shown = trajectory.observed_ids()
         for turn in trajectory.turns:
-            told = tuple((m.sender, m.text) for m in turn.messages)
-            found.append(turn.situation or (tuple(shown[turn.index]) if turn.index in shown else told))
-    return found
+            messages = tuple((m.sender, m.text) for m in turn.messages)
+            named.append(turn.situation or (tuple(shown[turn.index]) if turn.index in shown else messages))
+    return named
 
 
 def step_episode(
@@ -76,7 +76,7 @@ def step_episode(
     A = episode_weight · norm(r over the group's turns) + step_weight · norm(G over those of the same number), where G_k
     = r_k + γ·G_{k+1} while turns match the expert's. A departing turn has G_k = r_k, and no reward flows back from or
     across it, because the expert's act replaced it. A turn matched if the game gave it a named reward `match` above 0;
-    with `credit.weights: {match: 0}` it is a mark without reward. Rewards from stages are not considered for `match`.
+    with `credit.weights: {match: 0}` it only marks the turn. Rewards from stages are not considered for `match`.
 
     Zero parts: a turn number that no other trajectory of the group reached, and equal values. Source: UI-S1 (Lu et al.
     2025). Its paper compares whole trajectories in the first part, its release the single steps' rewards, as here; a
@@ -90,5 +90,5 @@ def step_episode(
 
 
 def broken_returns(batch: TurnBatch, rewards: Floats, matched: Bools, gamma: float) -> Floats:
-    """Return [T] G_k = r_k + γ·G_{k+1} if this and the next turn matched, else r_k."""
+    """Return each turn's return G_k, [T]: r_k + γ·G_{k+1} if this and the next turn matched the expert's, else r_k."""
     return batch.backward(rewards, np.where(matched & np.append(matched[1:], False), gamma, 0.0))

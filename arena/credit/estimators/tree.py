@@ -19,25 +19,29 @@ def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
     group's mean, it compares a turn only with siblings from the same state.
     """
     returns, advantages = batch.totals(rewards), np.zeros(len(batch.owner))
-    groups, lines = batch.trajectory_groups(by), [MatchId.parse(t.match) for t in batch.trajectories]
+    groups, ids = batch.trajectory_groups(by), [MatchId.parse(t.match) for t in batch.trajectories]
     for group in np.unique(groups).tolist():
         members = np.flatnonzero(groups == group)
         counted = batch.counts[members]
         for own in members.tolist():
-            parts = np.array([parting(lines[own], lines[other]) for other in members.tolist()])
+            parts = np.array([parting(ids[own], ids[other]) for other in members.tolist()])
             rows = range(int(batch.starts[own]), int(batch.starts[own + 1]))
             indices = [batch.turns[row].index for row in rows]
-            advantages[rows.start : rows.stop] = _along(indices, parts, returns[members], counted)
+            advantages[rows.start : rows.stop] = _turn_advantages(indices, parts, returns[members], counted)
     return advantages
 
 
-def _along(turns: Sequence[int], parts: np.ndarray, returns: Floats, counted: np.ndarray) -> list[float]:
-    """Return the advantages of a match's turns, from the group's parting turns and returns."""
-    found, last = [], 0.0
+def _turn_advantages(turns: Sequence[int], parts: np.ndarray, returns: Floats, counted: np.ndarray) -> list[float]:
+    """Return the advantages of one match's turns, whose indices are `turns`.
+
+    The arrays have an entry per match of its group: the first turn not shared with it (`parts`), return, and if it
+    counts.
+    """
+    advantages, latest = [], 0.0
     for number, turn in enumerate(turns):
         after = counted & (parts > turn)
         before = counted & (parts >= turn) if number else counted
         if after.any() and before.sum() > after.sum():
-            last = float(returns[after].mean() - returns[before].mean())
-        found.append(last)
-    return found
+            latest = float(returns[after].mean() - returns[before].mean())
+        advantages.append(latest)
+    return advantages

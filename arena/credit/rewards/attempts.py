@@ -16,27 +16,22 @@ Over = Literal["own", "match"]
 def unary_decay(
     batch: TurnBatch, rewards: Columns, *, part: Part, base: Annotated[float, Field(ge=1)] = 2.0
 ) -> dict[str, Floats]:
-    """Discount a right answer by its position: the part divided by base^place, 0 unless it was positive.
+    """Discount a right answer by its turn number: the reward `part` divided by base^place, 0 unless it was positive.
 
-    r · base^-k with k = 0 at the trajectory's first turn; replaces the part. Source: UFO (Liu et al. 2025, unary
-    feedback as observation), 2^-k; an unreadable answer counts as a turn there as well.
+    r · base^-k with k = 0 at the trajectory's first turn; replaces `part`. Source: UFO (Liu et al. 2025, unary feedback
+    as observation), 2^-k; an unreadable answer counts as a turn there as well.
     """
     return {part: np.maximum(column(batch, rewards, part), 0.0) * base ** -batch.place.astype(np.float64)}
 
 
 def repetition(
-    batch: TurnBatch,
-    rewards: Columns,
-    *,
-    weight: float = 0.5,
-    text: Text = "action",
-    pattern: Regex | None = None,
+    batch: TurnBatch, rewards: Columns, *, weight: float = 0.5, text: Text = "action", pattern: Regex | None = None
 ) -> dict[str, Floats]:
     """Penalise repeated answers on the last turn: minus weight · (1 - E/T) for E different ones among T answers.
 
-    An answer is the `text` of a valid turn, or with `pattern` the match of its first group (without groups, of the
-    pattern); case and whitespace are ignored. 0 without answers. Source: UFO (Liu et al. 2025); one of its released
-    environments omits this penalty.
+    Adds the reward `repetition`. An answer is the `text` of a valid turn, or with `pattern` the match of its first
+    group (without groups, of the pattern); case and whitespace are ignored. 0 without answers. Source: UFO (Liu et al.
+    2025); one of its released environments omits this penalty.
     """
     read = Pattern(pattern) if pattern is not None else None
     penalties = np.zeros(len(batch.lengths))
@@ -49,7 +44,7 @@ def repetition(
 
 
 def _answer(text: str, read: Pattern | None) -> str | None:
-    """Return the normalised answer in a text; None if it has none."""
+    """Return the answer in lower case with single blanks: the text, or its match of `read`, None without a match."""
     if read is not None:
         answer = read.first(text)
         if answer is None:
@@ -59,10 +54,10 @@ def _answer(text: str, read: Pattern | None) -> str | None:
 
 
 def attempts(batch: TurnBatch, rewards: Columns, *, part: Part) -> dict[str, Floats]:
-    """Split the part into `first_attempt` on a trajectory's first turn and `later_attempts` on the others.
+    """Split the reward `part` into `first_attempt` on a trajectory's first turn and `later_attempts` on the others.
 
     This allows different weights: SCoRe's stage one (Kumar et al. 2024) is `weights: {first_attempt: 0}` with the
-    regulariser `kl: {turns: {"0": 0.5}}`, which holds the unrewarded first attempt in place.
+    regulariser `kl: {turns: {"0": 0.5}}`, which holds the unrewarded first attempt in place. `part` becomes 0.
     """
     right, first = column(batch, rewards, part), batch.place == 0
     return {
@@ -80,12 +75,13 @@ def self_correction(
     alpha: float = 10.0,
     credited: Literal["second", "both", "all"] = "second",
 ) -> dict[str, Floats]:
-    """Add the bonus α (r_2 - r_1) for a second attempt that is better than the first; r is the part.
+    """Add the bonus α (r_2 - r_1) for a second attempt that is better than the first; r is the reward `part`.
 
-    The attempts are a trajectory's first two turns; with one turn there is no bonus. `credited` selects the turns whose
-    advantage includes it under an estimator of undiscounted returns (`gamma: 1`): the `second` alone (also subtracted
-    on the first, where it cancels), `both` attempts (paid on the second, so that it is in the return of each), or `all`
-    turns (paid on the last). For estimators of whole trajectories `second` adds up to 0.
+    The attempts are a trajectory's first two turns; with one turn there is no bonus. A worse second attempt costs as
+    much. `credited` selects the turns whose advantage includes it under an estimator of undiscounted returns (`gamma:
+    1`): the `second` alone (also subtracted on the first, where it cancels), `both` attempts (paid on the second, so
+    that it is in the return of each), or `all` turns (paid on the last). For estimators of whole trajectories `second`
+    adds up to 0.
 
     Source: SCoRe (Kumar et al. 2024), α = 10, which adds the bonus to the reward of the second attempt; no code was
     released. Beware of `both` and `all`: the first attempt's return is r_1 + r_2 + α (r_2 - r_1), which pays it nothing
@@ -107,11 +103,11 @@ def self_correction(
 def margin(
     batch: TurnBatch, rewards: Columns, *, part: Part, alpha: float = 0.5, over: Over = "own"
 ) -> dict[str, Floats]:
-    """Add α (R - Q): the turn's part R minus the mean Q of earlier turns.
+    """Add the reward `margin`, α (R - Q): a turn's reward R, named `part`, minus the mean Q of earlier turns.
 
-    Q is the part's mean over turns of an earlier place; 0 on first turns. Source: MARTI (ICLR 2026), R + α (R - Q). Its
-    released code averages over all agents' earlier rounds in a debate (`over: match`), over the own ones in a chain.
-    Zero if a turn equals the earlier mean.
+    Q is the mean of `part` over turns with an earlier position in the trajectory, or with `over: match` in the match. 0
+    on first turns. Source: MARTI (ICLR 2026), R + α (R - Q). Its released code averages over all agents' earlier rounds
+    in a debate (`over: match`), over the own ones in a chain. Zero if a turn equals the earlier mean.
     """
     right, mean = _with_earlier_mean(batch, rewards, part, over)
     return {"margin": alpha * np.where(batch.place > 0, right - mean, 0.0)}
@@ -120,10 +116,10 @@ def margin(
 def quality(
     batch: TurnBatch, rewards: Columns, *, part: Part, alpha: float = 0.5, over: Over = "own"
 ) -> dict[str, Floats]:
-    """Add α (Q R - (1 - Q)(1 - R)): reward staying right and penalise staying wrong.
+    """Add the reward `quality`, α (Q R - (1 - Q)(1 - R)): reward staying right and penalise staying wrong.
 
-    R in [0, 1] and Q as for `margin`; 0 on first turns. The term is Q + R - 1: +1 for right after right, -1 for wrong
-    after wrong, 0 for a change either way. Source: MARTI (ICLR 2026); `over` as for `margin`.
+    R in [0, 1] is the reward `part`, Q and `over` are as for `margin`; 0 on first turns. The term is Q + R - 1: +1 for
+    right after right, -1 for wrong after wrong, 0 for a change either way. Source: MARTI (ICLR 2026).
     """
     right, mean = _with_earlier_mean(batch, rewards, part, over)
     change = mean * right - (1.0 - mean) * (1.0 - right)
@@ -131,7 +127,7 @@ def quality(
 
 
 def _with_earlier_mean(batch: TurnBatch, rewards: Columns, part: str, over: Over) -> tuple[Floats, Floats]:
-    """Return [T] a part, and its mean over turns of an earlier place, 0 for first turns."""
+    """Return each turn's reward `part`, and its mean over earlier turns (0 without any), both [T]."""
     right = column(batch, rewards, part)
     units = batch.owner if over == "own" else batch.trajectory_groups(["match"])[batch.owner]
     sums, counts = earlier(batch, right, units)

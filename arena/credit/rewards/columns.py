@@ -29,29 +29,32 @@ Text = Literal["raw", "action", "public", "private"]
 
 
 def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
-    """Return [T] a part's rewards; zeros if nobody got it in this iteration."""
+    """Return the named reward `part` of each turn, [T]; zeros if no turn of this iteration has it."""
     return rewards[part] if part in rewards else np.zeros(len(batch.owner))
 
 
 def holding(batch: TurnBatch, pattern: str, text: Text) -> Bools:
-    """Return [T] True for turns whose text contains the pattern."""
+    """Return a mask of turns, [T], True if the regular expression matches somewhere in the turn's text of that name."""
     searched = Pattern(pattern)
     return batch.column(lambda turn: text_of(turn, text) in searched) > 0
 
 
 def text_of(turn: Turn, text: Text) -> str:
-    """Return the turn's text field of that name."""
+    """Return the turn's text of that name, such as its `raw` reply."""
     value: str = getattr(turn, text)
     return value
 
 
 def on_last(batch: TurnBatch, values: Floats) -> Floats:
-    """Return [T] each trajectory's value, [M], on its last turn and 0 elsewhere."""
+    """Return each trajectory's value on its last turn and 0 on the others ([M] to [T])."""
     return np.where(batch.last, values[batch.owner], 0.0)
 
 
 def earlier(batch: TurnBatch, values: Floats, units: Ints) -> tuple[Floats, Floats]:
-    """Return [T] the sum over turns of the same unit [T] with an earlier place, and their number."""
+    """Return, for each turn, the sum of values over the earlier turns of its unit, and their number, both [T].
+
+    `units` has a number per turn, such as that of its trajectory or match.
+    """
     width = int(batch.place.max(initial=-1)) + 1
     cells, rows = units * width + batch.place, int(units.max(initial=-1)) + 1
 

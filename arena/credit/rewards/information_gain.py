@@ -13,7 +13,7 @@ from arena.parts.chosen import Chosen, needs
 
 
 class Gold(NamedTuple):
-    """Source of the right answer, and the text that precedes it."""
+    """Settings for the right answer: the match report's entry that holds it, and the text to put before it."""
 
     entry: str
     """Entry of the match's report."""
@@ -22,7 +22,7 @@ class Gold(NamedTuple):
 
 
 def gold_of(stages: Sequence[Chosen]) -> Gold | None:
-    """Return the stages' common setting for `gold`, or None if no stage needs it. Raises ValueError if two differ."""
+    """Return the stages' common setting of `gold`, None if no stage needs it. Raises ValueError if two differ."""
     asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
     golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
     if len(golds) > 1:
@@ -47,7 +47,7 @@ def information_gain(
     IG_k = P_{k+1} - P_k for all turns but the last, k from 0, with P_k = exp(mean log-probability of the answer's
     tokens) before turn k: P_0 after the bare prompt, P_{k+1} after the response to turn k. Gains sum to P_last - P_0.
     The last turn, after which there is no observation, has the outcome alone. With `unit: log_probability`, differences
-    of logarithms.
+    of logarithms. Adds the reward `information_gain` and replaces the reward `outcome`.
 
     The answer is the entry `gold` of the match's report, scored after the fixed text `before` in the policy's own reply
     (`arena.credit.gold`): one forward pass per turn, no gradient. `normalise` subtracts the mean over the group `by`
@@ -57,8 +57,8 @@ def information_gain(
     Source: IGPO (Wang et al. 2025), "joint" being its released default, deviation sqrt(var + 1e-8) + 1e-6. There a gain
     of exactly 0 is left out of the statistics and ends no turn, so that the turn's tokens get the next one's advantage;
     here turn numbers separate turns. There the answer stands in think and answer tags, and a malformed reply's outcome
-    is -2 (the stage `format`). Zero: the gains of a policy that cannot tell the answer from others, whatever it reads;
-    joint and separate of a group with a single value.
+    is -2 (the reward stage `format`). Zero: the gains of a policy that cannot tell the answer from others, whatever it
+    reads; joint and separate of a group with a single value.
     """
     belief = batch.measure("gold")
     if unit == "probability":

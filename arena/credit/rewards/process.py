@@ -24,9 +24,9 @@ def tool_bonus(
 ) -> dict[str, Floats]:
     """Pay `bonus` for every turn that uses a tool, at most `cap` per trajectory, times a decaying weight.
 
-    A tool turn is one whose raw text contains the pattern, or with `part` one where that reward is positive. The n-th
-    pays min(cap, n · bonus) - min(cap, (n-1) · bonus). Source: SPEAR (Qin et al. 2025), where the weight is (1 + cos(π
-    t / 200)) / 2; here t counts iterations.
+    Adds the reward `tool_bonus`. A tool turn is one whose raw text contains the pattern, or with `part` one where that
+    reward is positive. The n-th pays min(cap, n · bonus) - min(cap, (n-1) · bonus). Source: SPEAR (Qin et al. 2025),
+    where the weight is (1 + cos(π t / 200)) / 2; here t counts iterations.
     """
     used = holding(batch, pattern, "raw") if part is None else column(batch, rewards, part) > 0
     before, _ = earlier(batch, used.astype(np.float64), batch.owner)
@@ -42,7 +42,7 @@ def tool_success(
     failed: Regex = r"^Error: |^Traceback |^\[(stopped|refused)|^\w*Error\b",
     bonus: float = 0.1,
 ) -> dict[str, Floats]:
-    """Pay `bonus` for every turn that a tool answered without an error.
+    """Pay `bonus` for every turn that a tool answered without an error, as the reward `tool_success`.
 
     Answers are messages by `sender` that the seat saw on its next turn. A call failed if the pattern `failed` matches
     on any line of an answer. A last turn earns nothing, because its result was never observed. Source: ARTIST (Singh et
@@ -69,9 +69,9 @@ def graded_failure(
 ) -> dict[str, Floats]:
     """Grade failure by the number of tool calls: `right`, or min(most, wrong + call · n).
 
-    Replaces `part`, on the last turn: `right` if the trajectory's total of it is 1 or more; n is the number of its
-    turns whose raw text contains the pattern. With `call` 0 all failures are alike. Source: ReTool (Feng et al. 2025)
-    as verl has it, min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
+    Replaces the reward `part`, on the last turn: `right` if the trajectory's total of it is 1 or more; n is the number
+    of its turns whose raw text contains the pattern. With `call` 0 all failures are alike. Source: ReTool (Feng et al.
+    2025) as verl has it, min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
     """
     calls = batch.totals(holding(batch, pattern, "raw").astype(np.float64))
     graded = np.where(batch.totals(column(batch, rewards, part)) >= 1.0, right, np.minimum(most, wrong + call * calls))
@@ -83,9 +83,9 @@ def pivotal(
 ) -> dict[str, Floats]:
     """Pay 1 on pivotal turns, the total of `goal` divided by `full` on the last turn, and 0 elsewhere.
 
-    A turn is pivotal if a game or a judge gave it a positive `part`; the last turn gets only the goal's share. Replaces
-    both parts. Source: EPO (explicit policy optimisation, ACL 2025), where a large model marks the turns and goals go
-    up to 10; `epo_weighted` makes returns of it.
+    A turn is pivotal if a game or a judge gave it a positive reward `part`; the last turn gets only the goal's share.
+    Adds the reward `pivotal`, and sets the rewards `part` and `goal` to 0. Source: EPO (explicit policy optimisation,
+    ACL 2025), where a large model marks the turns and goals go up to 10; `epo_weighted` makes returns of it.
     """
     marked = (column(batch, rewards, part) > 0).astype(np.float64)
     share = batch.totals(column(batch, rewards, goal)) / full
@@ -101,7 +101,7 @@ def kl_penalty(
     weight: Annotated[float, Field(ge=0)] = 0.01,
     kind: Literal["k1", "k2", "k3"] = "k1",
 ) -> dict[str, Floats]:
-    """Subtract `weight` times the estimated KL to the reference policy over each turn.
+    """Subtract `weight` times the estimated KL to the reference policy over each turn, as the reward `kl_penalty`.
 
     Summed over the turn's tokens, with d = reference - old, where old is the policy before the update: k1 = -d, k2 =
     d²/2, k3 = exp(d) - d - 1. All estimate KL(old ‖ reference) for tokens drawn from `old`: k1 and k3 without bias, k2

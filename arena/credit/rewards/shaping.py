@@ -25,7 +25,7 @@ Bounds = Annotated[tuple[float | None, float | None], Field(strict=False), After
 
 
 def clip(batch: TurnBatch, rewards: Columns, *, part: Part, between: Bounds) -> dict[str, Floats]:
-    """Clip a part `between` [low, high] on every turn; null is no bound on that side."""
+    """Clip the reward `part` of every turn `between` [low, high]; null is no bound on that side."""
     low, high = between
     return {part: np.clip(column(batch, rewards, part), low, high)}
 
@@ -37,15 +37,15 @@ def gate(
     on: Annotated[dict[Part, float], Field(min_length=1)],
     parts: Annotated[list[Part], Field(min_length=1)],
 ) -> dict[str, Floats]:
-    """Pay a part only if a trajectory's total of every more important part exceeds its threshold.
+    """Pay a reward only if a trajectory's total of every more important reward exceeds its threshold.
 
-    `on` has the thresholds by part, the most important first; each is gated by those before it, and all of `parts` by
+    `on` has the thresholds by reward, the most important first; each is gated by those before it, and all of `parts` by
     all of them: total = r_1 + [r_1 > δ_1] (r_2 + [r_2 > δ_2] (… + Σ parts)). Weights are `credit.weights`. Software
     engineering: `on: {submitted: 0}` takes the rewards for form and tools from a player that submits nothing.
 
     Source: G-RA (gated reward accumulation), from descriptions: no code was released. Gating never raises the total of
     rewards >= 0. It removes penalties as well: a gated penalty is a reason to fail, so leave penalties out of `parts`.
-    Zero: every gated part of a trajectory that fails.
+    Zero: every gated reward of a trajectory that fails.
     """
     passed = np.ones(len(batch.lengths), bool)
     gated = {}
@@ -57,19 +57,14 @@ def gate(
 
 
 def dense(
-    batch: TurnBatch,
-    rewards: Columns,
-    *,
-    part: Part,
-    outcome: Part,
-    maximum: Annotated[float, Field(gt=0)],
+    batch: TurnBatch, rewards: Columns, *, part: Part, outcome: Part, maximum: Annotated[float, Field(gt=0)]
 ) -> dict[str, Floats]:
     """Scale sub-goal rewards so that a trajectory's total is at most 1.
 
-    r_k / n with n the number of its positive rewards if it wins (total of `outcome` > 0), else `maximum`, the largest
-    possible number; n is at least 1. For sub-goals that pay up to 1 each a win totals at most 1, and 1 if each pays 1.
-    Source: the Practitioner's Guide (meow-tea-taro), where `maximum` belongs to the instance, and the outcome itself is
-    not paid: set its weight to 0 for that.
+    Replaces the reward `part`, r_k, by r_k / n, with n the number of its positive rewards if the trajectory wins (total
+    of the reward `outcome` > 0), else `maximum`, the largest possible number; n is at least 1. For sub-goals that pay
+    up to 1 each a win totals at most 1, and 1 if each pays 1. Source: the Practitioner's Guide (meow-tea-taro), where
+    `maximum` belongs to the instance, and the outcome itself is not paid: set its weight to 0 for that.
     """
     steps = column(batch, rewards, part)
     won = batch.totals(column(batch, rewards, outcome)) > 0
@@ -78,9 +73,9 @@ def dense(
 
 
 def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None = None) -> dict[str, Floats]:
-    """Control without turn-level credit: move each part's total over a trajectory to the last turn.
+    """Control without turn-level credit: move each reward's total over a trajectory to the last turn.
 
-    `parts` are the moved parts, null for all. Weights and totals are unchanged.
+    `parts` are the moved rewards, null for all. Weights and totals are unchanged.
     """
     moved = list(rewards) if parts is None else parts
     return {part: on_last(batch, batch.totals(column(batch, rewards, part))) for part in moved}
@@ -89,7 +84,7 @@ def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None
 def shuffle(
     batch: TurnBatch, rewards: Columns, *, part: Part, by: list[Key] = DEAL, last: bool = True
 ) -> dict[str, Floats]:
-    """Matched random control of a shaping reward: permute a part's values over the turns of each group.
+    """Matched random control of a shaping reward: permute the reward `part` over the turns of each group.
 
     Without `last` the last turns keep their values, for a reward that they never get, such as `information_gain`.
     """
