@@ -40,13 +40,14 @@ BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
 """Text allowed before a body, including the opening of a fence."""
 
 Read = tuple[list[Call], int]
-"""Calls, and the offset of their end."""
+"""Parsed calls, and the offset of their end."""
 
 
 def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
-    """Return the calls in a reply, in order; an unreadable call has a `problem`. Returns [] if the reply calls no tool.
+    """Return the tool calls in a reply, in order, or [] if it calls no tool. Calls inside thoughts are not read.
 
-    Calls after the first `limit` are not run; one more entry says so.
+    A call that cannot be parsed has a `problem`. If there are more than `limit` calls, one more entry says that the
+    others are not run. Never raises; only the first 20,000 characters are read.
     """
     text = text[:LONGEST_REPLY]
     fenced = FENCED.match(text)
@@ -64,10 +65,10 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
 
 
 def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Read], limit: int) -> list[Call]:
-    """Return the calls outside thoughts, from left to right, at most `limit` + 1.
+    """Return the calls that `read` parses at each match of `openings` outside thoughts, at most `limit` + 1.
 
-    An unclosed thought reaches to the end. A closing mark without an opening ends a thought that started before the
-    text: many chat templates open it in the prompt.
+    `openings` also matches the marks of thoughts. An unclosed thought reaches to the end. A closing mark without an
+    opening ends a thought that started before the text, because many chat templates open it in the prompt.
     """
     calls: list[Call] = []
     at, thought = 0, False
@@ -96,7 +97,7 @@ def _end_of_thought(text: str, opened: re.Match[str]) -> int:
 
 
 def _only_thought(text: str) -> list[Call]:
-    """Return a problem if the whole reply is a thought that contains a call."""
+    """Return one Call with a `problem` if the reply is nothing but a thought that contains a call, else []."""
     found = formats.WRAPPED.match(text)
     if not found or not found["thought"] or _end_of_thought(text, found) < len(text):
         return []
@@ -107,7 +108,7 @@ def _only_thought(text: str) -> list[Call]:
 
 
 def _wrapped(text: str, found: re.Match[str]) -> Read:
-    """Parse the calls inside a wrapper, or return a problem if none can be parsed."""
+    """Parse the calls in the wrapper opened by `found`. Returns them, or a `problem`, and where to read on from."""
     if function := formats.FUNCTION.match(text, found.start()):
         return _function(text, function)
     wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, found.start()))
@@ -132,7 +133,7 @@ def _wrapped(text: str, found: re.Match[str]) -> Read:
 
 
 def _end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
-    """Return the offset of the wrapper's closing mark, of the next opening, or of the text's end."""
+    """Return the offset where a wrapper's body ends: at its closing mark, the next opening, or the text's end."""
     following = formats.WRAPPED.search(text, start)
     while following and following["call"] is None:
         following = formats.WRAPPED.search(text, following.end())
@@ -147,7 +148,7 @@ def _after_blanks(text: str, start: int) -> int:
 
 
 def _bare(text: str, found: re.Match[str]) -> Read:
-    """Parse a JSON object, or a name followed by one. An unparsable call extends to the end of the text."""
+    """Parse a JSON object, or a name with one. Returns it and its end, which is the text's end if it is unparsable."""
     start = found.end()
     if text[start] in "{[":
         calls, end = _objects(text, start)
@@ -159,7 +160,7 @@ def _bare(text: str, found: re.Match[str]) -> Read:
 
 
 def _objects(text: str, start: int) -> Read:
-    """Parse the JSON value at `start` and the objects after it."""
+    """Parse the JSON value at `start` and objects after it. Returns calls (a `problem` if invalid) and end offset."""
     calls: list[Call] = []
     while True:
         try:
@@ -174,7 +175,7 @@ def _objects(text: str, start: int) -> Read:
 
 
 def _named(name: str, text: str, start: int) -> Read:
-    """Parse the JSON arguments of the tool of this name."""
+    """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and its end."""
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
@@ -183,7 +184,7 @@ def _named(name: str, text: str, start: int) -> Read:
 
 
 def _function(text: str, found: re.Match[str]) -> Read:
-    """Parse `<function=NAME>` or `<invoke name="NAME">`, with JSON or XML parameters."""
+    """Parse `<function=NAME>` or `<invoke name="NAME">`, with JSON or XML parameters. Returns the call and its end."""
     start = _after_blanks(text, found.end())
     if text.startswith("{", start):
         return _named(found[1], text, start)
@@ -195,7 +196,7 @@ def _function(text: str, found: re.Match[str]) -> Read:
 
 
 def _with_parameters(name: str, body: str) -> Call:
-    """Return the call with these XML parameters, whose values are texts."""
+    """Return the tool's call with the XML parameters in `body` as texts, or with a `problem` if malformed."""
     before, *rest = formats.PARAMETER.split(body)
     if before.strip():
         return Call(name, problem="write its parameters as <parameter=NAME>value</parameter>")
@@ -208,7 +209,7 @@ def _with_parameters(name: str, body: str) -> Call:
 
 
 def _line(text: str, found: re.Match[str]) -> Read:
-    """Read a line in Python's syntax."""
+    """Parse the rest of the line as calls in Python syntax. Returns them, or [], and the line's end."""
     end = text.find("\n", found.end())
     end = end if end >= 0 else len(text)
     return list(_python(text[found.end() : end].strip())), end

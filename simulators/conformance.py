@@ -24,14 +24,16 @@ DEVIATIONS = 4.0
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Run every check of games and simulators with this many seeds and random acts, and return the findings. Never
+    """Run all checks of games and simulators on the game that `make` creates, and return one Finding for each.
+
+    Each check uses this many seeds; the fuzz check plays `acts` random acts. Calls `done` after each check. Never
     raises.
     """
     return [*kit.check(make, seeds=seeds, acts=acts, done=done), *check_outcomes(make, seeds, done)]
 
 
 def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Run the checks of simulators only."""
+    """Run the checks that only simulators have, call `done` after each, and return one Finding per check."""
     findings = []
     for name, examine in CHECKS.items():
         findings.append(run_check(name, examine, make, seeds))
@@ -40,9 +42,9 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
 
 
 def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[View]:
-    """Play a match to its end and yield the view of the seat to move before each act.
+    """Play a match of this seed to its end and yield the view of the seat to move before each act.
 
-    `player` plays the first seat and `others` all other seats; both are names in `game.players`.
+    `player` plays the first seat and `others` all other seats; both are names in `game.players`. Resets the game.
     """
     names = {seat: others for seat in game.seats} | {game.seats[0]: player}
     answers = {seat: game.players[name](game, seed + n) for n, (seat, name) in enumerate(names.items())}
@@ -56,12 +58,12 @@ def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Ite
 
 
 def view_of(game: Simulator, turn: int = 0) -> View:
-    """Return the view of the seat to move."""
+    """Return the view of the seat to move. `turn` is the index of the act in the match."""
     return View.of(game, game.agent_selection, turn)
 
 
 def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> dict[str, float | bool | str]:
-    """Play a match with this player at the first seat and return its report."""
+    """Play a match of this seed, with `player` at the first seat and `others` at all others, and return its report."""
     for _ in walk(game, seed, player, others):
         pass
     return game.report()
@@ -121,10 +123,10 @@ def _transcripts(make: Make, seeds: int) -> str:
 
 
 def _leaks(make: Make, seeds: int) -> str:
-    """Check that the first seat's messages and facts contain no text that reveals a secret, with each of the game's
-    players.
+    """Check that the first seat's messages and facts contain no text that reveals a secret. Returns a summary.
 
-    Texts are compared as folded words. Players that talk longest see most.
+    Every scripted player of the game plays `seeds` matches, as players that talk longest see most. Texts are compared
+    as folded words. Raises Broken at the first leak, and Unchecked if the game names no secret.
     """
     game, probes, views = make(), 0, 0
     for player in game.players:

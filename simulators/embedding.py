@@ -32,16 +32,17 @@ BATCH = 128
 
 
 def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return unit vectors [n, d] of these texts. Raises ValueError if the embedding is not installed."""
+    """Return unit vectors [n, d] of the texts (d = 256 or 384). Raises ValueError if the embedding is not installed."""
     return _hashed(texts) if embedding == "hashed" else _minilm(texts)
 
 
 def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return `embed(texts, embedding)`, cached on disk if it takes long."""
+    """Return `embed(texts, embedding)`, cached in a file if these are 5,000 or more texts for MiniLM."""
     if embedding == "hashed" or len(texts) < KEPT:
         return embed(texts, embedding)
     digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
-    file = _home() / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
+    home = os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")  # as agents.weights.home has it
+    file = Path(home) / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
     try:
         kept = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -53,13 +54,8 @@ def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
     return vectors
 
 
-def _home() -> Path:
-    """Return Arena's cache folder, as `agents.weights.home` does, which simulators may not import."""
-    return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena"))
-
-
 def _keep(file: Path, vectors: Vectors) -> None:
-    """Write a temporary file, sync and rename it, so that a named file is always complete. Does nothing on OSError."""
+    """Write the vectors to a file, whole or not at all: a synced temporary file is renamed. Ignores OSError."""
     beside = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +76,8 @@ def _hashed(texts: Sequence[str]) -> Vectors:
         for word in fold(text).split():
             place, sign = _place(word)
             vector[place] += sign
-    return _unit(vectors)
+    vectors[~vectors.any(axis=1), 0] = 1.0  # empty texts: one common direction
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -118,9 +115,3 @@ def _sentence_transformer() -> Any:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    """Return the rows at length 1. Rows of empty texts all point in one direction that no word uses."""
-    vectors[~vectors.any(axis=1), 0] = 1.0
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)

@@ -37,7 +37,7 @@ MOST_PROBLEMS = 3
 
 @dataclass(frozen=True)
 class Shape:
-    """Description of a tool without its function."""
+    """Description of a tool (name, description and signature as text, JSON schema), and validator of its arguments."""
 
     name: str
     description: str
@@ -56,16 +56,17 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool. Its function takes validated arguments, returns text or JSON-able data, and refuses by ValueError."""
+    """A tool for models. Its function takes validated arguments, returns text or JSON data, or raises ValueError."""
 
     shape: Shape
     function: Callable[..., Any]
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
-        """Create a tool from a function or method: its name, its docstring's first line, its annotations.
+        """Create a tool from a function: its name, its docstring's first line and its annotations describe it.
 
-        Parameters are str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError otherwise.
+        Parameters are str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError otherwise, and
+        without a docstring.
         """
         key = getattr(function, "__func__", function)
         if key not in SHAPES:
@@ -79,8 +80,10 @@ class Tool:
 
 
 def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "signatures") -> str:
-    """Return the tools for a prompt, one per line: in the JSON that Hermes and Qwen were trained on, or as short
-    signatures.
+    """Describe the tools for a prompt, one per line.
+
+    "signatures" gives lines such as `find_order(order_id: str): Find an order.`; "json" gives the JSON objects that
+    Hermes and Qwen were trained on.
     """
     if style == "signatures":
         return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
@@ -100,9 +103,10 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
 
 
 def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
-    """Run the call and return its result for the model: compact JSON or text, cut after `most`.
+    """Run the call with one of the tools and return the result for the model: text or compact JSON.
 
-    Any failure gives a text that starts with "Error: ".
+    A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with "Error:
+    ", except that SimulatorFault passes through.
     """
     return _cut(_result(tools, call), most)
 
@@ -132,7 +136,7 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
 
 
 def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
-    """Return the validated arguments by name, and a list of problems."""
+    """Validate a call's arguments. Returns the values by parameter name, and up to three problems, [] if valid."""
     if len(call.positional) > len(shape.names):
         return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
     placed = dict(zip(shape.names, call.positional, strict=False))
@@ -151,7 +155,7 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
 
 
 def _typed(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert text values: keep the text if the parameter accepts one, else parse it."""
+    """Convert arguments given as texts: keep a text where the parameter accepts one, else decode it as JSON."""
     try:
         shape.arguments.model_validate(texts)
     except ValidationError as error:
@@ -209,7 +213,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
 
 
 def _simple(hint: Any) -> bool:
-    """Return True if this type is supported for parameters."""
+    """Return True if a tool's parameter may have this type: str, int, float, bool, Literal, lists, unions of them."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType, list):
         return all(part is types.NoneType or _simple(part) for part in parts)
@@ -228,7 +232,7 @@ def _hint(hint: Any) -> str:
 
 
 def _untitled(schema: Any) -> Any:
-    """Return the schema without pydantic's titles, which repeat the names. A parameter named title is kept."""
+    """Return the JSON schema without pydantic's titles, which repeat the names. A parameter named title is kept."""
     if isinstance(schema, list):
         return [_untitled(part) for part in schema]
     if not isinstance(schema, dict):
