@@ -29,7 +29,7 @@ MOST_ANSWERS, LONGEST_ROW = 100, 10**6
 
 
 def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
-    """Return texts by title, and the questions of a file. Raises ValueError with file, row and problem."""
+    """Load a corpus file: texts by title, and its questions. Raises ValueError that names file, row and problem."""
     file = Path(expanduser(path))
     try:
         lines = read_plain(file, LARGEST).removeprefix(BOM_UTF8).split(b"\n")
@@ -62,7 +62,7 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
             raise ValueError(f"{where}: it has {len(line):,} bytes, over {LONGEST_ROW:,}: write one object in a line")
         try:
             row = json.loads(line.decode("utf-8"), object_pairs_hook=_once)
-        except _Twice as name:
+        except _DuplicateKey as name:
             raise ValueError(f"{where}: {one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
             why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
@@ -72,7 +72,7 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
         yield where, row
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """Raised for a duplicate key in a JSON object; the message is the key."""
 
 
@@ -80,7 +80,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
-            raise _Twice(name)
+            raise _DuplicateKey(name)
         given[name] = value
     return given
 
@@ -113,7 +113,7 @@ def _question(where: str, row: dict[str, Any]) -> Question:
 
 
 def _text(where: str, row: dict[str, Any], name: str, most: int) -> str:
-    """Return a text field of a row in one line. Raises ValueError if it is missing, empty or too long."""
+    """Return a field of a row as one line. Raises ValueError if it is no text, blank, or over `most` characters."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{where}: {name} must be a text")

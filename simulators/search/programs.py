@@ -24,7 +24,7 @@ LONGEST = 1_000
 
 @dataclass(frozen=True)
 class Chain:
-    """Steps from a thing: relations, or `^relation` backwards; a number only at the end."""
+    """Path from a named thing along relations, or `^relation` backwards; only the last step may be a number."""
 
     start: str
     steps: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Program:
-    """One chain, which may be counted, or two chains whose ends are compared by a number."""
+    """A formal question: one chain, whose ends may be counted, or two chains whose ends a number compares."""
 
     form: Form
     chains: tuple[Chain, ...]
@@ -47,7 +47,7 @@ class Program:
 
     @property
     def hops(self) -> int:
-        """Minimum number of consecutive facts that an answer needs."""
+        """Number of consecutive facts that an answer needs: the longer chain's steps, and one for a comparison."""
         return max(len(chain.steps) for chain in self.chains) + bool(self.number)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Program:
 
     @property
     def terse(self) -> str:
-        """The program in few tokens: `gc M B`, `#gc ^A`, `+N gc , mx`."""
+        """The program in one-letter codes: `gc M B` (a chain), `#gc ^A` (count), `+N gc , mx` (larger)."""
         chains = [" ".join([chain.start, *(_coded(step) for step in chain.steps)]) for chain in self.chains]
         mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
         return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
@@ -68,7 +68,7 @@ def _coded(step: str) -> str:
 
 
 def parse(text: str) -> Program:
-    """Parse a program in words. Raises ValueError with the problem in one line."""
+    """Parse a program in words, such as `NAME > mentor > birthplace`. Raises ValueError with a one-line problem."""
     if len(text) > LONGEST:
         raise ValueError(f"a program has at most {LONGEST:,} characters, not {len(text):,}")
     text = " ".join(text.split())
@@ -83,7 +83,7 @@ def parse(text: str) -> Program:
 
 
 def parse_terse(text: str) -> Program:
-    """Parse a program in codes. Raises ValueError with the problem in one line."""
+    """Parse a program in one-letter codes, such as `gc M B`. Raises ValueError with a one-line problem."""
     text = text[:LONGEST].strip()
     if compared := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
         sign, code, *sides = compared.groups()
@@ -119,7 +119,7 @@ def _terse_chain(text: str) -> Chain:
 
 
 def _checked(chain: Chain) -> Chain:
-    """Return the chain. Raises ValueError unless each step fits the kind of the one before it."""
+    """Return the chain. Raises ValueError if it is too long or a step does not fit the kind of thing before it."""
     if len(chain.steps) > MOST_STEPS:
         raise ValueError(f"a program has at most {MOST_STEPS} steps, not {len(chain.steps)}")
     at = ""
@@ -138,7 +138,7 @@ def _checked(chain: Chain) -> Chain:
 
 
 def ends(chain: Chain, facts: Facts) -> frozenset[str]:
-    """Return the ends of a chain; a backward step may give several."""
+    """Return the values at the end of a chain: several after backward steps, none if facts are missing."""
     here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
         here = frozenset(
@@ -151,9 +151,10 @@ def ends(chain: Chain, facts: Facts) -> frozenset[str]:
 
 
 def answers(program: Program, facts: Facts) -> frozenset[str]:
-    """Return all answers as texts, none if facts are missing.
+    """Evaluate a program on these facts and return all its answers as texts, none if facts are missing.
 
-    A count has no answer unless its start is unique.
+    A count needs a unique thing to count from, and a comparison unique ends with different numbers; else there is no
+    answer.
     """
     if program.form == "chain":
         return ends(program.chains[0], facts)
@@ -173,7 +174,7 @@ def answers(program: Program, facts: Facts) -> frozenset[str]:
 
 
 def evidence(program: Program, facts: Facts) -> frozenset[str]:
-    """Return the titles of the pages that state the facts behind the answer."""
+    """Return the titles of the pages that state the facts behind a program's answer."""
     pages: set[str] = set()
     for chain in program.chains:
         here = frozenset([chain.start])

@@ -14,7 +14,7 @@ SNIPPET = 80
 
 
 class Budget(NamedTuple):
-    """A seat's limits."""
+    """Limits of a seat: number of searches, number of page openings, and pages that one search returns."""
 
     searches: int
     opens: int
@@ -23,7 +23,10 @@ class Budget(NamedTuple):
 
 
 class Session:
-    """A seat's searches and results. Its methods are tools; a ValueError is reported to the model."""
+    """A seat's searches and page openings within its budget, with the pages that they showed.
+
+    `search` and `open` are tools for models; their ValueErrors are reported to the model.
+    """
 
     def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
         self.library, self.budget, self.retriever = library, budget, retriever
@@ -40,18 +43,18 @@ class Session:
 
     @property
     def calls(self) -> int:
-        """Number of calls that count towards cost."""
+        """Number of successful searches and openings so far, each of which costs."""
         return len(self.queries) + self.opened
 
     @property
     def left(self) -> dict[str, int]:
-        """Remaining calls by tool."""
+        """Remaining calls as {"searches": n, "opens": n}, without "opens" if searches show full pages."""
         left = {"searches": self.budget.searches - len(self.queries)}
         return left if self.whole else {**left, "opens": self.budget.opens - self.opened}
 
     @property
     def texts(self) -> list[str]:
-        """Texts read, one per page."""
+        """Texts of the pages read so far, one per page, in order of first reading."""
         return list(self.read.values())
 
     def search(self, query: str) -> str:
@@ -76,7 +79,7 @@ class Session:
         return self._show(self.library.pages[title])
 
     def has_shown(self, text: str) -> bool:
-        """Return True if a tool's result contained this text."""
+        """Return True if a tool's result has contained this text."""
         return any(text in each for each in self.shown)
 
     def _show(self, text: str) -> str:

@@ -28,9 +28,10 @@ SPARE = 4
 
 
 class World:
-    """Facts of all pages as a networkx graph: nodes are names, and an edge's key is its relation.
+    """Random graph of facts about `size` invented things: nodes are names, and an edge's key is its relation.
 
-    Kind and numbers are node attributes.
+    Kind and numbers are node attributes. `of_kind` lists the names of each kind. In a terse world names are of few
+    letters.
     """
 
     def __init__(self, size: int, seed: int, terse: bool = False) -> None:
@@ -47,7 +48,7 @@ class World:
             self._state(name, self.of_kind[relation.source], relation.target, rng)
 
     def _state(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
-        """Draw a relation or number for most things of a kind; a mentor comes earlier in the list than the person."""
+        """Draw a relation or number for most things of a kind and add it to the graph. A mentor precedes the person."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
             low, high = NUMBERS[relation] if not self.terse else DIGITS
@@ -64,11 +65,11 @@ class World:
                 self.graph.add_edge(source, targets[int(chance[place] * last)], key=relation)
 
     def kind(self, name: str) -> str:
-        """Return the kind of a thing; "" for an unknown name."""
+        """Return the kind of a thing, such as "person" or "town", or "" for an unknown name."""
         return str(self.graph.nodes[name]["kind"]) if name in self.graph else ""
 
     def value(self, name: str, relation: str) -> str:
-        """Return the value of a thing's relation or number; "" if no page states it."""
+        """Return the value of a thing's relation or number, as text, or "" if no page states it."""
         if name not in self.graph:
             return ""
         if relation in NUMBERS:
@@ -76,30 +77,27 @@ class World:
         return next((other for other, keys in self.graph.adj[name].items() if relation in keys), "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things whose relation has this value."""
+        """Return the names of all things whose `relation` has the value `name`."""
         if name not in self.graph:
             return frozenset()
         return frozenset(other for other, keys in self.graph.pred[name].items() if relation in keys)
 
     def facts(self, name: str) -> dict[str, str]:
-        """Return all facts of a thing by relation or number, in the order of `RELATIONS`."""
-        found = {relation: self.value(name, relation) for relation in _of_kind(self.kind(name))}
+        """Return the stated values of a thing by relation or number, in the order of `RELATIONS`."""
+        kind = self.kind(name)
+        found = {key: self.value(name, key) for key, relation in RELATIONS.items() if relation.source == kind}
         return {relation: value for relation, value in found.items() if value}
-
-
-def _of_kind(kind: str) -> list[str]:
-    return [name for name, relation in RELATIONS.items() if relation.source == kind]
 
 
 @functools.cache
 def _taken() -> frozenset[str]:
-    """Return the words of sentences and questions, which no name may use."""
+    """Return the words of page and question templates in lower case, which no invented name may use."""
     said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
     return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
 
 
 def _words(rng: np.random.Generator) -> Iterator[str]:
-    """Yield distinct invented words of two or three syllables, without end."""
+    """Yield distinct invented words of two or three syllables, capitalised, without end."""
     seen = set(_taken())
     while True:
         parts = [
@@ -115,7 +113,7 @@ def _words(rng: np.random.Generator) -> Iterator[str]:
 
 
 def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw this many distinct names of each kind."""
+    """Draw distinct names, `counts[kind]` of each kind, and return them by kind."""
     words = _words(rng)
     heads = {"company": TRADES, "book": GENRES}
     names: dict[str, list[str]] = {}
@@ -137,7 +135,7 @@ def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[s
 
 
 def invent_terse(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw names as `invent` does, from consonants: one letter for up to 20 names, two for up to 400, else more."""
+    """Draw names by kind as `invent` does, of equally many consonants: one for up to 20 names, two for up to 400, …."""
     total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1
