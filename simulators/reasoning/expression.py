@@ -11,8 +11,9 @@ DEPTH = 20
 
 
 def tokens(text: str) -> list[str]:
-    """Split a text into numbers, operators and parentheses, with signs attached (`-3`, `-(`). Raises ValueError if
-    invalid.
+    """Split a text into numbers, operators and parentheses, with signs attached (`-3`, `-(`).
+
+    Raises ValueError if a token is invalid or out of order.
     """
     parts: list[str] = []
     place, text = 0, text.strip()
@@ -40,7 +41,7 @@ def tokens(text: str) -> list[str]:
 
 
 def value(parts: Sequence[str]) -> int:
-    """Evaluate the tokens, multiplication first. Raises ValueError if they are no expression."""
+    """Evaluate tokens to an integer, multiplication first. Raises ValueError if they are no complete expression."""
     rest = list(reversed(parts))
     result = _sum(rest, 0)
     if rest:
