@@ -81,10 +81,10 @@ Instruction = tuple[int, int, int, int]
 
 
 def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> bytes:
-    """Return the filter as an array of struct sock_filter. Raises KeyError for an unknown machine.
+    """Return a seccomp filter that allows `calls` on this machine type, as an array of struct sock_filter.
 
-    It also allows reading and lowering one's own limits and, with ALLOWED, threads, a socket pair and some ioctl
-    requests.
+    All other calls fail with EPERM, except that a process may read and lower its own limits and, with ALLOWED, start
+    threads, make a socket pair and send some ioctl requests. Raises KeyError for an unknown machine.
     """
     column, architecture = MACHINES[machine]
     program = [(LOAD, 0, 0, MACHINE), (JUMP_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
@@ -109,12 +109,13 @@ def _with_arguments(column: int) -> list[Instruction]:
 
 
 def _when(number: int, then: list[Instruction]) -> Iterator[Instruction]:
+    """Yield instructions that run `then` if the system call has this number, and otherwise skip it."""
     yield (JUMP_EQUAL, 0, len(then), number)
     yield from then
 
 
 def _argument(index: int, mask: int, wanted: list[int] | tuple[int, ...]) -> list[Instruction]:
-    """Allow the call if the masked argument is one of these values, else deny it."""
+    """Return instructions that allow the call if its masked argument `index` is one of `wanted`, and else deny it."""
     checks = [[(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)] for value in wanted]
     start = [(LOAD, 0, 0, FIRST_ARGUMENT + 8 * index), (MASK, 0, 0, mask)]
     return start + [instruction for check in checks for instruction in check] + [(RETURN, 0, 0, DENY)]
