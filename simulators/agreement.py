@@ -13,19 +13,19 @@ import re
 from simulators.extractor import Stance, plain_words
 
 
-def _phrases(listed: str) -> str:
-    """Return a regular expression, as text, that matches any of the phrases, which semicolons separate."""
-    return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in listed.split(';'))})"
+def _phrases(phrases: str) -> str:
+    """Return a regular expression, as text, that matches any of the semicolon-separated phrases."""
+    return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in phrases.split(';'))})"
 
 
-def _begins(listed: str) -> re.Pattern[str]:
+def _begins(phrases: str) -> re.Pattern[str]:
     """Compile semicolon-separated phrases to a pattern that matches them at the start of a clause."""
-    return re.compile(f" {_phrases(listed)}(?= )")
+    return re.compile(f" {_phrases(phrases)}(?= )")
 
 
-def _within(listed: str) -> re.Pattern[str]:
+def _within(phrases: str) -> re.Pattern[str]:
     """Compile semicolon-separated phrases to a pattern that finds them anywhere, as whole words."""
-    return re.compile(f"(?<= ){_phrases(listed)}(?= )")
+    return re.compile(f"(?<= ){_phrases(phrases)}(?= )")
 
 
 # Phrases are written as `_words` leaves them: folded, without contractions.
@@ -161,7 +161,7 @@ def read_agreement(text: str) -> Stance | None:
 
 
 def _words(text: str) -> str:
-    """Return the reply as plain words, contractions expanded, fillers dropped, "no problem" and the like as "yes"."""
+    """Normalise a reply to words: contractions expanded, fillers and idle phrases dropped, "no problem" as "yes"."""
     plain = re.sub(r"(\w)\1{2,}", r"\1", plain_words(text))
     plain = CONTRACTED.sub(lambda found: SHORT.get(found[0], f"{found[1]} not"), plain)
     plain = FILLER.sub("", plain)
@@ -176,7 +176,10 @@ def _without_openers(part: str) -> str:
 
 
 def _stance(part: str) -> Stance | None:
-    """Classify how a clause starts: "inform" (assent), "deny", "unknown" (doubt, or assent then refusal), or None."""
+    """Return the stance that a clause starts with, or None if it starts with none.
+
+    "inform" is assent, "deny" refusal, and "unknown" doubt, or assent directly followed by refusal or doubt.
+    """
     if UNSURE.match(part):
         return "unknown"
     if REFUSAL.match(part):

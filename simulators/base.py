@@ -78,7 +78,7 @@ class Simulator(TextGame):
         raise NotImplementedError
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the texts that would reveal each secret: by the secret's label, its names, synonyms and paraphrases.
+        """Return the texts that would reveal each secret (names, synonyms, paraphrases), by a label of the secret.
 
         Only secrets that the first seat does not know yet are included. None of the texts may occur in the messages and
         facts that this seat sees; the conformance check `leaks` tests that. By default there are no secrets.
@@ -103,6 +103,6 @@ class Simulator(TextGame):
 
 
 def held_out(entity: str) -> bool:
-    """Return True if this entity's hash puts it into the test split: about one in five, equal on all machines."""
+    """Return True if the hash of this identity is in the test split: about one in five are, the same everywhere."""
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Wrapper(NamedTuple):
-    """Marks by which a family of models encloses a call: a regular expression `opening` and a literal `closing`."""
+    """Marks around a call by a family of models: a regular expression `opening`, and literal `closing` or ""."""
 
     opening: str
     """Regular expression."""
@@ -49,7 +49,7 @@ WRAPPERS = (
 
 
 class Shape(NamedTuple):
-    """The two keys that hold the tool's name and its arguments in a call's JSON object, for a family of models."""
+    """JSON keys of a call's tool name and of its arguments, as written by a family of models."""
 
     name: str
     arguments: str
@@ -100,7 +100,7 @@ _START = f"(?:^|{'|'.join(f'(?<={re.escape(mark)})' for pair in THOUGHTS for mar
 
 
 def _openings(*calls: str) -> re.Pattern[str]:
-    """Compile a pattern with groups `thought` (its start), `after` (its end) and `call`: any of these call openings."""
+    """Compile a pattern of what starts a thought (group `thought`), ends one (`after`) or starts a call (`call`)."""
     thought, after = ("|".join(re.escape(pair[end]) for pair in THOUGHTS) for end in (0, 1))
     return re.compile(f"(?P<thought>{thought})|(?P<after>{after})|(?P<call>{'|'.join(calls)})", re.MULTILINE)
 

@@ -21,7 +21,10 @@ NAMES = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call in a model's text: name, named or positional arguments, and `problem`, why it cannot run, or ""."""
+    """A tool call parsed from a model's text: the tool's `name` with named `arguments` or `positional` ones.
+
+    If it cannot be run, `problem` says why, else it is "".
+    """
 
     name: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +35,7 @@ class Call:
 
 
 def tool_name(function: ast.expr) -> str:
-    """Return the tool's name in a call's function expression, without name space or suffix `.call`, or ""."""
+    """Return the tool that a call's function expression names: `x` for `x`, `tools.x` and `x.call`, else ""."""
     match function:
         case ast.Name(id=name):
             return name
@@ -44,7 +47,7 @@ def tool_name(function: ast.expr) -> str:
 
 
 def literal_call(node: ast.Call) -> Call:
-    """Convert a Python call to a Call. Arguments that are no literals or given twice give it a `problem`."""
+    """Convert a Python call to a Call. If an argument is no literal or given twice, its `problem` says so."""
     name = tool_name(node.func)
     try:
         if any(keyword.arg is None for keyword in node.keywords):
@@ -78,7 +81,10 @@ def _literal(node: ast.expr, depth: int = 0) -> Any:
 
 
 def calls_in(value: Any, depth: int = 0) -> list[Call]:
-    """Return the calls in decoded JSON: an object, a list, or OpenAI's wrappers. What is no call gets a `problem`."""
+    """Convert decoded JSON to calls: an object, a list of objects, or OpenAI's wrappers around them.
+
+    Anything that is no call gives a Call with a `problem`. `depth` counts recursive calls.
+    """
     if depth > DEEPEST:
         return [Call(problem=f"the call is nested more than {DEEPEST} deep")]
     if isinstance(value, list):
@@ -101,7 +107,10 @@ def calls_in(value: Any, depth: int = 0) -> list[Call]:
 
 
 def with_arguments(name: str, arguments: Any) -> Call:
-    """Return the tool's call with these arguments, a dict or its JSON text; anything else gives it a `problem`."""
+    """Return a Call of this tool with the arguments, given as a dict or as the JSON text of one.
+
+    Other arguments give a Call with a `problem`. A prefix `functions.` of the name is dropped.
+    """
     if isinstance(arguments, str):
         try:
             arguments = DECODER.decode(arguments)
@@ -158,7 +167,7 @@ def _constant(name: str) -> float:
 
 
 def reason(error: Exception) -> str:
-    """Return the message of an error raised by `DECODER`, in a few words for the model."""
+    """Return why the JSON decoder refused a text, in a few words for the model."""
     if isinstance(error, RecursionError):
         return "nested too deep"
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)

@@ -107,12 +107,12 @@ def _only_thought(text: str) -> list[Call]:
     return [Call(problem="a call inside a thought is not run: write it after the thought")]
 
 
-def _wrapped(text: str, found: re.Match[str]) -> Read:
-    """Parse the calls in the wrapper opened by `found`. Returns them, or a `problem`, and where to read on from."""
-    if function := formats.FUNCTION.match(text, found.start()):
+def _wrapped(text: str, opened: re.Match[str]) -> Read:
+    """Parse the calls in the wrapper that `opened` opens. Returns calls (or a `problem`) and their end offset."""
+    if function := formats.FUNCTION.match(text, opened.start()):
         return _function(text, function)
-    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, found.start()))
-    start = _after_blanks(text, found.end())
+    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, opened.start()))
+    start = _after_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
     if inner and inner["call"] is not None:  # a wrapper of all calls, around those of each
         return [], start
@@ -127,7 +127,7 @@ def _wrapped(text: str, found: re.Match[str]) -> Read:
         name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
         return [_with_parameters(name.strip(), first + parameters)], end
     calls = list(_python(body.strip())) or _scan(body, formats.LINES, _line, MOST_CALLS)
-    mark = found["call"].strip()
+    mark = opened["call"].strip()
     place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
     return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
 
@@ -147,9 +147,9 @@ def _after_blanks(text: str, start: int) -> int:
     return blanks.end() if blanks else start
 
 
-def _bare(text: str, found: re.Match[str]) -> Read:
-    """Parse a JSON object, or a name with one. Returns it and its end, which is the text's end if it is unparsable."""
-    start = found.end()
+def _bare(text: str, opened: re.Match[str]) -> Read:
+    """Parse JSON or a name with JSON. Returns calls and their end offset: that of the text if unparsable."""
+    start = opened.end()
     if text[start] in "{[":
         calls, end = _objects(text, start)
     else:
@@ -160,7 +160,7 @@ def _bare(text: str, found: re.Match[str]) -> Read:
 
 
 def _objects(text: str, start: int) -> Read:
-    """Parse the JSON value at `start` and objects after it. Returns calls (a `problem` if invalid) and end offset."""
+    """Parse the JSON value at `start` and objects after it. Returns calls (a `problem` if invalid), end offset."""
     calls: list[Call] = []
     while True:
         try:
@@ -175,7 +175,7 @@ def _objects(text: str, start: int) -> Read:
 
 
 def _named(name: str, text: str, start: int) -> Read:
-    """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and its end."""
+    """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and end offset."""
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
@@ -183,16 +183,16 @@ def _named(name: str, text: str, start: int) -> Read:
     return [with_arguments(name, value)], end
 
 
-def _function(text: str, found: re.Match[str]) -> Read:
-    """Parse `<function=NAME>` or `<invoke name="NAME">`, with JSON or XML parameters. Returns the call and its end."""
-    start = _after_blanks(text, found.end())
+def _function(text: str, opened: re.Match[str]) -> Read:
+    """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters. Returns call and end offset."""
+    start = _after_blanks(text, opened.end())
     if text.startswith("{", start):
-        return _named(found[1], text, start)
+        return _named(opened[1], text, start)
     following = formats.FUNCTION.search(text, start)
     region = text[start : following.start() if following else len(text)]
     closed = formats.END_OF_FUNCTION.search(region)
     body = region[: closed.start()] if closed else region.partition("</tool_call>")[0]
-    return [_with_parameters(found[1], body)], start + len(body)
+    return [_with_parameters(opened[1], body)], start + len(body)
 
 
 def _with_parameters(name: str, body: str) -> Call:
@@ -208,11 +208,11 @@ def _with_parameters(name: str, body: str) -> Call:
         return Call(name, problem=str(why))
 
 
-def _line(text: str, found: re.Match[str]) -> Read:
-    """Parse the rest of the line as calls in Python syntax. Returns them, or [], and the line's end."""
-    end = text.find("\n", found.end())
+def _line(text: str, opened: re.Match[str]) -> Read:
+    """Parse the rest of the line as Python calls. Returns calls ([] if it is none) and the line's end offset."""
+    end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)
-    return list(_python(text[found.end() : end].strip())), end
+    return list(_python(text[opened.end() : end].strip())), end
 
 
 def _python(text: str) -> Iterator[Call]:

@@ -32,12 +32,12 @@ BATCH = 128
 
 
 def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return unit vectors [n, d] of the texts (d = 256 or 384). Raises ValueError if the embedding is not installed."""
+    """Return unit vectors [n, d] of the texts, d = 256 (hashed) or 384 (minilm). ValueError if not installed."""
     return _hashed(texts) if embedding == "hashed" else _minilm(texts)
 
 
 def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return `embed(texts, embedding)`, cached in a file if these are 5,000 or more texts for MiniLM."""
+    """Return `embed(texts, embedding)`. MiniLM's vectors of 5,000 or more texts are cached in a file."""
     if embedding == "hashed" or len(texts) < KEPT:
         return embed(texts, embedding)
     digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
@@ -74,14 +74,14 @@ def _hashed(texts: Sequence[str]) -> Vectors:
     vectors = np.zeros((len(texts), WIDTH), np.float32)
     for vector, text in zip(vectors, texts, strict=True):
         for word in fold(text).split():
-            place, sign = _place(word)
-            vector[place] += sign
+            index, sign = _bucket(word)
+            vector[index] += sign
     vectors[~vectors.any(axis=1), 0] = 1.0  # empty texts: one common direction
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 @functools.lru_cache(maxsize=65_536)
-def _place(word: str) -> tuple[int, float]:
+def _bucket(word: str) -> tuple[int, float]:
     number = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big")
     return number // 2 % WIDTH, 1.0 if number % 2 else -1.0
 

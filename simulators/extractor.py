@@ -83,7 +83,7 @@ PLAIN_TALK = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """Facts understood from a text: `facts` maps topics to stances, `unclear` holds the parts not understood."""
+    """Facts understood from a text: stances by topic (`facts`), and the parts not understood (`unclear`)."""
 
     facts: Mapping[str, Stance]
     unclear: frozenset[str]
@@ -194,11 +194,10 @@ def plain_words(text: str) -> str:
 
 
 def _bare(clause: str, alone: bool) -> set[Stance]:
-    """Return the answers in a clause that does not name the topic asked about, such as {"deny"} for "well, no, thanks".
+    """Return the stances of bare answers in a clause, such as {"deny"} for "well, no, thanks".
 
-    Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless the clause is `alone`
-    (the clause itself names no topic): then every part counts. Any doubt in a clause without a topic is about the
-    question: "No, I'm not sure of that".
+    Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless `alone` says that the
+    clause names no topic: then every part counts, and any doubt is about the question ("No, I'm not sure of that").
     """
     parts = [part.split() for part in clause.split(",")]
     while len(parts) > 1 and OPENERS.issuperset(parts[0]):
@@ -209,7 +208,7 @@ def _bare(clause: str, alone: bool) -> set[Stance]:
 
 
 def _answer(words: list[str]) -> Stance | None:
-    """Return the stance if these words are an answer without a topic, such as "no, thanks", else None."""
+    """Return the stance if these words are a bare answer such as "no, thanks", else None."""
     while words and words[0] in OPENERS and words[:2] != ["think", "so"]:
         words = words[1:]
     sentence = f" {' '.join(words)} "

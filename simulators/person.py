@@ -34,7 +34,10 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class Persona:
-    """Manner of speech, patience, and probabilities, drawn once per fact, to volunteer, forget or misstate it."""
+    """How a simulated person answers: manner of speech, patience, and probabilities.
+
+    For each fact of the record it is drawn once if the person volunteers, forgets or misstates it.
+    """
 
     manner: Manner = "plain"
     volunteers: float = 0.3
@@ -81,7 +84,7 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
 
 
 def worded(act: Act, it: str, manner: Manner, rng: np.random.Generator) -> str:
-    """Return a sentence for the act from a random template of this manner; `it` is the topic as after "I have"."""
+    """Word an act by a random template of this manner; `it` is the topic in the form that follows "I have"."""
     wordings = WORDINGS[manner][act.kind]
     return wordings[rng.integers(len(wordings))].format(it=it)
 
@@ -92,13 +95,16 @@ def listed(things: Sequence[str]) -> str:
 
 
 def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
-    """Return True if a person may leave: goal reached or patience (<= 0) lost, and no write awaits its answer."""
+    """Return True if a person may end the talk: its `goal` is reached or no `patience` is left (<= 0).
+
+    It may not while a write, a change of records, is `pending`.
+    """
     return (goal or patience <= 0) and not pending
 
 
 @dataclass
 class Renderings:
-    """Checker of texts by which a seat words prescribed acts; its fields count how the texts deviate."""
+    """Checker of a seat's wordings of prescribed speech acts; its fields count texts and their deviations."""
 
     texts: int = 0
     wrong: int = 0
@@ -114,7 +120,10 @@ class Renderings:
     asked_again: bool = field(default=False, repr=False)
 
     def accepts(self, said: Reading, due: Reading) -> bool:
-        """Count the text `said`; return True if it states exactly the facts due, and nothing else that is unclear."""
+        """Compare a text's facts (`said`) with those of the prescribed act (`due`), and count the result.
+
+        Returns True if both have the same topics and stances and the text has no further unclear parts.
+        """
         self.texts += 1
         wrong = any(said.facts[topic] != stance for topic, stance in due.facts.items() if topic in said.facts)
         extra, withheld = bool(said.facts.keys() - due.facts.keys()), bool(due.facts.keys() - said.facts.keys())
@@ -124,7 +133,7 @@ class Renderings:
         return not (wrong or extra or withheld or unclear)
 
     def settled(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
-        """Return `text` if it means what the template does, else None to request another text, then the template.
+        """Return the text if it says the same as the template, None to request another, or the template.
 
         The first failure returns None, the next one the template, which counts as `replaced`. `read` extracts a text's
         facts.

@@ -108,7 +108,9 @@ def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
     A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with "Error:
     ", except that SimulatorFault passes through.
     """
-    return _cut(_result(tools, call), most)
+    # Surrogates stand for nothing and no encoder takes them.
+    text = _result(tools, call).encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= most else f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"
 
 
 def _result(tools: Sequence[Tool], call: Call) -> str:
@@ -242,9 +244,3 @@ def _untitled(schema: Any) -> Any:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _cut(text: str, most: int) -> str:
-    # Surrogates stand for nothing and no encoder takes them.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= most else f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"

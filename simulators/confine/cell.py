@@ -47,23 +47,23 @@ CLONE, PIVOT_ROOT, CAPSET = (56, 155, 126) if X86 else (220, 41, 91)
 MOUNT_SETATTR, CLOSE_RANGE = 442, 436
 
 
-def asked(what: str, result: int) -> int:
-    """Return the result of a libc call. Raises OSError with errno's text and `what`, the action, if it is negative."""
+def asked(action: str, result: int) -> int:
+    """Return the result of a libc call. Raises OSError, naming `action`, with errno's text if it is negative."""
     if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), action)
     return result
 
 
-def system(what: str, number: int, *arguments: int | bytes) -> int:
-    """Make a system call by its number and return its result. Raises OSError, naming `what`, if it fails."""
+def system(action: str, number: int, *arguments: int | bytes) -> int:
+    """Make a system call by its number and return its result. Raises OSError, naming `action`, if it fails."""
     passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return asked(what, LIBC.syscall(ctypes.c_long(number), *passed))
+    return asked(action, LIBC.syscall(ctypes.c_long(number), *passed))
 
 
-def control(what: str, option: int, value: int = 0) -> None:
-    """Call prctl with one argument. Raises OSError, naming `what`, if it fails."""
+def control(action: str, option: int, value: int = 0) -> None:
+    """Call prctl with one argument. Raises OSError, naming `action`, if it fails."""
     zero = ctypes.c_ulong(0)
-    asked(what, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+    asked(action, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
@@ -100,10 +100,11 @@ def keep(job: dict[str, Any], report: int) -> None:
 
 
 def identify(warden: int) -> None:
-    """Map user and group of the warden (process 1 of the cell): root and nobody to themselves if possible.
+    """Map user and group ids of the warden (process 1 of the cell).
 
-    Otherwise the caller becomes nobody. Root is for building the cell, nobody for running in it. The kernel does not
-    apply the process limit to its own root, so nobody must be a different user.
+    If possible, root is mapped to root, for building the cell, and nobody to nobody, for running in it. Otherwise the
+    caller is mapped to nobody. The kernel does not apply the process limit to its own root, so nobody must be a
+    different user.
     """
     root = os.getuid() == 0 and all(holds(f"/proc/self/{kind}_map", NOBODY) for kind in ("uid", "gid"))
     if not root:

@@ -104,7 +104,7 @@ def available() -> str:
 
 @functools.cache
 def _verdict() -> str:
-    """Run code that tries to break out of isolation, and return "" or what it managed or why it failed. Cached.
+    """Run code that tries to break out of isolation. Returns "" if it cannot, else what went wrong. Cached.
 
     Raises ConfineError, which is not cached, if the trial was ended before it could tell.
     """
@@ -159,7 +159,7 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
 
 
 class _Watch:
-    """Runs one cell (isolated process) from outside: collects its output and stops it at the time or output limit."""
+    """Outside observer of one cell (isolated process): collects its output and stops it at time or output limit."""
 
     def __init__(self, seconds: float, output_bytes: int) -> None:
         self.allowed, self.output_bytes = seconds, output_bytes
@@ -253,7 +253,7 @@ def _end(cell: subprocess.Popen[bytes]) -> None:
 
 
 def _remedy() -> str:
-    """Return the change to this system's settings, as advice to the user, that would allow cells."""
+    """Return advice to the user: the setting of this system to change so that cells can start."""
     for setting, refusing, remedy in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),

@@ -85,7 +85,7 @@ class Guard:
         self.asked, self.refusal = False, ""
 
     def allow(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
-        """Return SQLITE_OK if this part of the statement is allowed, else SQLITE_DENY. Called before it runs."""
+        """Authorize one part of a statement for SQLite: return SQLITE_OK if it is allowed, else SQLITE_DENY."""
         self.asked, table = True, (first or "").lower()
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK

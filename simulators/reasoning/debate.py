@@ -145,10 +145,11 @@ class Debate(Asked):
         return min((answer for answer in given.values() if _plain(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return figures for the report. Shares of debaters: `score` (right in the last round), `first` (in the first).
+        """Return figures for the report, most of them shares of the debaters.
 
-        `mended` and `spoiled` are the shares that became right or wrong between them, `agreed` the share with the most
-        frequent final answer; `success` is True if that answer is right. Also `family`, `question` and right `answer`.
+        `score` is the share that was right in the last round, `first` in the first round; `mended` and `spoiled` are
+        the shares that became right or wrong in between; `agreed` is the share with the most frequent final answer, and
+        `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
         over = self.ended == "decided"
         first, last = (self._right[0], self._right[-1]) if over else ({}, {})

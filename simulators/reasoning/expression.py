@@ -16,12 +16,12 @@ def tokens(text: str) -> list[str]:
     Raises ValueError if a token is invalid or out of order.
     """
     parts: list[str] = []
-    place, text = 0, text.strip()
-    while place < len(text):
-        match = TOKEN.match(text, place)
+    offset, text = 0, text.strip()
+    while offset < len(text):
+        match = TOKEN.match(text, offset)
         if match is None:
-            raise ValueError(f"{text[place]!r} is no number, operator or parenthesis")
-        place = match.end()
+            raise ValueError(f"{text[offset]!r} is no number, operator or parenthesis")
+        offset = match.end()
         token = match[1] or match[2]
         if token.isdigit():
             token = str(int(token)) if len(token) <= 400 else token

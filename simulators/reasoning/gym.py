@@ -155,18 +155,18 @@ class _Hushed(io.TextIOBase):
         self._stream.flush()
 
 
-def configured(given: object) -> dict[str, dict[str, Any]]:
+def configured(option: object) -> dict[str, dict[str, Any]]:
     """Validate the option `task` and return settings by family.
 
-    `given` is a family's name, a list of names, or names with settings: those of reasoning-gym's config class, and
+    `option` is a family's name, a list of names, or names with settings: those of reasoning-gym's config class, and
     `level`, a step of the family's curriculum for all settings not given. Raises ValueError, with the nearest name for
     an unknown one.
     """
-    named = {given: {}} if isinstance(given, str) else given
+    named = {option: {}} if isinstance(option, str) else option
     if isinstance(named, list | tuple):
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
-        raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {given!r}")
+        raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {option!r}")
     return {str(family): _settings(str(family), settings or {}) for family, settings in named.items()}
 
 
@@ -179,7 +179,10 @@ def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> 
 
 
 def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
-    """Estimate the chance that one of `attempts` answers, each another task's of the family, scores 1."""
+    """Estimate the chance that the random player solves a task, averaged over the families.
+
+    It gives `attempts` answers, each that of another task of the family; 100 tasks per family are sampled.
+    """
     rng, chances = np.random.default_rng(0), []
     for family, settings in families.items():
         tasks = [draw(family, settings, rng) for _ in range(SAMPLES)]

@@ -160,7 +160,7 @@ class ProposerSolver(Simulator):
         return task
 
     def opens_so(self, task: Proposed) -> bool:
-        """Return True if the task begins with this match's opening."""
+        """Return True if the task begins with this match's opening, or if there is no opening."""
         return not self.opening or task.parted(self.opens)[0] == self.opening
 
     def of_split(self, task: Proposed) -> bool:

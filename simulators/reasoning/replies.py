@@ -85,13 +85,13 @@ def write_code(code: str, form: str) -> str:
 
 def _boxed(text: str) -> str | None:
     """Return the content of the last \\boxed{…} with balanced braces, or None."""
-    mark, end = "\\boxed{", len(text)
-    while (start := text.rfind(mark, 0, end)) >= 0:
+    opening, end = "\\boxed{", len(text)
+    while (start := text.rfind(opening, 0, end)) >= 0:
         depth = 1
         # A box that ends nowhere before the one looked at last would have to contain it: stop there.
-        for place in range(start + len(mark), end):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
+        for index in range(start + len(opening), end):
+            depth += {"{": 1, "}": -1}.get(text[index], 0)
             if depth == 0:
-                return text[start + len(mark) : place]
+                return text[start + len(opening) : index]
         end = start
     return None

@@ -174,7 +174,8 @@ class Reasoning(Asked):
             run_python, code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes
         )
         self._failed_runs += bool(outcome.reason or outcome.stderr)
-        return _plain(outcome.observation())
+        spaced = outcome.observation().replace("\r\n", "\n").replace("\t", "    ")
+        return "".join(char for char in spaced if char == "\n" or not unicodedata.category(char).startswith("C"))
 
     def _run(self, code: str) -> None:
         self._runs += 1
@@ -262,12 +263,6 @@ def _totals(task: gym.Task) -> list[str]:
         lines.append(f"{total} {sign} {term} = {after}\n")
         total = after
     return lines
-
-
-def _plain(text: str) -> str:
-    """Return the text without control and invisible characters. Line breaks stay, and tabs become blanks."""
-    spaced = text.replace("\r\n", "\n").replace("\t", "    ")
-    return "".join(char for char in spaced if char == "\n" or not unicodedata.category(char).startswith("C"))
 
 
 def one_of(name: str, value: object, known: Sequence[str]) -> str:

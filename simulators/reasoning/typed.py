@@ -87,10 +87,7 @@ class Family(ABC):
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse a proposal to its normal form, its numbers, and its answer.
-
-        Raises ValueError if it is malformed or exceeds the limits.
-        """
+        """Parse a proposal to (normal form, numbers in it, answer). Raises ValueError if invalid or too large."""
 
     @abstractmethod
     def write(self, rng: np.random.Generator) -> str:
@@ -104,7 +101,7 @@ class Chain(Family):
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse a chain to normal form, numbers and answer. Raises ValueError if malformed or beyond the limits."""
+        """Parse a chain to (normal form, numbers, answer). Raises ValueError if malformed or beyond the limits."""
         tokens = expression.tokens(text)
         for token in tokens:
             if not token.isdigit() and token not in self.allowed:
@@ -114,7 +111,7 @@ class Chain(Family):
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a task as reasoning-gym does: a number of terms, a number of digits, then each term."""
+        """Draw a task's text as reasoning-gym does: first its number of terms, then of digits, then each term."""
         terms = int(rng.integers(2, self.settings["max_terms"] + 1))
         digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
@@ -165,10 +162,7 @@ class BasicArithmetic(Chain):
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse an expression, in which `-3` is one token, to normal form, numbers and answer.
-
-        Raises ValueError if it is malformed or exceeds the limits.
-        """
+        """Parse an expression, in which `-3` is one token, to (normal form, numbers, answer). May raise ValueError."""
         tokens = expression.tokens(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._within(tokens, numbers)
@@ -192,7 +186,7 @@ class Numbers(Family):
     limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse integers separated by commas to normal form, numbers and answer. Raises ValueError if invalid."""
+        """Parse comma-separated integers to (normal form, numbers, answer). Raises ValueError if invalid."""
         parts = [part.strip() for part in text.split(",")]
         if not all(part.isascii() and part.isdigit() for part in parts):
             raise ValueError("a task is whole numbers with commas between them")
@@ -231,16 +225,16 @@ class Lcm(Numbers):
 FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
 
 
-def families_of(given: object) -> dict[str, Family]:
+def families_of(option: object) -> dict[str, Family]:
     """Create families by name from the option `families`: a name, a list of names, or names with settings.
 
     Raises ValueError for an unknown family or an invalid setting.
     """
-    named = {given: {}} if isinstance(given, str) else given
+    named = {option: {}} if isinstance(option, str) else option
     if isinstance(named, list | tuple):
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
-        raise ValueError(f"families must be a name, a list of names, or names with settings, not {given!r}")
+        raise ValueError(f"families must be a name, a list of names, or names with settings, not {option!r}")
     families = {}
     for name, settings in named.items():
         if name not in FAMILIES:

@@ -83,9 +83,9 @@ class Repair(Simulator):
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw functions of the bank, a bug for each, visible tests that its bug fails, and hidden tests.
+        """Draw the functions, a bug for each, visible tests that the bug fails, and hidden tests.
 
-        At least one hidden test of a function fails for every wrong expression of the bank. The reset option `unseen`
+        Every wrong expression known for a function fails at least one of its hidden tests. The reset option `unseen`
         sets the hidden tests, as `twin_deals` does.
         """
 
@@ -193,7 +193,8 @@ class Repair(Simulator):
             f"print('{n}{case} is', {n}{case}, 'and should be', {_expected(n, case)})" for n, case in self._cases()
         ]
         code = "\n".join([self.source(), *lines])
-        return _printed(slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation())
+        output = slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
+        return "".join(char for char in output if char == "\n" or char.isprintable())
 
     def _cases(self) -> list[tuple[str, Case]]:
         return [(name, case) for name in self.names for case in self.tests[name]]
@@ -258,16 +259,12 @@ def _evaluate(expression: str, case: Case) -> int:
 
 
 def _separating_cases(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
-    """Draw `count` cases (a, b) of which every wrong expression in `others` fails at least one."""
+    """Draw `count` test cases (a, b) such that each wrong expression in `others` fails at least one of them."""
     wrong = [expression for expression in others if expression != BANK[name].right]
     while True:
         cases = [(int(a), int(b)) for a, b in rng.integers(0, LARGEST + 1, size=(count, 2))]
         if all(any(_evaluate(other, case) != _expected(name, case) for case in cases) for other in wrong):
             return cases
-
-
-def _printed(text: str) -> str:
-    return "".join(char for char in text if char == "\n" or char.isprintable())
 
 
 def _random(game: Repair, seed: int) -> Answer:

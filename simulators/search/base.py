@@ -30,15 +30,15 @@ class LibraryGame(Simulator):
     """Base class of the search games: a library of pages, questions about them, and a budget of tool calls.
 
     Options besides Simulator's:
-    pages: number of generated pages, from 20 to 100,000, or a file of pages and questions (`simulators.search.corpus`);
-    edition: seed of the generated world; worlds: number of editions that matches draw from, this one and the next.
-    retriever "bm25", "dense" or "hybrid"; embedding "hashed" or "minilm", of the latter two.
-    sorts: of questions, of "chain", "compare", "count", "unanswerable"; hops: a number or [low, high], at most 4;
-    backwards: whether they also go from a value to the things that have it (the book whose author is X).
-    searches, opens: a seat's maximum calls of each tool; results: number of pages that a search finds.
-    show "titles" (a search shows how pages begin; opening a page shows it) or "pages" (a search shows full pages).
-    cost: of each call. terse: names, pages and acts in as few tokens as can be, for tiny models; searches show pages,
-    reduced to the facts whose relation letters the query contains, if any.
+    pages: number of generated pages (20 to 100,000), or a file of pages and questions (`simulators.search.corpus`).
+    edition: seed of the generated world. worlds: number of editions that matches draw from, this one and the next.
+    retriever: "bm25", "dense" or "hybrid". embedding: "hashed" or "minilm", for the latter two retrievers.
+    sorts: of questions, among "chain", "compare", "count", "unanswerable". hops: a number or [low, high], at most 4.
+    backwards: whether questions also go from a value to the things that have it (the book whose author is X).
+    searches, opens: a seat's maximum calls of each tool. results: number of pages that a search finds.
+    show: "titles" (searches show titles and how pages begin; `open` shows a page) or "pages" (searches show pages).
+    cost: price of each call. terse: names, pages and acts in as few tokens as can be, for tiny models. Searches then
+    show pages, reduced to the facts whose relation letters the query contains, if any.
     """
 
     whole_acts = True

@@ -45,21 +45,21 @@ class Wish:
     hops: int
 
 
-def checks_of(given: Sequence[Check]) -> tuple[Check, ...]:
+def checks_of(option: Sequence[Check]) -> tuple[Check, ...]:
     """Return the option `checks` as a tuple. Raises ValueError unless it is a list of known checks."""
-    if not isinstance(given, list | tuple) or any(each not in CHECKS for each in given):
-        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(given), 60)}")
-    return tuple(given)
+    if not isinstance(option, list | tuple) or any(each not in CHECKS for each in option):
+        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(option), 60)}")
+    return tuple(option)
 
 
-def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
+def check(text: str, program_text: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
     """Check a written question and return it as a Question. Raises Rejected, with the reason, if it fails.
 
-    `written` is its program as text, `work` the writer's session with the pages read, `checks` the checks to apply. The
-    gate comes later, because it needs noise pages.
+    `work` is the writer's session with the pages read, `checks` the checks to apply. The gate comes later, because it
+    needs noise pages.
     """
     library = work.library
-    program = _parsed(written, library) if {"program", "hops", "evidence"} & {*checks} else None
+    program = _parsed(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
         _check_program(text, program, wish, library)
     if "hops" in checks and program is not None and program.hops < wish.hops:
@@ -90,9 +90,9 @@ def names(text: str, name: str, terse: bool) -> bool:
     return re.search(rf"\b{re.escape(words[0])}\b", words[1]) is not None
 
 
-def _parsed(written: str, library: Library) -> Program:
+def _parsed(program_text: str, library: Library) -> Program:
     try:
-        return (parse_terse if library.terse else parse)(written)
+        return (parse_terse if library.terse else parse)(program_text)
     except ValueError as why:
         raise Rejected(str(why)) from None
 
@@ -114,27 +114,27 @@ def possible(work: Session, wish: Wish) -> list[Program]:
 
     Chains with fewer backward steps come first; a backward step may have further ends on unread pages.
     """
-    told = [fact for text in work.texts for fact in read(text)]
-    found = chains_to(wish.answer, Notes.of(work.texts), told, wish.hops)
+    facts = [fact for text in work.texts for fact in read(text)]
+    found = chains_to(wish.answer, Notes.of(work.texts), facts, wish.hops)
     found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
     return [Program("chain", (chain,)) for chain in found]
 
 
 def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return the texts read and up to `count` random other pages, shuffled, for the gate's reader."""
+    """Return the texts read and those of up to `count` random other pages, shuffled, for the gate's reader."""
     titles = work.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
     texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
     return tuple(texts[int(n)] for n in rng.permutation(len(texts)))
 
 
-def chains_to(answer: str, notes: Facts, told: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
-    """Return up to 30 chains of `hops` steps that end at `answer`, along `told`: (thing, relation, value) facts.
+def chains_to(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
+    """Return up to 30 chains of `hops` steps that end at `answer`, along `facts`: (thing, relation, value) tuples.
 
-    Chains visit no thing twice, and `answer` is their only end on the facts `notes`.
+    Chains visit no thing twice, and `answer` is their only end on `notes`.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
-    for subject, relation, value in told:
+    for subject, relation, value in facts:
         if relation in RELATIONS and RELATIONS[relation].target:
             steps.setdefault(value, []).append((subject, relation))
             steps.setdefault(subject, []).append((value, f"^{relation}"))

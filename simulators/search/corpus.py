@@ -112,14 +112,14 @@ def _question(where: str, row: dict[str, Any]) -> Question:
     return Question(_text(where, row, "question", LONGEST_TEXT), answers, "given", hops, frozenset(evidence))
 
 
-def _text(where: str, row: dict[str, Any], name: str, most: int) -> str:
+def _text(location: str, row: dict[str, Any], field_name: str, max_length: int) -> str:
     """Return a field of a row as one line. Raises ValueError if it is no text, blank, or over `most` characters."""
-    value = row.get(name)
+    value = row.get(field_name)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: {name} must be a text")
-    if len(value) > most:
-        raise ValueError(f"{where}: {name} has {len(value):,} characters, over {most:,}")
-    line = one_line(value, most)
+        raise ValueError(f"{location}: {field_name} must be a text")
+    if len(value) > max_length:
+        raise ValueError(f"{location}: {field_name} has {len(value):,} characters, over {max_length:,}")
+    line = one_line(value, max_length)
     if not line:
-        raise ValueError(f"{where}: {name} has nothing that can be read")
+        raise ValueError(f"{location}: {field_name} has nothing that can be read")
     return line

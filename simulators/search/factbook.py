@@ -96,12 +96,12 @@ def _country(file: Path) -> Country:
     return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
 
 
-def _text(profile: Any, place: tuple[str, ...]) -> str:
+def _text(profile: Any, path: tuple[str, ...]) -> str:
     """Return the text at this path of a profile in one line of up to 300 characters, without notes, or ""."""
-    for part in (*place, "text"):
+    for part in (*path, "text"):
         profile = profile.get(part) if isinstance(profile, dict) else None
-    said = profile if isinstance(profile, str) else ""
-    return one_line(re.split(r"\s*(?:\+\+|note:)", said)[0], LONGEST_FACT)
+    text = profile if isinstance(profile, str) else ""
+    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], LONGEST_FACT)
 
 
 def rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:

@@ -74,7 +74,7 @@ def _reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Return a planner that knows the evidence pages, reads them by title, and stops."""
+    """Return a planner that knows which pages are evidence, reads them by title, and stops."""
 
     def act() -> str:
         for page in sorted(game.question.evidence - set(game.work.read)):

@@ -46,7 +46,7 @@ def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] |
 
 
 def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
-    """Return the next call that a chain needs, as `next_call` does, or None if its end is known or unreachable."""
+    """Return a chain's next missing call, as `next_call` does; None if its end is known or out of reach."""
     here: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
@@ -69,7 +69,7 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
 
 
 def backwards(name: str, relation: str, terse: bool) -> str:
-    """Return a query for the pages of things whose `relation` has the value `name`."""
+    """Return a query for the pages of things whose `relation` has the value `name` (books whose author is X)."""
     if terse:
         return RELATIONS[relation].code + name
     return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())

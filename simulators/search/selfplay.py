@@ -112,7 +112,7 @@ class SearchSelfplay(LibraryGame):
         return {"question": asked, "round": min(self._round, self.rounds)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return `left` calls and `found` titles, with the proposer's `answer` and `hops`; to the reader the pages."""
+        """Return what this seat alone sees: `left` calls, `found` titles, the proposer's task, the reader's pages."""
         if seat == READER:
             return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
         work = self.works.get(seat)
@@ -156,7 +156,8 @@ class SearchSelfplay(LibraryGame):
         """Return figures for the report; `accepted`, `reused` and `score` (right answers) are shares over all rounds.
 
         `s` is the share of right answers over rounds played, `sound` the share of accepted questions whose words have
-        exactly the claimed answer on all facts, and `hops` their mean.
+        exactly the claimed answer on all facts, and `hops` their mean. Also `success`, `calls`, `checker_faults`, the
+        last `rejection` and the last `question`.
         """
         accepted, score = len(self._accepted), sum(self._shares) / self.rounds
         return {
@@ -224,8 +225,7 @@ class SearchSelfplay(LibraryGame):
         self._move_to(PROPOSER)
 
     def _move_to(self, seat: str) -> None:
-        self._mover, self._acts = seat, 0
-        self.agent_selection = seat
+        self._mover, self._acts, self.agent_selection = seat, 0, seat
 
     def _valid_questions(self) -> list[str]:
         """Return up to 4 valid questions about the pages that the proposer has read, as acts (cached)."""

@@ -48,7 +48,7 @@ class World:
             self._state(name, self.of_kind[relation.source], relation.target, rng)
 
     def _state(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
-        """Draw a relation or number for most things of a kind and add it to the graph. A mentor precedes the person."""
+        """Give most things of a kind a random value of a relation or number. Mentors come from the earlier persons."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
             low, high = NUMBERS[relation] if not self.terse else DIGITS
@@ -59,10 +59,10 @@ class World:
             return
         targets = self.of_kind[target]
         chance = rng.random(len(sources))
-        for place, (source, lacks) in enumerate(zip(sources, missing, strict=True)):
-            last = place if relation == "mentor" else len(targets)
+        for index, (source, lacks) in enumerate(zip(sources, missing, strict=True)):
+            last = index if relation == "mentor" else len(targets)
             if not lacks and last:
-                self.graph.add_edge(source, targets[int(chance[place] * last)], key=relation)
+                self.graph.add_edge(source, targets[int(chance[index] * last)], key=relation)
 
     def kind(self, name: str) -> str:
         """Return the kind of a thing, such as "person" or "town", or "" for an unknown name."""
@@ -124,18 +124,18 @@ def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[s
             pairs = rng.permutation(pool * pool)[:count].tolist()
             names[kind] = [f"{first[pair // pool]} {last[pair % pool]}" for pair in pairs]
             continue
-        own = [next(words) for _ in range(count)]
+        drawn_names = [next(words) for _ in range(count)]
         if kind in heads:
             drawn = rng.integers(len(heads[kind]), size=count).tolist()
             picked = [heads[kind][one] for one in drawn]
             shape = "{word} {head}" if kind == "company" else "The {head} of {word}"
-            own = [shape.format(word=word, head=head) for word, head in zip(own, picked, strict=True)]
-        names[kind] = own
+            drawn_names = [shape.format(word=word, head=head) for word, head in zip(drawn_names, picked, strict=True)]
+        names[kind] = drawn_names
     return names
 
 
 def invent_terse(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw names by kind as `invent` does, of equally many consonants: one for up to 20 names, two for up to 400, …."""
+    """Draw names by kind as `invent` does, but of as few consonants as their number allows (1 for up to 20)."""
     total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1
