@@ -105,8 +105,8 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
 def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
     """Run the call with one of the tools and return the result for the model: text or compact JSON.
 
-    A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with "Error:
-    ", except that SimulatorFault passes through.
+    A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with `Error:`,
+    except that SimulatorFault passes through.
     """
     # Surrogates stand for nothing and no encoder takes them.
     text = _result(tools, call).encode("utf-8", "replace").decode("utf-8")

@@ -243,7 +243,7 @@ class _Watch:
 
 
 def _end(cell: subprocess.Popen[bytes]) -> None:
-    """Stop the cell's keeper and return when nothing of the cell remains: the keeper kills the warden and waits."""
+    """Stop a cell and return when nothing of it remains: its outer process ends the inner ones and waits for them."""
     cell.terminate()
     try:
         cell.wait(timeout=10)

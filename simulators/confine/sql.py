@@ -41,10 +41,10 @@ TOO_MUCH_MEMORY = "Error: the query takes too much memory"
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a query: CPU seconds, steps of SQLite's machine (equal on all machines), result rows and characters."""
+    """Limits of a query: CPU seconds, steps of SQLite's virtual machine, result rows and characters."""
 
     seconds: float = 2.0
-    steps: int = 20_000_000
+    steps: int = 20_000_000  # equal on all machines
     rows: int = 50
     characters: int = 1_800
 
@@ -109,7 +109,7 @@ class _Worker:
             raise ConfineError(f"SQL of models cannot be confined here: {why}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
-        """Send a request and return the answer (text, database), or None if the worker dies or takes over 60 s."""
+        """Send a request and return (text, changed database), or None if the worker dies or takes over 60 s."""
         data, deadline = marshal.dumps(request), time.monotonic() + PATIENCE
         assert self.process.stdin and self.process.stdout
         try:
@@ -160,7 +160,7 @@ def _ask(request: Any) -> tuple[str, bytes]:
     """
     with _lock:
         for _ in range(2):
-            worker, answer, died = _living(), None, ""
+            worker, answer, died = _running_worker(), None, ""
             try:
                 answer = worker.ask(request)
                 died = "" if answer else worker.ending()
@@ -172,7 +172,7 @@ def _ask(request: Any) -> tuple[str, bytes]:
     return f"Error: the query's process was ended twice, by {died}", b""
 
 
-def _living() -> _Worker:
+def _running_worker() -> _Worker:
     """Return this process's worker, starting one if none is alive. A fork does not use its parent's."""
     if _workers and _workers[0].owner != os.getpid():
         _workers.clear()  # we are a fork, it belongs to our parent

@@ -105,14 +105,17 @@ class Debate(Asked):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the answer, unless it has under three characters, is in the question, or was already given."""
+        """Return {"answer": …}, or {} if it has under three characters, is in the question, or was already given."""
         answer = fold(self.task.answer)
         said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer; others see it after the round. The last one ends the round. May raise IllegalAct."""
+        """Score an answer and return "": others see it only after the round, which the last answer ends.
+
+        Raises IllegalAct for an act without an answer.
+        """
         answer = replies.final_answer(act, self.answer)
         if answer is None:
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}")
@@ -137,7 +140,7 @@ class Debate(Asked):
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
     def decision(self) -> str | None:
-        """Return the last full round's most frequent answer in its shortest spelling; None at a tie or without one."""
+        """Return the last full round's most frequent answer, in its shortest spelling; None at a tie or before it."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_plain, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):

@@ -68,7 +68,7 @@ class ProposerSolver(Simulator):
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and an example task, whose beginning is the opening if the option asks for one.
+        """Draw a family and an example task; with the option `opening` the example's first numbers are the opening.
 
         The reset options {"family": …, "example": …} set them instead.
         """
@@ -119,7 +119,7 @@ class ProposerSolver(Simulator):
         return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
-        """Check a proposal, or score a solver's answer; others do not see the act. Raises IllegalAct if invalid."""
+        """Check a proposal or score an answer; return "", as others do not see it. Raises IllegalAct if invalid."""
         if seat == PROPOSER:
             self.proposed = self._checked(act)
             self._seen.add(self.proposed.text)
@@ -160,7 +160,7 @@ class ProposerSolver(Simulator):
         return task
 
     def opens_so(self, task: Proposed) -> bool:
-        """Return True if the task begins with this match's opening, or if there is no opening."""
+        """Return True if the task begins with this match's opening (prescribed numbers), or there is none."""
         return not self.opening or task.parted(self.opens)[0] == self.opening
 
     def of_split(self, task: Proposed) -> bool:
@@ -172,7 +172,7 @@ class ProposerSolver(Simulator):
         return not task.trivial and self.of_split(task)
 
     def _draw_example(self, rng: np.random.Generator) -> Proposed:
-        """Draw an example task. If its opening alone is a task too, a proposer must be allowed to ask that one."""
+        """Draw an example task. Its opening, if that is a task by itself, must be valid to propose."""
         for _ in range(TRIES):
             task = self.drawn(rng)
             try:
@@ -198,7 +198,7 @@ class ProposerSolver(Simulator):
             self.tell("That was right." if right else "That was wrong.", seat)
 
     def drawn(self, rng: np.random.Generator) -> Proposed:
-        """Draw a task of the match's family, split and opening that does not contain its answer."""
+        """Draw a task of the match's family and split that begins with its opening and does not contain its answer."""
         for _ in range(TRIES):
             task = self.family.draw(rng)
             if self.opening:

@@ -126,7 +126,7 @@ class Reasoning(Asked):
         return says
 
     def public(self) -> dict[str, Any]:
-        """Return `question`, `terse` (the task without the words around it, if known), `family`, and `turns_left`."""
+        """Return `question`, `terse` (the task without the words around it, if known), `family`, `turns_left`."""
         terse = bare(self.task.family, self.task.question)
         return {
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
@@ -137,13 +137,13 @@ class Reasoning(Asked):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the answer, if it has three characters or more and occurs in neither question nor rules."""
+        """Return {"answer": …}, or {} if the answer has under three characters or occurs in question or rules."""
         answer = fold(self.task.answer)
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}")
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer, or run code and send its output to the seat. Raises IllegalAct for a reply with neither."""
+        """Score an answer, or run code and send its output to the seat. Returns "". Raises IllegalAct for neither."""
         block = replies.first_block(act, self.code) if self.protocol == "code" else None
         answer = replies.final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:

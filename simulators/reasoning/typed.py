@@ -28,7 +28,7 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Proposed:
-    """A proposed task that passed its family's checks: normal form, question, integer answer, terms and digits."""
+    """A checked task: normal form (`text`), question, integer answer, count of numbers, and digits of the largest."""
 
     text: str
     """Normal form: tasks that differ only in blanks are equal."""
@@ -51,7 +51,7 @@ class Proposed:
 
 
 class Family(ABC):
-    """A kind of task with one integer answer, such as sums; settings limit its size. A subclass is one kind.
+    """A kind of task with one integer answer, such as sums; `settings` limit its size. A subclass is one kind.
 
     `check` turns a proposal's text into a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
     """
@@ -246,7 +246,7 @@ def families_of(option: object) -> dict[str, Family]:
 
 
 def bare(family: str, question: str) -> str:
-    """Return a reasoning-gym question without the words around its task; other families' questions unchanged."""
+    """Return the task in a reasoning-gym question without the words around it; the whole question if these differ."""
     before, after = FAMILIES[family].asks if family in FAMILIES else ("", "")
     if not (question.startswith(before) and question.endswith(after)):
         return question

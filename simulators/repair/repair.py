@@ -102,7 +102,7 @@ class Repair(Simulator):
         self._right = 0.0
 
     def _unseen(self, rng: np.random.Generator) -> dict[str, list[Case]]:
-        """Draw hidden tests by function, such that every wrong expression of the bank fails at least one."""
+        """Draw hidden tests by function, such that every known wrong expression fails at least one of them."""
         return {name: _separating_cases(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
 
     @property
@@ -146,7 +146,10 @@ class Repair(Simulator):
         )
 
     def play(self, seat: str, act: str) -> str:
-        """Edit a function, run the visible tests (the seat gets their output), or submit. May raise IllegalAct."""
+        """Play an act: edit a function, run the visible tests, or submit. Returns the act in normal form.
+
+        The seat is told the tests' output. Raises IllegalAct for any other act.
+        """
         act = act.strip()
         word = act.upper()
         if edit := EDIT.fullmatch(act):
@@ -183,7 +186,7 @@ class Repair(Simulator):
             self.end("turns", "No turns are left, and nothing was submitted.")
 
     def _test_output(self) -> str:
-        """Run the visible tests and return their output. Expressions of the bank need no isolated process."""
+        """Run the visible tests and return their output. Known expressions need no isolated process."""
         if all(body in WORKED for body in self.bodies.values()):
             cases = self._cases()
             return "\n".join(
@@ -254,7 +257,7 @@ def _expected(name: str, case: Case) -> int:
 
 
 def _evaluate(expression: str, case: Case) -> int:
-    """Evaluate an expression of the bank, never one of a model's, for these arguments (a, b)."""
+    """Evaluate a known expression, never one of a model's, for these arguments (a, b)."""
     return int(WORKED[expression](*case))
 
 

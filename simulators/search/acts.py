@@ -25,7 +25,7 @@ Kind = Literal["call", "answer", "question", "stop"]
 
 
 class Done(NamedTuple):
-    """A parsed act: its kind, with the tool calls, the answer's text, or the question's text and program."""
+    """A parsed act: its kind, and its tool `calls`, or its `text` (an answer or question) and `program`."""
 
     kind: Kind
     text: str = ""

@@ -168,12 +168,12 @@ class LibraryGame(Simulator):
         return [write_answer(text, self.terse) for text in (*names, "1", "2", NONE)]
 
     def candidates(self) -> tuple[str, ...]:
-        """Return the random player's answers: those of the corpus's questions, or all titles, 1 to 9 and "none"."""
+        """Return the random player's possible answers: those of a corpus, or all titles, 1 to 9 and "none"."""
         given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
         return given or (*self.library.titles, *"123456789", NONE)
 
     def names_read(self, session: Session, question: str) -> list[str]:
-        """Return up to 12 names that a seat has seen: in the question, among search results or on pages read."""
+        """Return the last 12 names that a seat has seen: in the question, among search results or on pages read."""
         world = self.library.world
         known = self.library.named_in(question)
         if world is not None:

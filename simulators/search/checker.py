@@ -53,10 +53,10 @@ def checks_of(option: Sequence[Check]) -> tuple[Check, ...]:
 
 
 def check(text: str, program_text: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
-    """Check a written question and return it as a Question. Raises Rejected, with the reason, if it fails.
+    """Check a question in words (`text`) with its program and return it. Raises Rejected, with the reason, if it fails.
 
-    `work` is the writer's session with the pages read, `checks` the checks to apply. The gate comes later, because it
-    needs noise pages.
+    `program_text` is the same question in formal notation, `work` the writer's session with the pages read, `checks`
+    the checks to apply. The gate, a reader who must answer it, comes later, because it needs noise pages.
     """
     library = work.library
     program = _parsed(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
@@ -79,7 +79,7 @@ def gate(question: Question, texts: list[str], terse: bool) -> None:
 
 
 def sound(question: Question, library: Library) -> bool:
-    """Return True if the question's words, evaluated on all facts, have exactly the claimed answer."""
+    """Return True if the question in words, evaluated on all facts, has exactly the claimed answer."""
     program = read_asked(question.text, library.terse)
     return program is not None and library.world is not None and answers(program, library.world) == {question.answer}
 

@@ -74,7 +74,7 @@ class Country(NamedTuple):
 
 
 def countries(folder: Path) -> dict[str, Country]:
-    """Read a folder of profiles to countries by name, those with a capital. Raises ValueError for an invalid file."""
+    """Read a folder of profiles; return countries with a capital by name. Raises ValueError for an invalid file."""
     files = sorted(folder.glob("*/*.json"))
     if not files:
         raise ValueError(f"{folder}: there are no profiles: give the folder that holds africa/, europe/ and so on")
@@ -122,7 +122,7 @@ def _question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> str:
-    """Write the corpus of the folder of profiles to a new file: two paths. Returns "", or the error or usage."""
+    """Write a corpus: arguments are a folder of profiles and a new file. Returns "", or an error or usage message."""
     if len(arguments) != 2:
         return "usage: python -m simulators.search.factbook FOLDER FILE.jsonl"
     folder, file = map(Path, arguments)

@@ -32,7 +32,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """Pages by title with their search index, and the `world` of facts or a corpus's questions behind them."""
+    """Pages by title with their search index, and the generated `world` or a corpus's `questions` about them."""
 
     pages: Mapping[str, str]
     index: Index

@@ -32,7 +32,7 @@ def render(world: World, name: str) -> str:
 
 
 def highlight(page: str, query: str) -> str:
-    """Return a terse page with only the facts whose relation letters are words of the query, such as `gc M`, if any."""
+    """Return a terse page cut to the facts whose letters the query names (M in `gc M`), all if it names none."""
     asked = {word for word in query.split() if word in BY_CODE}
     name, kind, *facts = page.split()
     return " ".join([name, kind, *(fact for fact in facts if fact[0] in asked)]) if asked else page

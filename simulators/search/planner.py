@@ -23,9 +23,9 @@ class SearchPlanner(Search):
     """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
 
     Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's: reader "script" (answers
-    what the pages say) or "seat" (a policy at a seat of its own, frozen, say); process: reward for evidence pages that
-    a call brings, as a share of all of the question; baseline: whether a right answer pays nothing where the scripted
-    reader is right without any page.
+    what the pages say) or "seat" (a policy at a seat of its own, frozen, say); process: reward for all evidence pages,
+    paid by share to the calls that show them; baseline: whether a right answer pays nothing where the scripted reader
+    is right without any page.
 
     Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. After AI-SearchPlanner's
     outcome + lambda process - alpha cost (constants there are not published). `best`, in the report, is what the player
@@ -94,9 +94,10 @@ class SearchPlanner(Search):
         return READER if self.stopped and self.reads else PLANNER
 
     def play(self, seat: str, act: str) -> str:
-        """Run the planner's call or stop it, or score the reader's answer. A scripted reader answers at once on a stop.
+        """Run the planner's call or stop it, or score the reader's answer. Returns "".
 
-        The planner also stops when its acts are used up. Raises IllegalAct for an act of another kind.
+        A scripted reader answers as soon as the planner stops, or has no acts left. Raises IllegalAct for an act of
+        another kind.
         """
         if seat == READER:
             self._answered(must(read_act(act, self.terse), ("answer",), "write your answer").text)
@@ -129,9 +130,9 @@ class SearchPlanner(Search):
         return exact(answer_from(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the figures of `Search`, `best` (see there), and `regret`: `best` minus what the planner earned.
+        """Return the figures of `Search`, `best` (highest earnings of a scripted plan) and `regret`.
 
-        Earnings leave out the part `process`.
+        `regret` is `best` minus the planner's earnings without the part `process`.
         """
         best = self.best()
         earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)

@@ -19,7 +19,7 @@ from simulators.search.session import Session
 
 
 def read_asked(text: str, terse: bool) -> Program | None:
-    """Parse a question, in codes if `terse`, else in standard words, to its program. Returns None if it is neither."""
+    """Parse a question, in codes if `terse`, else in standard words, to its program. Returns None if that fails."""
     if not terse:
         return read_question(text)
     try:
@@ -36,7 +36,7 @@ def answer_from(text: str, texts: list[str], terse: bool) -> str:
 
 
 def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
-    """Return the reader's next useful call within budget as ("search" or "open", text), or None to stop."""
+    """Return the scripted reader's next useful call within budget, ("search" or "open", text), or None to stop."""
     notes = Notes.of(work.texts)
     for chain in program.chains:
         call = _missing(chain, program.number, notes, work, terse)
@@ -110,7 +110,7 @@ def _closed_book(game: LibraryGame, seed: int) -> Answer:
 
 
 def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
-    """Return all answers of the kind that a program asks for, or all candidates if the program is None."""
+    """Return all answers of the kind that a program asks for, or all candidates if program or world is None."""
     if program is None or game.library.world is None:
         return tuple(game.candidates())
     if program.form == "count":

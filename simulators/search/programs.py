@@ -24,7 +24,7 @@ LONGEST = 1_000
 
 @dataclass(frozen=True)
 class Chain:
-    """Path from a named thing along relations, or `^relation` backwards; only the last step may be a number."""
+    """Path from a thing (`start`) along relations (`steps`), `^relation` backwards; a number can only be last."""
 
     start: str
     steps: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Program:
-    """A formal question: one chain, whose ends may be counted, or two chains whose ends a number compares."""
+    """A formal question: a chain to follow or count, or two chains whose ends are compared by a number."""
 
     form: Form
     chains: tuple[Chain, ...]

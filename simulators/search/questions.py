@@ -115,7 +115,7 @@ def _read_noun(text: str, depth: int = 12) -> Chain | None:
 def draw(
     world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int], backwards: bool = True
 ) -> Question:
-    """Draw a question of one of these sorts, with low to high hops, all equally likely.
+    """Draw a question of one of these sorts with hops from (low, high), all sorts and hops equally likely.
 
     Without `backwards` only the last step of a count goes backwards (from a value to the things that have it). Raises
     ValueError if the world has no such question.
@@ -196,7 +196,7 @@ def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
 
 
 def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
-    """Draw a comparison of two things of a kind by a number at the end of equal chains; None at a dead end."""
+    """Draw a comparison of two things of a kind by a number at the end of the same steps; None at a dead end."""
     world, walked = walker.world, walker.walk(start, hops, numbers=False)
     if walked is None:
         return None

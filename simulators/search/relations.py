@@ -17,7 +17,7 @@ class Kind(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A functional relation from a kind of thing to another, or to a number if `target` is "", with its wordings."""
+    """A relation that gives a thing of kind `source` one of kind `target`, or a number if that is ""."""
 
     source: str
     target: str

@@ -122,7 +122,7 @@ class SearchSelfplay(LibraryGame):
         return own
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return useful calls, and likely answers or the proposer's valid questions; None for the reader or if none."""
+        """Return useful calls with likely answers or the proposer's valid questions; None for the reader or if none."""
         if seat == READER:
             return None
         asked = self.question.text if self.question and seat != PROPOSER else self.wish.answer
@@ -135,7 +135,7 @@ class SearchSelfplay(LibraryGame):
         return self._mover
 
     def play(self, seat: str, act: str) -> str:
-        """Play a call, a question or an answer; other seats see nothing of it. Raises IllegalAct for other acts."""
+        """Play a call, question or answer and return "": others see nothing of it. Raises IllegalAct for other acts."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
         done = must(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
@@ -175,7 +175,7 @@ class SearchSelfplay(LibraryGame):
         }
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the program of the example question behind the given answer, which the proposer could ask."""
+        """Return {"example": program of the question that the proposer could ask}, or {} for one-letter answers."""
         program = None if len(self.wish.answer) == 1 else self.example.program  # letters stand in any text
         return {"example": (program.terse if self.terse else str(program),)} if program else {}
 
@@ -267,7 +267,7 @@ class SearchSelfplay(LibraryGame):
         raise IllegalAct(self.rejection)
 
     def _checked(self, done: Done, noise: Sequence[str]) -> Question:
-        """Return the question if it passes all checks, except the reader seat's. Raises Rejected otherwise."""
+        """Return the question if it passes all checks, except that of a reader seat. Raises Rejected otherwise."""
         work = self.works[PROPOSER]
         if any(done.text == question.text for question in self._accepted):
             raise Rejected("it was asked before")
@@ -321,7 +321,7 @@ class SearchSelfplay(LibraryGame):
         self._move_to(self.solvers[0])
 
     def _give_up(self, seat: str) -> None:
-        """End the turn of a seat that has no acts left: reject the proposer's question, or count a wrong answer."""
+        """End the turn of a seat without acts left: no question counts as rejected, and no answer as wrong."""
         if seat == PROPOSER:
             self.rejection = "no turns were left to ask it"
             self._reject()

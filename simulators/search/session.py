@@ -23,7 +23,7 @@ class Budget(NamedTuple):
 
 
 class Session:
-    """A seat's searches and page openings within its budget, with the pages that they showed.
+    """A seat's searches and page openings within its budget: `queries`, titles `found`, and texts `read` by title.
 
     `search` and `open` are tools for models; their ValueErrors are reported to the model.
     """

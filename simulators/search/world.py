@@ -28,9 +28,9 @@ SPARE = 4
 
 
 class World:
-    """Random graph of facts about `size` invented things: nodes are names, and an edge's key is its relation.
+    """Graph of facts about `size` invented things, drawn from `seed`: nodes are names, edge keys are relations.
 
-    Kind and numbers are node attributes. `of_kind` lists the names of each kind. In a terse world names are of few
+    Kind and numbers are node attributes. `of_kind` lists the names of each kind. In a terse world names have few
     letters.
     """
 
@@ -83,7 +83,7 @@ class World:
         return frozenset(other for other, keys in self.graph.pred[name].items() if relation in keys)
 
     def facts(self, name: str) -> dict[str, str]:
-        """Return the stated values of a thing by relation or number, in the order of `RELATIONS`."""
+        """Return the stated values of a thing, by relation or number, in the order of `RELATIONS`."""
         kind = self.kind(name)
         found = {key: self.value(name, key) for key, relation in RELATIONS.items() if relation.source == kind}
         return {relation: value for relation, value in found.items() if value}
