@@ -113,7 +113,7 @@ WHOLE = re.compile(
     rf" (?:(?:very|all|well) )?(?:{GOOD}|please|i do|do|well|cool|super|deal|k|y)"
     rf"(?: (?:{GOOD}|then|thanks|thank|you|so|very|please|sir|maam|do))* $"
 )
-"""Agrees if it is the whole part."""
+"""Agrees if it is the whole clause."""
 OBJECTION = _within(r"""
     but; except; excluding; unless; until; till; however; though; although; otherwise; provided; on condition;
     as long as; first (?:tell|show|let|check|i|you); (?:before|once|after) (?:you|i);

@@ -53,10 +53,10 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
     fenced = FENCED.match(text)
     plain = (fenced[1] if fenced else text).strip()
     calls = (
-        _scan(text, formats.WRAPPED, _wrapped, limit)
-        or _scan(plain, formats.BARE, _bare, limit)
-        or list(islice(_python(plain), limit + 1))
-        or _scan(plain, formats.LINES, _line, limit)
+        _scan(text, formats.WRAPPED, _parse_wrapped, limit)
+        or _scan(plain, formats.BARE, _parse_bare, limit)
+        or list(islice(_python_calls(plain), limit + 1))
+        or _scan(plain, formats.LINES, _parse_line, limit)
         or _only_thought(text.strip())
     )
     if len(calls) > limit:
@@ -107,10 +107,10 @@ def _only_thought(text: str) -> list[Call]:
     return [Call(problem="a call inside a thought is not run: write it after the thought")]
 
 
-def _wrapped(text: str, opened: re.Match[str]) -> Read:
+def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
     """Parse the calls in the wrapper that `opened` opens. Returns calls (or a `problem`) and their end offset."""
     if function := formats.FUNCTION.match(text, opened.start()):
-        return _function(text, function)
+        return _parse_function(text, function)
     wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, opened.start()))
     start = _after_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
@@ -118,15 +118,15 @@ def _wrapped(text: str, opened: re.Match[str]) -> Read:
         return [], start
     if text[start : start + 1] in ("{", "[") and not PYTHON_LIST.match(text, start):
         # Decoded from here on, so that a string may hold a closing mark.
-        return _objects(text, start)
+        return _parse_objects(text, start)
     end = _end_of_body(text, start, wrapper)
     body = text[start:end]
     if named := formats.NAMED.match(body):
-        return _named(named[1], text, start + named.end())
+        return _parse_named(named[1], text, start + named.end())
     if formats.KEY_AND_VALUE.search(body):
         name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
         return [_with_parameters(name.strip(), first + parameters)], end
-    calls = list(_python(body.strip())) or _scan(body, formats.LINES, _line, MOST_CALLS)
+    calls = list(_python_calls(body.strip())) or _scan(body, formats.LINES, _parse_line, MOST_CALLS)
     mark = opened["call"].strip()
     place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
     return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
@@ -147,19 +147,22 @@ def _after_blanks(text: str, start: int) -> int:
     return blanks.end() if blanks else start
 
 
-def _bare(text: str, opened: re.Match[str]) -> Read:
-    """Parse JSON or a name with JSON. Returns calls and their end offset: that of the text if unparsable."""
+def _parse_bare(text: str, opened: re.Match[str]) -> Read:
+    """Parse a call without a wrapper: JSON, or a name with JSON. Returns calls and their end offset.
+
+    An unparsable call extends to the end of the text.
+    """
     start = opened.end()
     if text[start] in "{[":
-        calls, end = _objects(text, start)
+        calls, end = _parse_objects(text, start)
     else:
         named = formats.NAMED.match(text, start)
         start = named.end() if named else start
-        calls, end = _named(named[1] if named else "", text, start)
+        calls, end = _parse_named(named[1] if named else "", text, start)
     return calls, end if end > start else len(text)
 
 
-def _objects(text: str, start: int) -> Read:
+def _parse_objects(text: str, start: int) -> Read:
     """Parse the JSON value at `start` and objects after it. Returns calls (a `problem` if invalid), end offset."""
     calls: list[Call] = []
     while True:
@@ -174,7 +177,7 @@ def _objects(text: str, start: int) -> Read:
         start = following.end()
 
 
-def _named(name: str, text: str, start: int) -> Read:
+def _parse_named(name: str, text: str, start: int) -> Read:
     """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and end offset."""
     try:
         value, end = DECODER.raw_decode(text, start)
@@ -183,11 +186,11 @@ def _named(name: str, text: str, start: int) -> Read:
     return [with_arguments(name, value)], end
 
 
-def _function(text: str, opened: re.Match[str]) -> Read:
+def _parse_function(text: str, opened: re.Match[str]) -> Read:
     """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters. Returns call and end offset."""
     start = _after_blanks(text, opened.end())
     if text.startswith("{", start):
-        return _named(opened[1], text, start)
+        return _parse_named(opened[1], text, start)
     following = formats.FUNCTION.search(text, start)
     region = text[start : following.start() if following else len(text)]
     closed = formats.END_OF_FUNCTION.search(region)
@@ -208,20 +211,20 @@ def _with_parameters(name: str, body: str) -> Call:
         return Call(name, problem=str(why))
 
 
-def _line(text: str, opened: re.Match[str]) -> Read:
+def _parse_line(text: str, opened: re.Match[str]) -> Read:
     """Parse the rest of the line as Python calls. Returns calls ([] if it is none) and the line's end offset."""
     end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)
-    return list(_python(text[opened.end() : end].strip())), end
+    return list(_python_calls(text[opened.end() : end].strip())), end
 
 
-def _python(text: str) -> Iterator[Call]:
+def _python_calls(text: str) -> Iterator[Call]:
     """Yield the calls if the whole text is a call, or a list of calls, in Python syntax."""
     if PYTHON.fullmatch(text):
-        yield from map(literal_call, _parsed(text))
+        yield from map(literal_call, _call_nodes(text))
 
 
-def _parsed(text: str) -> list[ast.Call]:
+def _call_nodes(text: str) -> list[ast.Call]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in the model's strings

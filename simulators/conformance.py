@@ -88,14 +88,14 @@ def _mean(reports: list[dict[str, float | bool | str]], figure: str) -> float:
     return sum(float(report[figure]) for report in reports) / len(reports)
 
 
-def _noop(make: Make, seeds: int) -> str:
+def _check_noop(make: Make, seeds: int) -> str:
     score = _mean(_reports(make, seeds, "noop"), "score")
     if score > NOOP_SCORE:
         raise Broken(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
     return f"score {score:.3f} over {seeds} seeds"
 
 
-def _random(make: Make, seeds: int) -> str:
+def _check_random(make: Make, seeds: int) -> str:
     reports, floor = _reports(make, seeds, "random"), make().floor
     share = _mean(reports, "success")
     far = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
@@ -104,14 +104,14 @@ def _random(make: Make, seeds: int) -> str:
     return f"success {share:.3f}, floor {floor:.3f}, score {_mean(reports, 'score'):.3f} over {seeds} seeds"
 
 
-def _oracle(make: Make, seeds: int) -> str:
+def _check_oracle(make: Make, seeds: int) -> str:
     for seed, report in enumerate(_reports(make, seeds, "oracle")):
         if report["score"] != 1 or not report["success"]:
             raise Broken(f"seed {seed}: who knows the record scores only {report['score']}: {report}")
     return f"score 1 on each of {seeds} seeds"
 
 
-def _transcripts(make: Make, seeds: int) -> str:
+def _check_transcripts(make: Make, seeds: int) -> str:
     used = make()
     for seed in range(seeds):
         for player in ("random", "oracle"):
@@ -122,7 +122,7 @@ def _transcripts(make: Make, seeds: int) -> str:
     return f"{seeds} seeds, with random and oracle, twice the same"
 
 
-def _leaks(make: Make, seeds: int) -> str:
+def _check_leaks(make: Make, seeds: int) -> str:
     """Check that the first seat's messages and facts contain no text that reveals a secret. Returns a summary.
 
     Every scripted player of the game plays `seeds` matches, as players that talk longest see most. Texts are compared
@@ -159,9 +159,9 @@ PROMISES = kit.PROMISES | {
     "leaks": "nothing in `hidden()` stands in what the first seat was shown before it was told",
 }
 CHECKS: dict[str, Callable[[Make, int], str]] = {
-    "noop": _noop,
-    "random": _random,
-    "oracle": _oracle,
-    "transcripts": _transcripts,
-    "leaks": _leaks,
+    "noop": _check_noop,
+    "random": _check_random,
+    "oracle": _check_oracle,
+    "transcripts": _check_transcripts,
+    "leaks": _check_leaks,
 }

@@ -32,7 +32,7 @@ BATCH = 128
 
 
 def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return unit vectors [n, d] of the texts, d = 256 (hashed) or 384 (minilm). ValueError if not installed."""
+    """Return unit vectors [n, d] of texts, d = 256 (hashed) or 384 (minilm). Raises ValueError if not installed."""
     return _hashed(texts) if embedding == "hashed" else _minilm(texts)
 
 
@@ -50,11 +50,11 @@ def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
     if kept is not None and kept.ndim == 2 and len(kept) == len(texts) and kept.dtype == np.float32:
         return np.asarray(kept)
     vectors = embed(texts, embedding)
-    _keep(file, vectors)
+    _save(file, vectors)
     return vectors
 
 
-def _keep(file: Path, vectors: Vectors) -> None:
+def _save(file: Path, vectors: Vectors) -> None:
     """Write the vectors to a file, whole or not at all: a synced temporary file is renamed. Ignores OSError."""
     beside = None
     try:

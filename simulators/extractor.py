@@ -131,7 +131,7 @@ class Vocabulary:
                 posed.update(questioned)
                 continue
             for topic in questioned or ([asked] if asked else []):
-                answered[topic] |= _bare(clause, alone=not claims)
+                answered[topic] |= _bare_stances(clause, alone=not claims)
             questioned = []
             for topic, stances in claims:
                 claimed[topic] |= stances
@@ -193,7 +193,7 @@ def plain_words(text: str) -> str:
     return ANSWER.sub(r" \1 , ", plain)
 
 
-def _bare(clause: str, alone: bool) -> set[Stance]:
+def _bare_stances(clause: str, alone: bool) -> set[Stance]:
     """Return the stances of bare answers in a clause, such as {"deny"} for "well, no, thanks".
 
     Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless `alone` says that the
@@ -202,12 +202,12 @@ def _bare(clause: str, alone: bool) -> set[Stance]:
     parts = [part.split() for part in clause.split(",")]
     while len(parts) > 1 and OPENERS.issuperset(parts[0]):
         parts.pop(0)
-    answers = map(_answer, parts if alone else parts[:1])
+    answers = map(_bare_stance, parts if alone else parts[:1])
     doubt: set[Stance] = {"unknown"} if alone and DOUBT.search(clause) else set()
     return doubt | {answer for answer in answers if answer}
 
 
-def _answer(words: list[str]) -> Stance | None:
+def _bare_stance(words: list[str]) -> Stance | None:
     """Return the stance if these words are a bare answer such as "no, thanks", else None."""
     while words and words[0] in OPENERS and words[:2] != ["think", "so"]:
         words = words[1:]

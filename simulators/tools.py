@@ -119,8 +119,8 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
         return f"Error: {name + ': ' if name else ''}{call.problem}."
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
-        return f'Error: there is no tool "{name}"{_nearest(name, [tool.name for tool in tools])}.'
-    arguments, problems = _arguments(tool.shape, call)
+        return f'Error: there is no tool "{name}"{_suggestion(name, [tool.name for tool in tools])}.'
+    arguments, problems = _validate(tool.shape, call)
     if problems:
         return f"Error: {'; '.join(problems)}. Use {tool.shape.signature}."
     try:
@@ -137,7 +137,7 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
         return f"Error: {tool.name} failed ({type(error).__name__})."
 
 
-def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
+def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     """Validate a call's arguments. Returns the values by parameter name, and up to three problems, [] if valid."""
     if len(call.positional) > len(shape.names):
         return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
@@ -148,7 +148,7 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     values = {**placed, **call.arguments}
     try:
         if call.as_text:
-            values = _typed(shape, values)
+            values = _decode(shape, values)
         validated = shape.arguments.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
@@ -156,7 +156,7 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     return {name: getattr(validated, f"p{index}") for index, name in enumerate(shape.names)}, []
 
 
-def _typed(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
+def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
     """Convert arguments given as texts: keep a text where the parameter accepts one, else decode it as JSON."""
     try:
         shape.arguments.model_validate(texts)
@@ -171,11 +171,11 @@ def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) ->
     if kind == "missing":
         return f'argument "{name}" is missing'
     if kind == "extra_forbidden":
-        return f'there is no argument "{name}"{_nearest(name, shape.names)}'
+        return f'there is no argument "{name}"{_suggestion(name, shape.names)}'
     return f'argument "{name}": {one_line(why[:1].lower() + why[1:])}'
 
 
-def _nearest(name: str, names: Sequence[str]) -> str:
+def _suggestion(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, names, n=2)
     if near:
         return f" (did you mean {' or '.join(near)}?)"
@@ -195,13 +195,15 @@ def _shape(function: Callable[..., Any]) -> Shape:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ValueError(f"tool {name}: {parameter} has no name that a model can give")
         hint = hints.get(parameter.name)
-        if hint is None or not _simple(hint):
+        if hint is None or not _is_supported(hint):
             raise ValueError(
                 f"tool {name}: annotate {parameter.name} with str, int, float, bool, Literal, list[…] or … | None"
             )
         required = parameter.default is parameter.empty
         fields[f"p{index}"] = (hint, Field(... if required else parameter.default, alias=parameter.name))
-        signature.append(f"{parameter.name}: {_hint(hint)}" + ("" if required else f" = {_compact(parameter.default)}"))
+        signature.append(
+            f"{parameter.name}: {_type_name(hint)}" + ("" if required else f" = {_compact(parameter.default)}")
+        )
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model = create_model(name, __config__=config, **fields)
     return Shape(
@@ -214,22 +216,22 @@ def _shape(function: Callable[..., Any]) -> Shape:
     )
 
 
-def _simple(hint: Any) -> bool:
+def _is_supported(hint: Any) -> bool:
     """Return True if a tool's parameter may have this type: str, int, float, bool, Literal, lists, unions of them."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType, list):
-        return all(part is types.NoneType or _simple(part) for part in parts)
+        return all(part is types.NoneType or _is_supported(part) for part in parts)
     return hint in (str, int, float, bool) or origin is Literal
 
 
-def _hint(hint: Any) -> str:
+def _type_name(hint: Any) -> str:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return "|".join(_compact(part) for part in parts)
     if origin is list:
-        return f"list[{_hint(parts[0])}]"
+        return f"list[{_type_name(parts[0])}]"
     if parts:
-        return "|".join("null" if part is types.NoneType else _hint(part) for part in parts)
+        return "|".join("null" if part is types.NoneType else _type_name(part) for part in parts)
     return str(hint.__name__)
 
 

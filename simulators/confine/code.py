@@ -187,14 +187,14 @@ class _Watch:
         try:
             with cell, os.fdopen(report, "rb", buffering=0) as reports:
                 try:
-                    self._gather(cell, reports)
+                    self._collect(cell, reports)
                 finally:
-                    _end(cell)
+                    _stop(cell)
         finally:
             took = time.monotonic() - self.started
         return self._outcome(took, cpu_limit, cell.returncode)
 
-    def _gather(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
+    def _collect(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
         deadline = time.monotonic() + START_SECONDS
         with selectors.DefaultSelector() as ready:
             for name, stream in (("stdout", cell.stdout), ("stderr", cell.stderr), ("report", reports)):
@@ -242,7 +242,7 @@ class _Watch:
         return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, took)
 
 
-def _end(cell: subprocess.Popen[bytes]) -> None:
+def _stop(cell: subprocess.Popen[bytes]) -> None:
     """Stop a cell and return when nothing of it remains: its outer process ends the inner ones and waits for them."""
     cell.terminate()
     try:

@@ -77,7 +77,7 @@ class Database:
         bounds = (self.limits.seconds, self.limits.steps, self.limits.rows, self.limits.characters)
         # An empty database has no page and cannot be serialized.
         pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
-        text, image = _ask((self.connection.serialize() if pages else b"", sql, write, bounds))
+        text, image = _query_worker((self.connection.serialize() if pages else b"", sql, write, bounds))
         if image:
             self.connection.deserialize(image)
         return text
@@ -152,7 +152,7 @@ _workers: list[_Worker] = []
 """This process's worker, if started."""
 
 
-def _ask(request: Any) -> tuple[str, bytes]:
+def _query_worker(request: Any) -> tuple[str, bytes]:
     """Send a query to this process's worker and return its answer (text, changed database or b"").
 
     A worker that exceeded its limits is replaced. So is one that was killed from outside, and the query is then tried

@@ -125,10 +125,10 @@ class Debate(Asked):
         self._right[-1][seat] = right
         self.pay(seat, RIGHT, float(right))
         if len(self._answers[-1]) == len(self.seats):
-            self._round_over()
+            self._end_round()
         return ""
 
-    def _round_over(self) -> None:
+    def _end_round(self) -> None:
         if len(self._answers) < self.rounds:
             for kept in (self._replies, self._answers, self._right):
                 kept.append({})

@@ -167,7 +167,7 @@ def configured(option: object) -> dict[str, dict[str, Any]]:
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
         raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {option!r}")
-    return {str(family): _settings(str(family), settings or {}) for family, settings in named.items()}
+    return {str(family): _validated_settings(str(family), settings or {}) for family, settings in named.items()}
 
 
 def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
@@ -230,7 +230,7 @@ def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return DATASETS, CURRICULA
 
 
-def _settings(family: str, given: object) -> dict[str, Any]:
+def _validated_settings(family: str, given: object) -> dict[str, Any]:
     families = _library()[0]
     if family in REFUSED:
         raise ValueError(f"task: {family} cannot be used: {REFUSED[family]}")
@@ -242,10 +242,10 @@ def _settings(family: str, given: object) -> dict[str, Any]:
         raise ValueError(f"task: the settings of {family} must be names and values, not {given!r}")
     config_class = families[family][1]
     hints = typing.get_type_hints(config_class)
-    settings = _of_level(family, given[LEVEL]) if LEVEL in given else {}
+    settings = _level_settings(family, given[LEVEL]) if LEVEL in given else {}
     for name, value in given.items():
         if name != LEVEL:
-            settings[name] = _value(family, str(name), value, hints)
+            settings[name] = _validated_value(family, str(name), value, hints)
             _check_size(family, name, settings[name], getattr(config_class, name, None))
     if family == "basic_arithmetic" and not settings.get("allow_parentheses", True):
         raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: leave it")
@@ -258,7 +258,7 @@ def _settings(family: str, given: object) -> dict[str, Any]:
     return settings
 
 
-def _value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
+def _validated_value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
     names = [hint for hint in hints if hint not in OURS]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
@@ -282,7 +282,7 @@ def _numbers(value: object) -> list[float]:
     return [item for item in items if isinstance(item, int | float)]
 
 
-def _of_level(family: str, level: object) -> dict[str, Any]:
+def _level_settings(family: str, level: object) -> dict[str, Any]:
     """Return the family's settings at a curriculum step. Raises ValueError if there is no such step."""
     curricula = _library()[1]
     if family not in curricula:

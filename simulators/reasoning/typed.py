@@ -107,7 +107,7 @@ class Chain(Family):
             if not token.isdigit() and token not in self.allowed:
                 raise ValueError(f"{token!r} does not belong to {self.form}")
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
-        self._within(tokens, numbers)
+        self._check_limits(tokens, numbers)
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
@@ -123,7 +123,7 @@ class Chain(Family):
         """Tokens that a task may contain besides unsigned numbers."""
         return frozenset(self.operators)
 
-    def _within(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
+    def _check_limits(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
         terms, digits = self.settings["max_terms"], self.settings["max_digits"]
         if not 2 <= len(numbers) <= terms:
             raise ValueError(f"a task has from 2 to {terms} numbers, not {len(numbers)}")
@@ -165,7 +165,7 @@ class BasicArithmetic(Chain):
         """Parse an expression, in which `-3` is one token, to (normal form, numbers, answer). May raise ValueError."""
         tokens = expression.tokens(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
-        self._within(tokens, numbers)
+        self._check_limits(tokens, numbers)
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:

@@ -1,7 +1,9 @@
 """Parse and format the acts of a seat: tool calls, an answer, a question, or stopping.
 
-search(query="…"), open(title="…") also as <tool_call> JSON; terse: ?words ANSWER text, or <answer>text</answer> terse:
-=text QUESTION text PROGRAM program terse: !program, which is the question too STOP terse: .
+search(query="…"), open(title="…")  also as <tool_call> JSON; terse: ?words
+ANSWER text                         or <answer>text</answer>; terse: =text
+QUESTION text PROGRAM program       terse: !program, which is the question too
+STOP                                terse: .
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class LibraryGame(Simulator):
         choice("retriever", retriever, *RETRIEVERS)
         choice("embedding", embedding, *EMBEDDINGS)
         self.retriever = retriever
-        self.sorts, self.hops = _sorts(self.SORTS if sorts is None else sorts), _range(hops)
+        self.sorts, self.hops = _valid_sorts(self.SORTS if sorts is None else sorts), _hop_range(hops)
         self.backwards = flag("backwards", backwards)
         self.budget = _budget(searches, opens, results if results is not None else 1 if self.terse else 5)
         self.whole = _shows_pages(show, self.terse)
@@ -222,14 +222,14 @@ def _shows_pages(show: str | None, terse: bool) -> bool:
     return whole
 
 
-def _sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
+def _valid_sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
     named = (given,) if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
     if not named or any(sort not in SORTS for sort in named):
         raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(given), 60)}")
     return tuple(sort for each in named for sort in SORTS if sort == each)
 
 
-def _range(hops: int | Sequence[int]) -> tuple[int, int]:
+def _hop_range(hops: int | Sequence[int]) -> tuple[int, int]:
     ends = hops if isinstance(hops, list | tuple) else (hops, hops)
     if len(ends) != 2:
         raise ValueError(f"hops must be a whole number or [low, high], not {one_line(repr(hops), 60)}")

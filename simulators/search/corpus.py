@@ -40,9 +40,9 @@ def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
     questions: list[tuple[str, Question]] = []
     for where, row in _rows(file, lines):
         if "question" in row:
-            questions.append((where, _question(where, row)))
+            questions.append((where, _parse_question(where, row)))
         else:
-            _add(pages, where, row)
+            _add_page(pages, where, row)
     if not pages:
         raise ValueError(f'{file}: the corpus is empty: it needs lines such as {{"title": "…", "text": "…"}}')
     if not questions:
@@ -61,7 +61,7 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
         if len(line) > LONGEST_ROW:
             raise ValueError(f"{where}: it has {len(line):,} bytes, over {LONGEST_ROW:,}: write one object in a line")
         try:
-            row = json.loads(line.decode("utf-8"), object_pairs_hook=_once)
+            row = json.loads(line.decode("utf-8"), object_pairs_hook=_unique)
         except _DuplicateKey as name:
             raise ValueError(f"{where}: {one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
@@ -76,7 +76,7 @@ class _DuplicateKey(Exception):
     """Raised for a duplicate key in a JSON object; the message is the key."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
@@ -85,7 +85,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return given
 
 
-def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
+def _add_page(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
     title = _text(where, row, "title", LONGEST_TITLE)
     if title in pages:
         raise ValueError(f"{where}: there is a page called {one_line(title, 60)!r} already: name it differently")
@@ -94,7 +94,7 @@ def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
     pages[title] = _text(where, row, "text", LONGEST_TEXT)
 
 
-def _question(where: str, row: dict[str, Any]) -> Question:
+def _parse_question(where: str, row: dict[str, Any]) -> Question:
     given = row.get("answer")
     rows = given if isinstance(given, list) and given else [given]
     if len(rows) > MOST_ANSWERS:

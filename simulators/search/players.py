@@ -39,13 +39,13 @@ def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] |
     """Return the scripted reader's next useful call within budget, ("search" or "open", text), or None to stop."""
     notes = Notes.of(work.texts)
     for chain in program.chains:
-        call = _missing(chain, program.number, notes, work, terse)
+        call = _missing_call(chain, program.number, notes, work, terse)
         if call is not None and work.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
             return call
     return None
 
 
-def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
+def _missing_call(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
     """Return a chain's next missing call, as `next_call` does; None if its end is known or out of reach."""
     here: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
@@ -54,7 +54,7 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
                 query = backwards(name, step[1:], terse)
                 if query not in work.queries:
                     return "search", query
-                if unread := _unread(work, query):
+                if unread := _unread_hit(work, query):
                     return "open", unread
             here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
             continue
@@ -75,8 +75,8 @@ def backwards(name: str, relation: str, terse: bool) -> str:
     return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())
 
 
-def _unread(work: Session, query: str) -> str:
-    """Return the first unopened page that a query finds, or "" if there is none or searches show full pages."""
+def _unread_hit(work: Session, query: str) -> str:
+    """Return the title of the first unopened page that a query finds, or "" if none or if searches show pages."""
     if work.whole:
         return ""
     hits = [work.library.titles[hit] for hit in work.library.index.find(query, work.budget.results, work.retriever)]
@@ -103,13 +103,13 @@ def _closed_book(game: LibraryGame, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 1])
 
     def act(seen: View) -> str:
-        candidates = _plausible(read_asked(game.question.text, game.terse), game)
+        candidates = _plausible_answers(read_asked(game.question.text, game.terse), game)
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
     return act
 
 
-def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
+def _plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
     """Return all answers of the kind that a program asks for, or all candidates if program or world is None."""
     if program is None or game.library.world is None:
         return tuple(game.candidates())

@@ -58,12 +58,12 @@ class Program:
     @property
     def terse(self) -> str:
         """The program in one-letter codes: `gc M B` (a chain), `#gc ^A` (count), `+N gc , mx` (larger)."""
-        chains = [" ".join([chain.start, *(_coded(step) for step in chain.steps)]) for chain in self.chains]
+        chains = [" ".join([chain.start, *(_step_code(step) for step in chain.steps)]) for chain in self.chains]
         mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
         return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
 
 
-def _coded(step: str) -> str:
+def _step_code(step: str) -> str:
     return "^" * (step[0] == "^") + RELATIONS[step.removeprefix("^")].code
 
 
@@ -76,10 +76,10 @@ def parse(text: str) -> Program:
         form, number, *sides = compared.groups()
         if number not in NUMBERS:
             raise ValueError(f"things are compared by {', '.join(NUMBERS)}, not by {number}")
-        return Program("larger" if form == "larger" else "smaller", tuple(map(_chain, sides)), number)
+        return Program("larger" if form == "larger" else "smaller", tuple(map(_parse_chain, sides)), number)
     if text.startswith("count "):
-        return _counted(_chain(text.removeprefix("count ")))
-    return Program("chain", (_chain(text),))
+        return _count(_parse_chain(text.removeprefix("count ")))
+    return Program("chain", (_parse_chain(text),))
 
 
 def parse_terse(text: str) -> Program:
@@ -89,26 +89,26 @@ def parse_terse(text: str) -> Program:
         sign, code, *sides = compared.groups()
         if BY_CODE.get(code) not in NUMBERS:
             raise ValueError(f"{code} is no number")
-        return Program("larger" if sign == "+" else "smaller", tuple(map(_terse_chain, sides)), BY_CODE[code])
+        return Program("larger" if sign == "+" else "smaller", tuple(map(_parse_terse_chain, sides)), BY_CODE[code])
     if text.startswith("#"):
-        return _counted(_terse_chain(text[1:]))
-    return Program("chain", (_terse_chain(text),))
+        return _count(_parse_terse_chain(text[1:]))
+    return Program("chain", (_parse_terse_chain(text),))
 
 
-def _counted(chain: Chain) -> Program:
+def _count(chain: Chain) -> Program:
     if not chain.steps or not chain.steps[-1].startswith("^"):
         raise ValueError("what is counted ends in a step backwards, such as ^author")
     return Program("count", (chain,))
 
 
-def _chain(text: str) -> Chain:
+def _parse_chain(text: str) -> Chain:
     start, *steps = (part.strip() for part in text.split(">"))
     if not NAME.fullmatch(start):
         raise ValueError("a program begins with the name of a thing, then > and a relation")
     return _checked(Chain(start, tuple(steps)))
 
 
-def _terse_chain(text: str) -> Chain:
+def _parse_terse_chain(text: str) -> Chain:
     start, *codes = text.split() or [""]
     if not NAME.fullmatch(start):
         raise ValueError("a program begins with the name of a thing")

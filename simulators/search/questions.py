@@ -123,7 +123,7 @@ def draw(
     sort = sorts[int(rng.integers(len(sorts)))]
     wanted = int(rng.integers(hops[0], hops[1] + 1))
     for _ in range(TRIES):
-        program = _program(Walker(world, rng, backwards), sort, wanted)
+        program = _draw_program(Walker(world, rng, backwards), sort, wanted)
         if program is not None and (question := checked(world, program, sort)) is not None:
             return question
     raise ValueError(f"this world has no question of sort {sort} over {wanted} hops: take more pages, or other hops")
@@ -178,10 +178,10 @@ class Walker(NamedTuple):
         return Chain(start, tuple(steps)), here
 
 
-def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
+def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     start = walker.pick(walker.world.names)
     if sort == "compare":
-        return _comparison(walker, start, hops - 1)
+        return _draw_comparison(walker, start, hops - 1)
     walked = walker.walk(start, hops - (sort != "chain"))
     if walked is None:
         return None
@@ -195,7 +195,7 @@ def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     return longer and Program("count" if sort == "count" else "chain", longer)
 
 
-def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
+def _draw_comparison(walker: Walker, start: str, hops: int) -> Program | None:
     """Draw a comparison of two things of a kind by a number at the end of the same steps; None at a dead end."""
     world, walked = walker.world, walker.walk(start, hops, numbers=False)
     if walked is None:

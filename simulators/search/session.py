@@ -31,7 +31,7 @@ class Session:
     def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
         self.library, self.budget, self.retriever = library, budget, retriever
         self.whole = whole
-        """Whether a search shows full pages, so that none need be opened."""
+        """True if a search shows full pages, so that none need be opened."""
         self.queries: list[str] = []
         self.found: dict[str, None] = {}
         """Titles shown, in order."""

@@ -90,15 +90,15 @@ class World:
 
 
 @functools.cache
-def _taken() -> frozenset[str]:
+def _reserved_words() -> frozenset[str]:
     """Return the words of page and question templates in lower case, which no invented name may use."""
     said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
     return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
 
 
-def _words(rng: np.random.Generator) -> Iterator[str]:
+def _invent_words(rng: np.random.Generator) -> Iterator[str]:
     """Yield distinct invented words of two or three syllables, capitalised, without end."""
-    seen = set(_taken())
+    seen = set(_reserved_words())
     while True:
         parts = [
             ONSETS[int(rng.integers(len(ONSETS)))]
@@ -114,7 +114,7 @@ def _words(rng: np.random.Generator) -> Iterator[str]:
 
 def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
     """Draw distinct names, `counts[kind]` of each kind, and return them by kind."""
-    words = _words(rng)
+    words = _invent_words(rng)
     heads = {"company": TRADES, "book": GENRES}
     names: dict[str, list[str]] = {}
     for kind, count in counts.items():
