@@ -95,7 +95,7 @@ def run_python(
 
 
 def available() -> str:
-    """Return "" if code can be confined here, as a trial run has tested, else why not and what to do."""
+    """Return "" if a trial run shows that code can be confined here, else the reason and what to do."""
     try:
         return _verdict()
     except ConfineError as error:

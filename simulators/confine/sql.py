@@ -89,7 +89,7 @@ class Database:
 
 
 class _Worker:
-    """Worker process for model-written SQL, with its pipes. Raises ConfineError if it cannot start confined."""
+    """Worker process for model-written SQL, with its pipes. Raises ConfineError if it cannot be confined."""
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:

@@ -137,7 +137,7 @@ class Guard:
 
 
 def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
-    """Run one statement on a copy of a database under all limits. `bounds`: CPU seconds, steps, rows, characters.
+    """Run one statement on a copy of a database within `bounds`: (CPU seconds, steps, rows, characters).
 
     Returns the result as JSON text or "Error: …", and the changed database as bytes, b"" if nothing changed.
     """

@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
 
 def final_answer(text: str, form: str) -> str | None:
-    """Return the last answer in a text, in the format "plain", "boxed" or "tag", stripped; None if there is none."""
+    """Return a text's last answer, stripped, or None; `form` is "plain" (the whole text), "boxed" or "tag"."""
     if form == "plain":
         answer: str | None = text
     elif form == "boxed":

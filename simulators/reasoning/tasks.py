@@ -169,7 +169,10 @@ class Reasoning(Asked):
             self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
 
     def python(self, code: str) -> str:
-        """Run Python code and return what it prints."""
+        """Run Python code and return what it prints.
+
+        That includes errors, and a note if a limit stopped the code: both count as a failed run.
+        """
         outcome = slowly(
             run_python, code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes
         )

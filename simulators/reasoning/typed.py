@@ -162,7 +162,7 @@ class BasicArithmetic(Chain):
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse an expression, in which `-3` is one token, to (normal form, numbers, answer). May raise ValueError."""
+        """Parse an expression (`-3` is one token) to (normal form, numbers, answer). Raises ValueError if invalid."""
         tokens = expression.tokens(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._check_limits(tokens, numbers)

@@ -213,7 +213,7 @@ def _budget(searches: int, opens: int, results: int) -> Budget:
 
 
 def _shows_pages(show: str | None, terse: bool) -> bool:
-    """Return True if searches show full pages; without `show`, if terse. Raises ValueError for an invalid option."""
+    """Return True if searches show full pages: as `show` says, by default if terse. Raises ValueError if invalid."""
     if show is None:
         return terse
     whole = choice("show", show, "titles", "pages") == "pages"

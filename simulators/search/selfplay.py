@@ -321,7 +321,7 @@ class SearchSelfplay(LibraryGame):
         self._move_to(self.solvers[0])
 
     def _give_up(self, seat: str) -> None:
-        """End the turn of a seat without acts left: no question counts as rejected, and no answer as wrong."""
+        """End the turn of a seat without acts left: reject the missing question, or count the answer as wrong."""
         if seat == PROPOSER:
             self.rejection = "no turns were left to ask it"
             self._reject()

@@ -58,7 +58,11 @@ class Session:
         return list(self.read.values())
 
     def search(self, query: str) -> str:
-        """Find pages by words; shows their titles and how they begin."""
+        """Find pages by words; shows their titles and how they begin.
+
+        Full pages are shown instead if `whole`. Counts the search. Raises ValueError for a bad query or without
+        searches left.
+        """
         if len(self.queries) >= self.budget.searches:
             raise ValueError("no searches are left")
         hits = self.library.index.find(query, self.budget.results, self.retriever)
@@ -68,7 +72,10 @@ class Session:
         return self._show("\n".join(self._entry(title, query) for title in titles) or "nothing")
 
     def open(self, title: str) -> str:
-        """Read a page that a search has found."""
+        """Read a page that a search has found.
+
+        Counts the opening. Raises ValueError for any other title, or if no openings are left.
+        """
         if self.opened >= self.budget.opens:
             raise ValueError("no pages may be opened any more")
         if title not in self.found:
