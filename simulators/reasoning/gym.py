@@ -171,7 +171,7 @@ def configured(option: object) -> dict[str, dict[str, Any]]:
 
 
 def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
-    """Draw a task that can be trusted, using `rng` only. Raises SimulatorFault after 100 failed draws."""
+    """Draw a task that `Task.fit` accepts, using `rng` only. Raises SimulatorFault after 100 failed draws."""
     for _ in range(DRAWS):
         if task := _cached_task(family, settings, int(rng.integers(2**31))):
             return task
@@ -194,7 +194,7 @@ def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> floa
 
 
 def _cached_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
-    """Return the task of this seed, or None if it cannot be trusted. Raises SimulatorFault if the family makes none.
+    """Return the task of this seed, or None unless `Task.fit` accepts it. Raises SimulatorFault if there is none.
 
     Cached: all matches of a group have the same task, and creating and checking it takes milliseconds.
     """

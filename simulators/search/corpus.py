@@ -113,7 +113,7 @@ def _parse_question(where: str, row: dict[str, Any]) -> Question:
 
 
 def _text(location: str, row: dict[str, Any], field_name: str, max_length: int) -> str:
-    """Return a field of a row as one line. Raises ValueError if it is no text, blank or over `max_length`."""
+    """Return a field of a row as one line. Raises ValueError if it is no text, blank or over `max_length` long."""
     value = row.get(field_name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{location}: {field_name} must be a text")

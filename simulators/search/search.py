@@ -74,7 +74,10 @@ class Search(LibraryGame):
         return [*self.listed_calls(self.work, names), *self.listed_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
-        """Run one call, or score an answer and end the match, as the last act does. Raises IllegalAct for others."""
+        """Run one call and return "", or score an answer, end the match and return the act.
+
+        The match also ends if no acts are left. Raises IllegalAct for any other act.
+        """
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
         done = must(read_act(act, self.terse), ("call", "answer"), usage)
         if done.kind == "call":
