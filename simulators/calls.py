@@ -108,7 +108,10 @@ def _only_thought(text: str) -> list[Call]:
 
 
 def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
-    """Parse the calls in the wrapper that `opened` opens. Returns calls (or a `problem`) and their end offset."""
+    """Parse the calls inside the wrapper whose opening mark is `opened`.
+
+    Returns the calls, or one with a `problem` if none can be parsed, and the offset where parsing goes on.
+    """
     if function := formats.FUNCTION.match(text, opened.start()):
         return _parse_function(text, function)
     wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, opened.start()))
@@ -163,7 +166,10 @@ def _parse_bare(text: str, opened: re.Match[str]) -> Read:
 
 
 def _parse_objects(text: str, start: int) -> Read:
-    """Parse the JSON value at `start` and objects after it. Returns calls (a `problem` if invalid), end offset."""
+    """Parse the JSON value at `start` and the objects directly after it as calls.
+
+    Returns the calls and their end offset. Invalid JSON ends them with a call that has a `problem`.
+    """
     calls: list[Call] = []
     while True:
         try:

@@ -32,7 +32,10 @@ BATCH = 128
 
 
 def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return unit vectors [n, d] of texts, d = 256 (hashed) or 384 (minilm). Raises ValueError if not installed."""
+    """Return one unit vector per text as float32 [n, d], where d is 256 for "hashed" and 384 for "minilm".
+
+    Raises ValueError if the embedding's packages are not installed.
+    """
     return _hashed(texts) if embedding == "hashed" else _minilm(texts)
 
 

@@ -22,7 +22,10 @@ PROBES = 12
 
 
 def build(vectors: Vectors) -> Any:
-    """Return a faiss inner-product index of unit vectors [n, d], exact up to 20,000. Needs faiss, else ValueError."""
+    """Return a faiss index that finds the largest inner products with these unit vectors [n, d].
+
+    It is exact for up to 20,000 vectors, else approximate. Raises ValueError if faiss is not installed.
+    """
     faiss, (count, width) = _faiss(), vectors.shape
     flat = faiss.IndexFlatIP(width)
     if count <= FLAT:

@@ -56,7 +56,10 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool for models. Its function takes validated arguments, returns text or JSON data, or raises ValueError."""
+    """A tool that a model may call: `shape` describes it, `function` runs it. Create one with `Tool.of`.
+
+    The function takes validated arguments, returns text or JSON-able data, and refuses by ValueError.
+    """
 
     shape: Shape
     function: Callable[..., Any]

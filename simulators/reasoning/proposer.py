@@ -119,7 +119,10 @@ class ProposerSolver(Simulator):
         return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
-        """Check a proposal or score an answer; return "", as others do not see it. Raises IllegalAct if invalid."""
+        """Check the proposer's task or score a solver's answer. Returns "": other seats do not see the act.
+
+        The last solver's answer settles the round. Raises IllegalAct for an invalid task.
+        """
         if seat == PROPOSER:
             self.proposed = self._checked(act)
             self._seen.add(self.proposed.text)

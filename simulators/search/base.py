@@ -147,7 +147,10 @@ class LibraryGame(Simulator):
         return describe(tools_of(self.session()))
 
     def call(self, seat: str, done: Done, session: Session) -> None:
-        """Run a call in the session and tell the seat the result. A successful call costs the seat `cost`."""
+        """Run the tool call of an act in the seat's session and tell the seat the result.
+
+        A successful call costs the seat `cost`, as the reward part "cost"; a failed one is free.
+        """
         before = session.calls
         self.tell(perform(done, session), seat, sender=TOOL)
         if self.cost and session.calls > before:

@@ -32,7 +32,10 @@ def render(world: World, name: str) -> str:
 
 
 def highlight(page: str, query: str) -> str:
-    """Return a terse page cut to the facts whose letters the query names (M in `gc M`), all if it names none."""
+    """Return a terse page with only the facts that the query names by their letters, such as M in `gc M`.
+
+    If it names none, the whole page is returned.
+    """
     asked = {word for word in query.split() if word in BY_CODE}
     name, kind, *facts = page.split()
     return " ".join([name, kind, *(fact for fact in facts if fact[0] in asked)]) if asked else page

@@ -77,7 +77,10 @@ class SearchPlanner(Search):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return `found` titles to the planner, and the texts read as `pages` to the reader, [] before the stop."""
+        """Return {"found": titles shown by searches} to the planner, and {"pages": texts read} to the reader.
+
+        `pages` is [] until the planner has stopped.
+        """
         if seat == PLANNER:
             return super().private(seat)
         return {"pages": self.work.texts if self.stopped else []}

@@ -36,7 +36,10 @@ def answer_from(text: str, texts: list[str], terse: bool) -> str:
 
 
 def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
-    """Return the scripted reader's next useful call within budget, ("search" or "open", text), or None to stop."""
+    """Return the scripted reader's next call as ("search" or "open", query or title), or None.
+
+    None means that the answer is known or that no call within the budget would help.
+    """
     notes = Notes.of(work.texts)
     for chain in program.chains:
         call = _missing_call(chain, program.number, notes, work, terse)
