@@ -13,19 +13,19 @@ import re
 from simulators.extractor import Stance, plain_words
 
 
-def _phrases(listed: str) -> str:
-    """Return a pattern that matches any of the phrases, which semicolons separate."""
-    return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in listed.split(';'))})"
+def _phrases(phrases: str) -> str:
+    """Return a regular expression, as text, that matches any of the semicolon-separated phrases."""
+    return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in phrases.split(';'))})"
 
 
-def _begins(listed: str) -> re.Pattern[str]:
-    """Compile phrases to a pattern for the start of a part of a reply."""
-    return re.compile(f" {_phrases(listed)}(?= )")
+def _begins(phrases: str) -> re.Pattern[str]:
+    """Compile semicolon-separated phrases to a pattern that matches them at the start of a clause."""
+    return re.compile(f" {_phrases(phrases)}(?= )")
 
 
-def _within(listed: str) -> re.Pattern[str]:
-    """Compile phrases to a pattern for whole words anywhere."""
-    return re.compile(f"(?<= ){_phrases(listed)}(?= )")
+def _within(phrases: str) -> re.Pattern[str]:
+    """Compile semicolon-separated phrases to a pattern that finds them anywhere, as whole words."""
+    return re.compile(f"(?<= ){_phrases(phrases)}(?= )")
 
 
 # Phrases are written as `_words` leaves them: folded, without contractions.
@@ -77,7 +77,7 @@ UNSURE = _begins(r"""
     (?:it |that )?depends; i (?:do|can|could) not (?:know|say|tell|decide); i need (?:time|to think); (?:i )?might;
     i am thinking
 """)
-"""Doubt. This and the next two patterns count at the start of a part."""
+"""Doubt. This and the next two patterns count at the start of a clause."""
 REFUSAL = _begins(rf"""
     no; nope; nah; naw; never; nevermind; not; none; neither; negative; do not; stop; incorrect; wrong; declined?;
     refused?; rejected; denied; disagree; rather not; {EMPHATIC} not; under no circumstances; by no means;
@@ -113,7 +113,7 @@ WHOLE = re.compile(
     rf" (?:(?:very|all|well) )?(?:{GOOD}|please|i do|do|well|cool|super|deal|k|y)"
     rf"(?: (?:{GOOD}|then|thanks|thank|you|so|very|please|sir|maam|do))* $"
 )
-"""Agrees if it is the whole part."""
+"""Agrees if it is the whole clause."""
 OBJECTION = _within(r"""
     but; except; excluding; unless; until; till; however; though; although; otherwise; provided; on condition;
     as long as; first (?:tell|show|let|check|i|you); (?:before|once|after) (?:you|i);
@@ -138,8 +138,9 @@ LEXICON = frozenset(
 
 
 def read_agreement(text: str) -> Stance | None:
-    """Return "inform" if a reply accepts a proposal, "deny" if it refuses, "unknown" if it is unclear, None if it is no
-    answer.
+    """Classify a reply to a proposal: "inform" accepts it, "deny" refuses it, "unknown" is unclear.
+
+    Returns None if the reply is no answer to the proposal. Mixed, conditional or withdrawn assent is "unknown".
     """
     stances: set[Stance] = set()
     is_question = is_acknowledged = is_limited = False
@@ -160,7 +161,7 @@ def read_agreement(text: str) -> Stance | None:
 
 
 def _words(text: str) -> str:
-    """Return the folded text with contractions expanded and without filler words."""
+    """Normalise a reply to words: contractions expanded, fillers and idle phrases dropped, "no problem" as "yes"."""
     plain = re.sub(r"(\w)\1{2,}", r"\1", plain_words(text))
     plain = CONTRACTED.sub(lambda found: SHORT.get(found[0], f"{found[1]} not"), plain)
     plain = FILLER.sub("", plain)
@@ -168,14 +169,17 @@ def _words(text: str) -> str:
 
 
 def _without_openers(part: str) -> str:
-    """Return a part without leading filler such as "well", unless there is nothing else."""
+    """Return a clause without leading openers such as "well" or "thanks", unless nothing else would be left."""
     while (found := OPENER.match(part)) and found.end() < len(part) - 1:
         part = part[found.end() :]
     return part
 
 
 def _stance(part: str) -> Stance | None:
-    """Return the stance at the start of a part, or None."""
+    """Return the stance that a clause starts with, or None if it starts with none.
+
+    "inform" is assent, "deny" refusal, and "unknown" doubt, or assent directly followed by refusal or doubt.
+    """
     if UNSURE.match(part):
         return "unknown"
     if REFUSAL.match(part):

@@ -31,14 +31,14 @@ Answer = Callable[[View], str]
 
 
 class Simulator(TextGame):
-    """Base class of text games with a hidden record; a subclass is a domain.
+    """Base class of text games with a hidden record (a patient's disease, say); a subclass is one domain.
 
-    Options besides TextGame's: split "train", "test" or "all"; persona, one of `personas` or "mixed" (drawn per match),
-    if the domain has persons. Anything else raises ValueError.
+    Options besides TextGame's: `split` is "train", "test" or "all"; `persona` is one of `personas` or "mixed" (drawn
+    per match), if the domain simulates persons. Invalid values raise ValueError.
 
-    The report contains `score`, the achieved share of the maximum, in [0, 1], and `success`. `players` are factories
-    that take the match's game (possibly before its reset) and a seed; at least `noop` (does nothing, scores at most
-    0.02), `random` (a success rate near `floor`) and `oracle` (knows the record, always scores 1).
+    A subclass's report contains `score`, the achieved share of the maximum, in [0, 1], and `success`. Its `players` are
+    factories that take the match's game (possibly before its reset) and a seed; at least `noop` (does nothing, mean
+    score at most 0.02), `random` (success rate near `floor`) and `oracle` (knows the record, always scores 1).
     """
 
     rivals = False
@@ -60,12 +60,12 @@ class Simulator(TextGame):
         super().__init__(**options)
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Start a match and reset the count of invalid acts."""
+        """Start a match as TextGame does, with `invalid`, the count of illegal acts, at 0."""
         self.invalid = 0
         super().reset(seed, options)
 
     def report(self) -> dict[str, float | bool | str]:
-        """Return the game's report and `invalid`, the number of illegal acts."""
+        """Return TextGame's report and `invalid`, the count of illegal acts. Raises RuntimeError before the end."""
         return {**super().report(), "invalid": self.invalid}
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
@@ -74,19 +74,23 @@ class Simulator(TextGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of the random player implied by the rules."""
+        """Expected success rate of the scripted player `random`, in [0, 1]. Every subclass must define it."""
         raise NotImplementedError
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return, for each secret still unknown to the first seat, the texts that would reveal it: names, synonyms,
-        paraphrases.
+        """Return the texts that would reveal each secret (names, synonyms, paraphrases), by a label of the secret.
 
-        None of them may occur in the messages and facts that this seat sees.
+        Only secrets that the first seat does not know yet are included. None of the texts may occur in the messages and
+        facts that this seat sees; the conformance check `leaks` tests that. By default there are no secrets.
         """
         return {}
 
     def draw_entity(self, draw: Callable[[], Any], key: Callable[[Any], str]) -> Any:
-        """Draw entities until one belongs to the split, and return it. `key` returns an entity's identity as text."""
+        """Call `draw` until it returns an entity (a patient or task, say) of the game's split, and return that entity.
+
+        `key` returns an entity's identity as text; its hash decides between train and test. With split "all" the first
+        entity is returned. Raises SimulatorFault after 10,000 draws.
+        """
         for _ in range(DRAWS):
             entity = draw()
             if self.split == "all" or held_out(f"{self.name}:{key(entity)}") == (self.split == "test"):
@@ -94,13 +98,11 @@ class Simulator(TextGame):
         raise SimulatorFault(f"{self.name}: none of {DRAWS} entities is in the split {self.split}")
 
     def draw_persona(self, rng: np.random.Generator) -> str:
-        """Return the persona of this match: the option's, or a random one if it is "mixed"."""
+        """Return the name of this match's persona: the option's, or one drawn uniformly if the option is "mixed"."""
         return str(rng.choice(list(self.personas))) if self.persona == MIXED else str(self.persona)
 
 
 def held_out(entity: str) -> bool:
-    """Return True if this entity belongs to the test split: about one in five, by a hash that is equal on
-    all machines.
-    """
+    """Return True if the hash of this identity is in the test split: about one in five are, the same everywhere."""
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

@@ -1,4 +1,4 @@
-"""Tables of the formats in which models write tool calls and thoughts, one row each.
+"""Formats in which models write tool calls and thoughts, one table row each.
 
 To support another format, add its row. A body (the text inside a wrapper) may be JSON, XML parameters, a name with
 JSON, or Python calls, in any wrapper.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Wrapper(NamedTuple):
-    """Marks by which a model encloses a call."""
+    """Marks around a call by a family of models: a regular expression `opening`, and literal `closing` or ""."""
 
     opening: str
     """Regular expression."""
@@ -49,7 +49,7 @@ WRAPPERS = (
 
 
 class Shape(NamedTuple):
-    """Keys of name and arguments in a call's JSON object."""
+    """JSON keys of a call's tool name and of its arguments, as written by a family of models."""
 
     name: str
     arguments: str
@@ -100,7 +100,7 @@ _START = f"(?:^|{'|'.join(f'(?<={re.escape(mark)})' for pair in THOUGHTS for mar
 
 
 def _openings(*calls: str) -> re.Pattern[str]:
-    """Return a pattern with groups `thought` (start of a thought), `after` (its end) and `call` (start of a call)."""
+    """Compile a pattern of what starts a thought (group `thought`), ends one (`after`) or starts a call (`call`)."""
     thought, after = ("|".join(re.escape(pair[end]) for pair in THOUGHTS) for end in (0, 1))
     return re.compile(f"(?P<thought>{thought})|(?P<after>{after})|(?P<call>{'|'.join(calls)})", re.MULTILINE)
 

@@ -21,30 +21,33 @@ NAMES = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call with named or positional arguments, or a `problem`, the reason why it cannot be run."""
+    """A tool call parsed from a model's text: the tool's `name` with named `arguments` or `positional` ones.
+
+    If it cannot be run, `problem` says why, else it is "".
+    """
 
     name: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     positional: tuple[Any, ...] = ()
     problem: str = ""
     as_text: bool = False
-    """Whether the format has no types, so that each argument is a text to be converted to its parameter's type."""
+    """True if the format has no types, so that each argument is a text to be converted to its parameter's type."""
 
 
 def tool_name(function: ast.expr) -> str:
-    """Return the tool's name without its name space, or "". Llama 3.1 writes `tool.call(…)`."""
+    """Return the tool that a call's function expression names: `x` for `x`, `tools.x` and `x.call`, else ""."""
     match function:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=ast.Name(id=space), attr=name) if space in formats.SPACES:
             return name
-        case ast.Attribute(value=ast.Name(id=name), attr="call"):
+        case ast.Attribute(value=ast.Name(id=name), attr="call"):  # as Llama 3.1 writes it
             return name
     return ""
 
 
 def literal_call(node: ast.Call) -> Call:
-    """Convert a call in Python syntax with literal arguments."""
+    """Convert a Python call to a Call. If an argument is no literal or given twice, its `problem` says so."""
     name = tool_name(node.func)
     try:
         if any(keyword.arg is None for keyword in node.keywords):
@@ -78,7 +81,10 @@ def _literal(node: ast.expr, depth: int = 0) -> Any:
 
 
 def calls_in(value: Any, depth: int = 0) -> list[Call]:
-    """Return the calls in a JSON value: an object, a list of objects, or OpenAI's wrappers around them."""
+    """Convert decoded JSON to calls: an object, a list of objects, or OpenAI's wrappers around them.
+
+    Anything that is no call gives a Call with a `problem`. `depth` counts recursive calls.
+    """
     if depth > DEEPEST:
         return [Call(problem=f"the call is nested more than {DEEPEST} deep")]
     if isinstance(value, list):
@@ -101,7 +107,10 @@ def calls_in(value: Any, depth: int = 0) -> list[Call]:
 
 
 def with_arguments(name: str, arguments: Any) -> Call:
-    """Return the call with these arguments, decoding arguments that are JSON in a string."""
+    """Return a Call of this tool with the arguments, given as a dict or as the JSON text of one.
+
+    Other arguments give a Call with a `problem`. A prefix `functions.` of the name is dropped.
+    """
     if isinstance(arguments, str):
         try:
             arguments = DECODER.decode(arguments)
@@ -115,7 +124,7 @@ def with_arguments(name: str, arguments: Any) -> Call:
 
 
 def from_text(text: str) -> Any:
-    """Return the value of a text in JSON or as a Python literal, or the text itself if it is neither."""
+    """Decode a text as JSON, or as Python's True, False or None; return the text itself if it is neither."""
     try:
         return DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -123,7 +132,7 @@ def from_text(text: str) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """Return the nesting depth of lists and objects."""
+    """Return how deep lists and dicts are nested inside a value: 0 for a flat list or dict, -1 for a plain value."""
     depth, level = 0, [value]
     while level := [entry for entry in level if isinstance(entry, dict | list)]:
         depth += 1
@@ -132,7 +141,7 @@ def _depth(value: Any) -> int:
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs as a dict. Raises ValueError for a duplicate key."""
+    """Return (key, value) pairs as a dict. Raises ValueError for a duplicate key."""
     by_key = dict(pairs)
     if len(by_key) < len(pairs):
         raise ValueError("a key is there twice")
@@ -158,7 +167,7 @@ def _constant(name: str) -> float:
 
 
 def reason(error: Exception) -> str:
-    """Return why `DECODER` refused a text."""
+    """Return why the JSON decoder refused a text, in a few words for the model."""
     if isinstance(error, RecursionError):
         return "nested too deep"
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)

@@ -40,22 +40,23 @@ BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
 """Text allowed before a body, including the opening of a fence."""
 
 Read = tuple[list[Call], int]
-"""Calls, and the offset of their end."""
+"""Parsed calls, and the offset of their end."""
 
 
 def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
-    """Return the calls in a reply, in order; an unreadable call has a `problem`. Returns [] if the reply calls no tool.
+    """Return the tool calls in a reply, in order, or [] if it calls no tool. Calls inside thoughts are not read.
 
-    Calls after the first `limit` are not run; one more entry says so.
+    A call that cannot be parsed has a `problem`. If there are more than `limit` calls, one more entry says that the
+    others are not run. Never raises; only the first 20,000 characters are read.
     """
     text = text[:LONGEST_REPLY]
     fenced = FENCED.match(text)
     plain = (fenced[1] if fenced else text).strip()
     calls = (
-        _scan(text, formats.WRAPPED, _wrapped, limit)
-        or _scan(plain, formats.BARE, _bare, limit)
-        or list(islice(_python(plain), limit + 1))
-        or _scan(plain, formats.LINES, _line, limit)
+        _scan(text, formats.WRAPPED, _parse_wrapped, limit)
+        or _scan(plain, formats.BARE, _parse_bare, limit)
+        or list(islice(_python_calls(plain), limit + 1))
+        or _scan(plain, formats.LINES, _parse_line, limit)
         or _only_thought(text.strip())
     )
     if len(calls) > limit:
@@ -64,10 +65,10 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
 
 
 def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Read], limit: int) -> list[Call]:
-    """Return the calls outside thoughts, from left to right, at most `limit` + 1.
+    """Return the calls that `read` parses at each match of `openings` outside thoughts, at most `limit` + 1.
 
-    An unclosed thought reaches to the end. A closing mark without an opening ends a thought that started before the
-    text: many chat templates open it in the prompt.
+    `openings` also matches the marks of thoughts. An unclosed thought reaches to the end. A closing mark without an
+    opening ends a thought that started before the text, because many chat templates open it in the prompt.
     """
     calls: list[Call] = []
     at, thought = 0, False
@@ -96,7 +97,7 @@ def _end_of_thought(text: str, opened: re.Match[str]) -> int:
 
 
 def _only_thought(text: str) -> list[Call]:
-    """Return a problem if the whole reply is a thought that contains a call."""
+    """Return one Call with a `problem` if the reply is nothing but a thought that contains a call, else []."""
     found = formats.WRAPPED.match(text)
     if not found or not found["thought"] or _end_of_thought(text, found) < len(text):
         return []
@@ -106,33 +107,36 @@ def _only_thought(text: str) -> list[Call]:
     return [Call(problem="a call inside a thought is not run: write it after the thought")]
 
 
-def _wrapped(text: str, found: re.Match[str]) -> Read:
-    """Parse the calls inside a wrapper, or return a problem if none can be parsed."""
-    if function := formats.FUNCTION.match(text, found.start()):
-        return _function(text, function)
-    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, found.start()))
-    start = _after_blanks(text, found.end())
+def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
+    """Parse the calls inside the wrapper whose opening mark is `opened`.
+
+    Returns the calls, or one with a `problem` if none can be parsed, and the offset where parsing goes on.
+    """
+    if function := formats.FUNCTION.match(text, opened.start()):
+        return _parse_function(text, function)
+    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, opened.start()))
+    start = _after_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
     if inner and inner["call"] is not None:  # a wrapper of all calls, around those of each
         return [], start
     if text[start : start + 1] in ("{", "[") and not PYTHON_LIST.match(text, start):
         # Decoded from here on, so that a string may hold a closing mark.
-        return _objects(text, start)
+        return _parse_objects(text, start)
     end = _end_of_body(text, start, wrapper)
     body = text[start:end]
     if named := formats.NAMED.match(body):
-        return _named(named[1], text, start + named.end())
+        return _parse_named(named[1], text, start + named.end())
     if formats.KEY_AND_VALUE.search(body):
         name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
         return [_with_parameters(name.strip(), first + parameters)], end
-    calls = list(_python(body.strip())) or _scan(body, formats.LINES, _line, MOST_CALLS)
-    mark = found["call"].strip()
+    calls = list(_python_calls(body.strip())) or _scan(body, formats.LINES, _parse_line, MOST_CALLS)
+    mark = opened["call"].strip()
     place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
     return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
 
 
 def _end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
-    """Return the offset of the wrapper's closing mark, of the next opening, or of the text's end."""
+    """Return the offset where a wrapper's body ends: at its closing mark, the next opening, or the text's end."""
     following = formats.WRAPPED.search(text, start)
     while following and following["call"] is None:
         following = formats.WRAPPED.search(text, following.end())
@@ -146,20 +150,26 @@ def _after_blanks(text: str, start: int) -> int:
     return blanks.end() if blanks else start
 
 
-def _bare(text: str, found: re.Match[str]) -> Read:
-    """Parse a JSON object, or a name followed by one. An unparsable call extends to the end of the text."""
-    start = found.end()
+def _parse_bare(text: str, opened: re.Match[str]) -> Read:
+    """Parse a call without a wrapper: JSON, or a name with JSON. Returns calls and their end offset.
+
+    An unparsable call extends to the end of the text.
+    """
+    start = opened.end()
     if text[start] in "{[":
-        calls, end = _objects(text, start)
+        calls, end = _parse_objects(text, start)
     else:
         named = formats.NAMED.match(text, start)
         start = named.end() if named else start
-        calls, end = _named(named[1] if named else "", text, start)
+        calls, end = _parse_named(named[1] if named else "", text, start)
     return calls, end if end > start else len(text)
 
 
-def _objects(text: str, start: int) -> Read:
-    """Parse the JSON value at `start` and the objects after it."""
+def _parse_objects(text: str, start: int) -> Read:
+    """Parse the JSON value at `start` and the objects directly after it as calls.
+
+    Returns the calls and their end offset. Invalid JSON ends them with a call that has a `problem`.
+    """
     calls: list[Call] = []
     while True:
         try:
@@ -173,8 +183,8 @@ def _objects(text: str, start: int) -> Read:
         start = following.end()
 
 
-def _named(name: str, text: str, start: int) -> Read:
-    """Parse the JSON arguments of the tool of this name."""
+def _parse_named(name: str, text: str, start: int) -> Read:
+    """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and end offset."""
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
@@ -182,20 +192,20 @@ def _named(name: str, text: str, start: int) -> Read:
     return [with_arguments(name, value)], end
 
 
-def _function(text: str, found: re.Match[str]) -> Read:
-    """Parse `<function=NAME>` or `<invoke name="NAME">`, with JSON or XML parameters."""
-    start = _after_blanks(text, found.end())
+def _parse_function(text: str, opened: re.Match[str]) -> Read:
+    """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters. Returns call and end offset."""
+    start = _after_blanks(text, opened.end())
     if text.startswith("{", start):
-        return _named(found[1], text, start)
+        return _parse_named(opened[1], text, start)
     following = formats.FUNCTION.search(text, start)
     region = text[start : following.start() if following else len(text)]
     closed = formats.END_OF_FUNCTION.search(region)
     body = region[: closed.start()] if closed else region.partition("</tool_call>")[0]
-    return [_with_parameters(found[1], body)], start + len(body)
+    return [_with_parameters(opened[1], body)], start + len(body)
 
 
 def _with_parameters(name: str, body: str) -> Call:
-    """Return the call with these XML parameters, whose values are texts."""
+    """Return the tool's call with the XML parameters in `body` as texts, or with a `problem` if malformed."""
     before, *rest = formats.PARAMETER.split(body)
     if before.strip():
         return Call(name, problem="write its parameters as <parameter=NAME>value</parameter>")
@@ -207,20 +217,20 @@ def _with_parameters(name: str, body: str) -> Call:
         return Call(name, problem=str(why))
 
 
-def _line(text: str, found: re.Match[str]) -> Read:
-    """Read a line in Python's syntax."""
-    end = text.find("\n", found.end())
+def _parse_line(text: str, opened: re.Match[str]) -> Read:
+    """Parse the rest of the line as Python calls. Returns calls ([] if it is none) and the line's end offset."""
+    end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)
-    return list(_python(text[found.end() : end].strip())), end
+    return list(_python_calls(text[opened.end() : end].strip())), end
 
 
-def _python(text: str) -> Iterator[Call]:
+def _python_calls(text: str) -> Iterator[Call]:
     """Yield the calls if the whole text is a call, or a list of calls, in Python syntax."""
     if PYTHON.fullmatch(text):
-        yield from map(literal_call, _parsed(text))
+        yield from map(literal_call, _call_nodes(text))
 
 
-def _parsed(text: str) -> list[ast.Call]:
+def _call_nodes(text: str) -> list[ast.Call]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in the model's strings

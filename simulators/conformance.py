@@ -24,14 +24,16 @@ DEVIATIONS = 4.0
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Run every check of games and simulators with this many seeds and random acts, and return the findings. Never
+    """Run all checks of games and simulators on the game that `make` creates, and return one Finding for each.
+
+    Each check uses this many seeds; the fuzz check plays `acts` random acts. Calls `done` after each check. Never
     raises.
     """
     return [*kit.check(make, seeds=seeds, acts=acts, done=done), *check_outcomes(make, seeds, done)]
 
 
 def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Run the checks of simulators only."""
+    """Run the checks that only simulators have, call `done` after each, and return one Finding per check."""
     findings = []
     for name, examine in CHECKS.items():
         findings.append(run_check(name, examine, make, seeds))
@@ -40,9 +42,9 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
 
 
 def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[View]:
-    """Play a match to its end and yield the view of the seat to move before each act.
+    """Play a match of this seed to its end and yield the view of the seat to move before each act.
 
-    `player` plays the first seat and `others` all other seats; both are names in `game.players`.
+    `player` plays the first seat and `others` all other seats; both are names in `game.players`. Resets the game.
     """
     names = {seat: others for seat in game.seats} | {game.seats[0]: player}
     answers = {seat: game.players[name](game, seed + n) for n, (seat, name) in enumerate(names.items())}
@@ -56,12 +58,12 @@ def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Ite
 
 
 def view_of(game: Simulator, turn: int = 0) -> View:
-    """Return the view of the seat to move."""
+    """Return the view of the seat to move. `turn` is the index of the act in the match."""
     return View.of(game, game.agent_selection, turn)
 
 
 def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> dict[str, float | bool | str]:
-    """Play a match with this player at the first seat and return its report."""
+    """Play a match of this seed, with `player` at the first seat and `others` at all others, and return its report."""
     for _ in walk(game, seed, player, others):
         pass
     return game.report()
@@ -86,14 +88,14 @@ def _mean(reports: list[dict[str, float | bool | str]], figure: str) -> float:
     return sum(float(report[figure]) for report in reports) / len(reports)
 
 
-def _noop(make: Make, seeds: int) -> str:
+def _check_noop(make: Make, seeds: int) -> str:
     score = _mean(_reports(make, seeds, "noop"), "score")
     if score > NOOP_SCORE:
         raise Broken(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
     return f"score {score:.3f} over {seeds} seeds"
 
 
-def _random(make: Make, seeds: int) -> str:
+def _check_random(make: Make, seeds: int) -> str:
     reports, floor = _reports(make, seeds, "random"), make().floor
     share = _mean(reports, "success")
     far = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
@@ -102,14 +104,14 @@ def _random(make: Make, seeds: int) -> str:
     return f"success {share:.3f}, floor {floor:.3f}, score {_mean(reports, 'score'):.3f} over {seeds} seeds"
 
 
-def _oracle(make: Make, seeds: int) -> str:
+def _check_oracle(make: Make, seeds: int) -> str:
     for seed, report in enumerate(_reports(make, seeds, "oracle")):
         if report["score"] != 1 or not report["success"]:
             raise Broken(f"seed {seed}: who knows the record scores only {report['score']}: {report}")
     return f"score 1 on each of {seeds} seeds"
 
 
-def _transcripts(make: Make, seeds: int) -> str:
+def _check_transcripts(make: Make, seeds: int) -> str:
     used = make()
     for seed in range(seeds):
         for player in ("random", "oracle"):
@@ -120,11 +122,11 @@ def _transcripts(make: Make, seeds: int) -> str:
     return f"{seeds} seeds, with random and oracle, twice the same"
 
 
-def _leaks(make: Make, seeds: int) -> str:
-    """Check that the first seat's messages and facts contain no text that reveals a secret, with each of the game's
-    players.
+def _check_leaks(make: Make, seeds: int) -> str:
+    """Check that the first seat's messages and facts contain no text that reveals a secret. Returns a summary.
 
-    Texts are compared as folded words. Players that talk longest see most.
+    Every scripted player of the game plays `seeds` matches, as players that talk longest see most. Texts are compared
+    as folded words. Raises Broken at the first leak, and Unchecked if the game names no secret.
     """
     game, probes, views = make(), 0, 0
     for player in game.players:
@@ -139,17 +141,14 @@ def _leaks(make: Make, seeds: int) -> str:
                 for secret, texts in game.hidden().items():
                     for text in texts:
                         probes += 1
-                        if _occurs(fold(text), seen):
+                        words = fold(text)
+                        if words and words in seen and re.search(rf"\b{re.escape(words)}\b", seen):
                             raise Broken(f"seed {seed}, turn {view.turn}: `{text}` gives away {secret}")
     if not views:
         raise Broken(f"{game.name} has no player whose views could be searched")
     if not probes:
         raise Unchecked(f"{game.name} names no secret of its first seat; {views} views")
     return f"{probes} probes of {views} views, nothing found"
-
-
-def _occurs(words: str, text: str) -> bool:
-    return bool(words) and words in text and re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
 PROMISES = kit.PROMISES | {
@@ -160,9 +159,9 @@ PROMISES = kit.PROMISES | {
     "leaks": "nothing in `hidden()` stands in what the first seat was shown before it was told",
 }
 CHECKS: dict[str, Callable[[Make, int], str]] = {
-    "noop": _noop,
-    "random": _random,
-    "oracle": _oracle,
-    "transcripts": _transcripts,
-    "leaks": _leaks,
+    "noop": _check_noop,
+    "random": _check_random,
+    "oracle": _check_oracle,
+    "transcripts": _check_transcripts,
+    "leaks": _check_leaks,
 }

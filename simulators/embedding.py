@@ -32,16 +32,20 @@ BATCH = 128
 
 
 def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return unit vectors [n, d] of these texts. Raises ValueError if the embedding is not installed."""
+    """Return one unit vector per text as float32 [n, d], where d is 256 for "hashed" and 384 for "minilm".
+
+    Raises ValueError if the embedding's packages are not installed.
+    """
     return _hashed(texts) if embedding == "hashed" else _minilm(texts)
 
 
 def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
-    """Return `embed(texts, embedding)`, cached on disk if it takes long."""
+    """Return `embed(texts, embedding)`. MiniLM's vectors of 5,000 or more texts are cached in a file."""
     if embedding == "hashed" or len(texts) < KEPT:
         return embed(texts, embedding)
     digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
-    file = _home() / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
+    home = os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")  # as agents.weights.home has it
+    file = Path(home) / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
     try:
         kept = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -49,17 +53,12 @@ def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
     if kept is not None and kept.ndim == 2 and len(kept) == len(texts) and kept.dtype == np.float32:
         return np.asarray(kept)
     vectors = embed(texts, embedding)
-    _keep(file, vectors)
+    _save(file, vectors)
     return vectors
 
 
-def _home() -> Path:
-    """Return Arena's cache folder, as `agents.weights.home` does, which simulators may not import."""
-    return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena"))
-
-
-def _keep(file: Path, vectors: Vectors) -> None:
-    """Write a temporary file, sync and rename it, so that a named file is always complete. Does nothing on OSError."""
+def _save(file: Path, vectors: Vectors) -> None:
+    """Write the vectors to a file, whole or not at all: a synced temporary file is renamed. Ignores OSError."""
     beside = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,13 +77,14 @@ def _hashed(texts: Sequence[str]) -> Vectors:
     vectors = np.zeros((len(texts), WIDTH), np.float32)
     for vector, text in zip(vectors, texts, strict=True):
         for word in fold(text).split():
-            place, sign = _place(word)
-            vector[place] += sign
-    return _unit(vectors)
+            index, sign = _bucket(word)
+            vector[index] += sign
+    vectors[~vectors.any(axis=1), 0] = 1.0  # empty texts: one common direction
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 @functools.lru_cache(maxsize=65_536)
-def _place(word: str) -> tuple[int, float]:
+def _bucket(word: str) -> tuple[int, float]:
     number = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big")
     return number // 2 % WIDTH, 1.0 if number % 2 else -1.0
 
@@ -118,9 +118,3 @@ def _sentence_transformer() -> Any:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    """Return the rows at length 1. Rows of empty texts all point in one direction that no word uses."""
-    vectors[~vectors.any(axis=1), 0] = 1.0
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)

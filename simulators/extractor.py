@@ -83,7 +83,7 @@ PLAIN_TALK = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """Facts understood from a text, and the parts not understood."""
+    """Facts understood from a text: stances by topic (`facts`), and the parts not understood (`unclear`)."""
 
     facts: Mapping[str, Stance]
     unclear: frozenset[str]
@@ -92,27 +92,31 @@ class Reading:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All phrases of all topics; create it with `vocabulary`."""
+    """Closed vocabulary that finds topics and stances in texts. Create it with `vocabulary`, read texts with `read`."""
 
     phrases: Mapping[str, str]
     """Topic of each folded phrase."""
 
     @functools.cached_property
     def mention(self) -> re.Pattern[str]:
-        """Pattern of all phrases as whole words, the longest first."""
+        """Compiled pattern that finds every phrase of the vocabulary as whole words, the longest first."""
         longest = sorted(self.phrases, key=len, reverse=True)
         return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )")
 
     def words(self, topic: str) -> tuple[str, ...]:
-        """Return all phrases of this topic."""
+        """Return all phrases of this topic, folded to plain lower-case words; () for an unknown topic."""
         return tuple(phrase for phrase, meant in self.phrases.items() if meant == topic)
 
     def read(self, text: str, asked: str = "") -> dict[str, Stance]:
-        """Return the stance on each topic in the text. An answer that names no topic is about `asked`. Never raises."""
+        """Return the stance ("inform", "deny" or "unknown") on each topic that the text states. Never raises.
+
+        A bare answer ("No.") is about the topic `asked`. Contradictions count as "unknown"; topics of unanswered
+        questions are left out.
+        """
         return dict(self.understand(text, asked).facts)
 
     def understand(self, text: str, asked: str = "") -> Reading:
-        """Return the facts of `read` together with the unclear parts of the text."""
+        """Return the stances that `read` returns, and the parts of the text not understood, as a Reading."""
         answered: defaultdict[str, set[Stance]] = defaultdict(set)
         claimed: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
@@ -127,7 +131,7 @@ class Vocabulary:
                 posed.update(questioned)
                 continue
             for topic in questioned or ([asked] if asked else []):
-                answered[topic] |= _bare(clause, alone=not claims)
+                answered[topic] |= _bare_stances(clause, alone=not claims)
             questioned = []
             for topic, stances in claims:
                 claimed[topic] |= stances
@@ -137,10 +141,12 @@ class Vocabulary:
         facts = {
             topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in by_topic.items() if stances
         }
-        return Reading(facts, frozenset(self._strange(plain) | torn | (posed - facts.keys())))
+        rest = SMALL_TALK.sub("", self.mention.sub("", plain))
+        unknown = {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
+        return Reading(facts, frozenset(unknown | torn | (posed - facts.keys())))
 
     def _claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
-        """Return the stances on each topic in a clause.
+        """Return a clause's mentions of topics, in order, as (topic, stances) pairs; two stances are a contradiction.
 
         Doubt covers the whole clause; denial covers the words after it, until it is taken back. A double denial of a
         topic is ambiguous.
@@ -163,14 +169,9 @@ class Vocabulary:
             last = match.end()
         return claims
 
-    def _strange(self, plain: str) -> set[str]:
-        """Return the words that are neither in this vocabulary nor plain talk."""
-        rest = SMALL_TALK.sub("", self.mention.sub("", plain))
-        return {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
-
 
 def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
-    """Create the vocabulary of these topics and spellings. Raises ValueError if a phrase has two topics."""
+    """Create a vocabulary from spellings by topic. Raises ValueError if two topics share a folded spelling."""
     phrases: dict[str, str] = {}
     for topic, spellings in words.items():
         for phrase in filter(None, map(fold, spellings)):
@@ -180,7 +181,11 @@ def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
 
 
 def plain_words(text: str) -> str:
-    """Return the text as words and punctuation between single blanks, without case, accents and apostrophes."""
+    """Normalise a text to lower-case words and punctuation, separated and enclosed by single blanks.
+
+    Accents and apostrophes are dropped, line breaks become full stops, and a comma follows an answer such as "yes I
+    do". Only the first 4,000 characters are read.
+    """
     marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:LONGEST]))
     marked = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", marked)
     letters = unicodedata.normalize("NFKD", marked).casefold()
@@ -188,23 +193,22 @@ def plain_words(text: str) -> str:
     return ANSWER.sub(r" \1 , ", plain)
 
 
-def _bare(clause: str, alone: bool) -> set[Stance]:
-    """Return the answers in a clause that does not name its topic, such as {"deny"} for "well, no, thanks".
+def _bare_stances(clause: str, alone: bool) -> set[Stance]:
+    """Return the stances of bare answers in a clause, such as {"deny"} for "well, no, thanks".
 
-    Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless the clause is `alone`
-    (no clause of the reply names a topic): then every part counts.
-    Any doubt in a clause without a topic is about the question: "No, I'm not sure of that".
+    Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless `alone` says that the
+    clause names no topic: then every part counts, and any doubt is about the question ("No, I'm not sure of that").
     """
     parts = [part.split() for part in clause.split(",")]
     while len(parts) > 1 and OPENERS.issuperset(parts[0]):
         parts.pop(0)
-    answers = map(_answer, parts if alone else parts[:1])
+    answers = map(_bare_stance, parts if alone else parts[:1])
     doubt: set[Stance] = {"unknown"} if alone and DOUBT.search(clause) else set()
     return doubt | {answer for answer in answers if answer}
 
 
-def _answer(words: list[str]) -> Stance | None:
-    """Return the stance if these words are an answer without a topic, else None."""
+def _bare_stance(words: list[str]) -> Stance | None:
+    """Return the stance if these words are a bare answer such as "no, thanks", else None."""
     while words and words[0] in OPENERS and words[:2] != ["think", "so"]:
         words = words[1:]
     sentence = f" {' '.join(words)} "

@@ -22,7 +22,10 @@ PROBES = 12
 
 
 def build(vectors: Vectors) -> Any:
-    """Return a faiss inner-product index of these unit vectors [n, d]. Raises ValueError if faiss is not installed."""
+    """Return a faiss index that finds the largest inner products with these unit vectors [n, d].
+
+    It is exact for up to 20,000 vectors, else approximate. Raises ValueError if faiss is not installed.
+    """
     faiss, (count, width) = _faiss(), vectors.shape
     flat = faiss.IndexFlatIP(width)
     if count <= FLAT:
@@ -37,7 +40,10 @@ def build(vectors: Vectors) -> Any:
 
 
 def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64], Vectors]:
-    """Return the index of each vector's nearest centroid [n], and the centroids [at most `clusters`, d]."""
+    """Cluster vectors [n, d] by k-means. Raises ValueError without faiss.
+
+    Returns the index of each vector's nearest centroid [n], and the centroids [at most `clusters`, d].
+    """
     faiss, (count, width) = _faiss(), vectors.shape
     found = faiss.Kmeans(width, min(clusters, count), niter=20, seed=seed, min_points_per_centroid=1)
     with _one_thread(faiss):
@@ -48,9 +54,7 @@ def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """Limit faiss to one thread within the context: several threads add in another order, which changes the
-    clusters.
-    """
+    """Limit faiss to one thread within the context: several add in another order, which changes the clusters."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

@@ -23,7 +23,7 @@ Manner = Literal["plain", "terse", "vague", "hurried"]
 
 
 class Act(NamedTuple):
-    """A speech act: its kind and topic."""
+    """A person's speech act, such as ("deny", "fever"): its kind, and its topic or ""."""
 
     kind: Kind
     topic: str = ""
@@ -34,7 +34,10 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class Persona:
-    """How a person answers. Shares are probabilities, drawn once for each fact of the record."""
+    """How a simulated person answers: manner of speech, patience, and probabilities.
+
+    For each fact of the record it is drawn once if the person volunteers, forgets or misstates it.
+    """
 
     manner: Manner = "plain"
     volunteers: float = 0.3
@@ -81,24 +84,27 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
 
 
 def worded(act: Act, it: str, manner: Manner, rng: np.random.Generator) -> str:
-    """Return the act in a random template; `it` is the topic in the form that follows "I have"."""
+    """Word an act by a random template of this manner; `it` is the topic in the form that follows "I have"."""
     wordings = WORDINGS[manner][act.kind]
     return wordings[rng.integers(len(wordings))].format(it=it)
 
 
 def listed(things: Sequence[str]) -> str:
-    """Return `a`, `a and b`, or `a, b and c`."""
+    """Join words as English does: `a`, `a and b`, or `a, b and c`."""
     return " and ".join([", ".join(things[:-1]), things[-1]] if len(things) > 1 else things)
 
 
 def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
-    """Return True if a person may end the talk: it reached its goal or lost patience, and no write is pending."""
+    """Return True if a person may end the talk: its `goal` is reached or no `patience` is left (<= 0).
+
+    It may not while a write, a change of records, is `pending`.
+    """
     return (goal or patience <= 0) and not pending
 
 
 @dataclass
 class Renderings:
-    """Checker of the texts in which a seat words acts, with counts of the results."""
+    """Checker of a seat's wordings of prescribed speech acts; its fields count texts and their deviations."""
 
     texts: int = 0
     wrong: int = 0
@@ -114,7 +120,10 @@ class Renderings:
     asked_again: bool = field(default=False, repr=False)
 
     def accepts(self, said: Reading, due: Reading) -> bool:
-        """Count a text and return True if it says all that is due and nothing else."""
+        """Compare a text's facts (`said`) with those of the prescribed act (`due`), and count the result.
+
+        Returns True if both have the same topics and stances and the text has no further unclear parts.
+        """
         self.texts += 1
         wrong = any(said.facts[topic] != stance for topic, stance in due.facts.items() if topic in said.facts)
         extra, withheld = bool(said.facts.keys() - due.facts.keys()), bool(due.facts.keys() - said.facts.keys())
@@ -124,8 +133,10 @@ class Renderings:
         return not (wrong or extra or withheld or unclear)
 
     def settled(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
-        """Return the text if it matches the template's meaning, None to request another text, or the template the
-        second time.
+        """Return the text if it says the same as the template, None to request another, or the template.
+
+        The first failure returns None, the next one the template, which counts as `replaced`. `read` extracts a text's
+        facts.
         """
         if self.accepts(read(text), read(template)):
             self.asked_again = False
@@ -137,6 +148,6 @@ class Renderings:
         return template
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the counts for a report."""
+        """Return the counts for the match's report, as `render_texts`, `render_wrong`, `render_extra` and so on."""
         names = ("texts", "wrong", "extra", "withheld", "unclear", "replaced")
         return {f"render_{name}": getattr(self, name) for name in names}

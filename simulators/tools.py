@@ -37,7 +37,7 @@ MOST_PROBLEMS = 3
 
 @dataclass(frozen=True)
 class Shape:
-    """Description of a tool without its function."""
+    """Description of a tool (name, description and signature as text, JSON schema), and validator of its arguments."""
 
     name: str
     description: str
@@ -56,16 +56,20 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool. Its function takes validated arguments, returns text or JSON-able data, and refuses by ValueError."""
+    """A tool that a model may call: `shape` describes it, `function` runs it. Create one with `Tool.of`.
+
+    The function takes validated arguments, returns text or JSON-able data, and refuses by ValueError.
+    """
 
     shape: Shape
     function: Callable[..., Any]
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
-        """Create a tool from a function or method: its name, its docstring's first line, its annotations.
+        """Create a tool from a function: its name, its docstring's first line and its annotations describe it.
 
-        Parameters are str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError otherwise.
+        Parameters are str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError otherwise, and
+        without a docstring.
         """
         key = getattr(function, "__func__", function)
         if key not in SHAPES:
@@ -79,8 +83,10 @@ class Tool:
 
 
 def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "signatures") -> str:
-    """Return the tools for a prompt, one per line: in the JSON that Hermes and Qwen were trained on, or as short
-    signatures.
+    """Describe the tools for a prompt, one per line.
+
+    "signatures" gives lines such as `find_order(order_id: str): Find an order.`; "json" gives the JSON objects that
+    Hermes and Qwen were trained on.
     """
     if style == "signatures":
         return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
@@ -100,11 +106,14 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
 
 
 def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
-    """Run the call and return its result for the model: compact JSON or text, cut after `most`.
+    """Run the call with one of the tools and return the result for the model: text or compact JSON.
 
-    Any failure gives a text that starts with "Error: ".
+    A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with `Error:`,
+    except that SimulatorFault passes through.
     """
-    return _cut(_result(tools, call), most)
+    # Surrogates stand for nothing and no encoder takes them.
+    text = _result(tools, call).encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= most else f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"
 
 
 def _result(tools: Sequence[Tool], call: Call) -> str:
@@ -113,8 +122,8 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
         return f"Error: {name + ': ' if name else ''}{call.problem}."
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
-        return f'Error: there is no tool "{name}"{_nearest(name, [tool.name for tool in tools])}.'
-    arguments, problems = _arguments(tool.shape, call)
+        return f'Error: there is no tool "{name}"{_suggestion(name, [tool.name for tool in tools])}.'
+    arguments, problems = _validate(tool.shape, call)
     if problems:
         return f"Error: {'; '.join(problems)}. Use {tool.shape.signature}."
     try:
@@ -131,8 +140,8 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
         return f"Error: {tool.name} failed ({type(error).__name__})."
 
 
-def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
-    """Return the validated arguments by name, and a list of problems."""
+def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
+    """Validate a call's arguments. Returns the values by parameter name, and up to three problems, [] if valid."""
     if len(call.positional) > len(shape.names):
         return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
     placed = dict(zip(shape.names, call.positional, strict=False))
@@ -142,7 +151,7 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     values = {**placed, **call.arguments}
     try:
         if call.as_text:
-            values = _typed(shape, values)
+            values = _decode(shape, values)
         validated = shape.arguments.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
@@ -150,8 +159,8 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     return {name: getattr(validated, f"p{index}") for index, name in enumerate(shape.names)}, []
 
 
-def _typed(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert text values: keep the text if the parameter accepts one, else parse it."""
+def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert arguments given as texts: keep a text where the parameter accepts one, else decode it as JSON."""
     try:
         shape.arguments.model_validate(texts)
     except ValidationError as error:
@@ -165,11 +174,11 @@ def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) ->
     if kind == "missing":
         return f'argument "{name}" is missing'
     if kind == "extra_forbidden":
-        return f'there is no argument "{name}"{_nearest(name, shape.names)}'
+        return f'there is no argument "{name}"{_suggestion(name, shape.names)}'
     return f'argument "{name}": {one_line(why[:1].lower() + why[1:])}'
 
 
-def _nearest(name: str, names: Sequence[str]) -> str:
+def _suggestion(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, names, n=2)
     if near:
         return f" (did you mean {' or '.join(near)}?)"
@@ -189,13 +198,15 @@ def _shape(function: Callable[..., Any]) -> Shape:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ValueError(f"tool {name}: {parameter} has no name that a model can give")
         hint = hints.get(parameter.name)
-        if hint is None or not _simple(hint):
+        if hint is None or not _is_supported(hint):
             raise ValueError(
                 f"tool {name}: annotate {parameter.name} with str, int, float, bool, Literal, list[…] or … | None"
             )
         required = parameter.default is parameter.empty
         fields[f"p{index}"] = (hint, Field(... if required else parameter.default, alias=parameter.name))
-        signature.append(f"{parameter.name}: {_hint(hint)}" + ("" if required else f" = {_compact(parameter.default)}"))
+        signature.append(
+            f"{parameter.name}: {_type_name(hint)}" + ("" if required else f" = {_compact(parameter.default)}")
+        )
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model = create_model(name, __config__=config, **fields)
     return Shape(
@@ -208,27 +219,27 @@ def _shape(function: Callable[..., Any]) -> Shape:
     )
 
 
-def _simple(hint: Any) -> bool:
-    """Return True if this type is supported for parameters."""
+def _is_supported(hint: Any) -> bool:
+    """Return True if a tool's parameter may have this type: str, int, float, bool, Literal, lists, unions of them."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType, list):
-        return all(part is types.NoneType or _simple(part) for part in parts)
+        return all(part is types.NoneType or _is_supported(part) for part in parts)
     return hint in (str, int, float, bool) or origin is Literal
 
 
-def _hint(hint: Any) -> str:
+def _type_name(hint: Any) -> str:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return "|".join(_compact(part) for part in parts)
     if origin is list:
-        return f"list[{_hint(parts[0])}]"
+        return f"list[{_type_name(parts[0])}]"
     if parts:
-        return "|".join("null" if part is types.NoneType else _hint(part) for part in parts)
+        return "|".join("null" if part is types.NoneType else _type_name(part) for part in parts)
     return str(hint.__name__)
 
 
 def _untitled(schema: Any) -> Any:
-    """Return the schema without pydantic's titles, which repeat the names. A parameter named title is kept."""
+    """Return the JSON schema without pydantic's titles, which repeat the names. A parameter named title is kept."""
     if isinstance(schema, list):
         return [_untitled(part) for part in schema]
     if not isinstance(schema, dict):
@@ -238,9 +249,3 @@ def _untitled(schema: Any) -> Any:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _cut(text: str, most: int) -> str:
-    # Surrogates stand for nothing and no encoder takes them.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= most else f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"

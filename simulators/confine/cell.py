@@ -47,33 +47,37 @@ CLONE, PIVOT_ROOT, CAPSET = (56, 155, 126) if X86 else (220, 41, 91)
 MOUNT_SETATTR, CLOSE_RANGE = 442, 436
 
 
-def asked(what: str, result: int) -> int:
-    """Return the result of a libc call. Raises OSError, naming the action, if it is negative."""
+def asked(action: str, result: int) -> int:
+    """Return the result of a libc call. Raises OSError, naming `action`, with errno's text if it is negative."""
     if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), action)
     return result
 
 
-def system(what: str, number: int, *arguments: int | bytes) -> int:
-    """Make a system call by its number."""
+def system(action: str, number: int, *arguments: int | bytes) -> int:
+    """Make a system call by its number and return its result. Raises OSError, naming `action`, if it fails."""
     passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return asked(what, LIBC.syscall(ctypes.c_long(number), *passed))
+    return asked(action, LIBC.syscall(ctypes.c_long(number), *passed))
 
 
-def control(what: str, option: int, value: int = 0) -> None:
-    """Call prctl with one argument."""
+def control(action: str, option: int, value: int = 0) -> None:
+    """Call prctl with one argument. Raises OSError, naming `action`, if it fails."""
     zero = ctypes.c_ulong(0)
-    asked(what, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+    asked(action, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Call mount(2)."""
+    """Mount `source` at `target` by mount(2). Raises OSError, naming the target, if it fails."""
     texts = [text.encode() or None for text in (source, target, kind)]
     asked(f"mount {target}", LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None))
 
 
 def keep(job: dict[str, Any], report: int) -> None:
-    """Run the keeper: clone the warden, map its identity, wait for its end."""
+    """Run the keeper, the process outside the cell: start the warden in new namespaces and wait for its end.
+
+    The warden is process 1 of the cell; the keeper also maps its user and group. SIGTERM kills the warden. Does nothing
+    if the caller is gone already.
+    """
     control("parent's death", DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != job["parent"]:
         return
@@ -96,10 +100,11 @@ def keep(job: dict[str, Any], report: int) -> None:
 
 
 def identify(warden: int) -> None:
-    """Map the warden's user and group. Maps root to root for building and nobody for running if possible, else to
-    nobody.
+    """Map user and group ids of the warden (process 1 of the cell).
 
-    The kernel does not apply the process limit to its own root, so nobody must be a different user.
+    If possible, root is mapped to root, for building the cell, and nobody to nobody, for running in it. Otherwise the
+    caller is mapped to nobody. The kernel does not apply the process limit to its own root, so nobody must be a
+    different user.
     """
     root = os.getuid() == 0 and all(holds(f"/proc/self/{kind}_map", NOBODY) for kind in ("uid", "gid"))
     if not root:
@@ -111,14 +116,18 @@ def identify(warden: int) -> None:
 
 
 def holds(path: str, identity: int) -> bool:
-    """Return True if this id exists in the current user namespace."""
+    """Return True if the id exists in the user namespace whose id map is the file `path`."""
     with open(path) as ids:
         spans = [[int(number) for number in line.split()] for line in ids]
     return any(first <= identity < first + count for first, _, count in spans)
 
 
 def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
-    """Run the warden: build the cell, drop privileges, start the prisoner, report how it ended."""
+    """Run the warden, process 1 of the cell: build it, drop privileges, start the prisoner, report how that ended.
+
+    The warden first waits until the keeper writes to the pipe `gate`, and ends silently if the keeper is gone. Never
+    returns.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 does not even hear what it has no handler for
     if not os.read(gate, 1):
@@ -139,7 +148,10 @@ def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
 
 
 def build(job: dict[str, Any]) -> None:
-    """Build the new root: the interpreter's files and the code, read-only, and an empty scratch directory in memory."""
+    """Build the cell's root file system, enter it, and leave the old one unreachable.
+
+    It holds the interpreter's files, the code and its input, read-only, and an empty scratch directory in memory.
+    """
     LIBC.sethostname(b"cell", 4)
     mount("none", "/", flags=RECURSIVE | PRIVATE)
     mount("none", BASE, "tmpfs", NOSUID | NODEV, "size=4m,mode=755")
@@ -166,7 +178,7 @@ def build(job: dict[str, Any]) -> None:
 
 
 def give_up() -> None:
-    """Drop all capabilities irrevocably and become nobody."""
+    """Drop all capabilities irrevocably, become the user nobody, and forbid new privileges and core dumps."""
     capability = 0
     while LIBC.prctl(DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0) == 0:
         capability += 1
@@ -180,8 +192,9 @@ def give_up() -> None:
 
 
 def imprison(job: dict[str, Any]) -> NoReturn:
-    """Run the prisoner: close all but the three standard streams, apply limits and filter, execute a fresh
-    interpreter.
+    """Run the prisoner, the process for the code: apply limits and system call filter, execute a fresh Python.
+
+    Only the three standard streams stay open. Never returns.
     """
     os.dup2(os.open("/stdin", os.O_RDONLY), 0)
     system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
@@ -196,7 +209,7 @@ def imprison(job: dict[str, Any]) -> NoReturn:
 
 
 def gone(pipe: int) -> bool:
-    """Return True if the pipe's other end is closed. Nothing is ever written to it."""
+    """Return True if the pipe's other end, which writes nothing more, is closed. Makes the pipe non-blocking."""
     os.set_blocking(pipe, False)
     try:
         return not os.read(pipe, 1)
@@ -205,7 +218,7 @@ def gone(pipe: int) -> bool:
 
 
 def guarded(report: int, work: Callable[[], None]) -> NoReturn:
-    """Run `work`, report any failure, and end the process."""
+    """Run `work`, write any failure to the pipe `report` as an `error` line, and end the process. Never returns."""
     try:
         work()
     except OSError as error:
@@ -218,7 +231,7 @@ def guarded(report: int, work: Callable[[], None]) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Read the job from stdin and run the keeper. The argument is the report pipe's number."""
+    """Read the job from stdin and run the keeper. The command's argument is the report pipe's number."""
     report = int(sys.argv[1])
     os.set_inheritable(report, False)
     # Whatever the caller has set: nobody, the user, must read what is built, and signals must arrive.

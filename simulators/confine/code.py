@@ -58,9 +58,7 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run: its output, the reason why it was stopped ("" if it ended normally), and its
-    wall-clock seconds.
-    """
+    """Result of a run: its outputs, wall-clock seconds, and `reason`, why it was stopped, "" if it ended by itself."""
 
     stdout: str
     stderr: str
@@ -68,7 +66,7 @@ class Outcome:
     seconds: float
 
     def observation(self) -> str:
-        """Return output and reason as one text for the model."""
+        """Return output, error output and a note on why the run was stopped as one text for the model."""
         notes = {
             "timeout": "[stopped: out of time]",
             "memory": "[stopped: out of memory]",
@@ -83,10 +81,12 @@ class Outcome:
 def run_python(
     code: str, *, seconds: float = 5.0, memory_mb: int = 512, output_bytes: int = 10_000, stdin: str = ""
 ) -> Outcome:
-    """Run the code to its end or a limit: seconds of CPU, MB of address space, bytes of output in total.
+    """Run model-written code in an isolated process, to its end or a limit, and return its output.
 
-    The wall-clock limit is twice the CPU limit plus 1 s, so that the load of the machine hardly matters. Raises
-    ConfineError if this system cannot confine code. No process remains when this returns.
+    Limits: `seconds` of CPU, twice that plus 1 s of wall-clock time (so that the load of the machine hardly matters),
+    MB of address space, and bytes of output in total. Code that is too long is not run: `reason` is "refused". Raises
+    ConfineError if this system cannot confine code, and ValueError for invalid limits. No process remains when this
+    returns.
     """
     why = available()
     if why:
@@ -95,7 +95,7 @@ def run_python(
 
 
 def available() -> str:
-    """Return why code cannot be confined here and what to do, or "" if a trial run has tested the isolation."""
+    """Return "" if a trial run shows that code can be confined here, else the reason and what to do."""
     try:
         return _verdict()
     except ConfineError as error:
@@ -104,7 +104,10 @@ def available() -> str:
 
 @functools.cache
 def _verdict() -> str:
-    """Run a trial and return its verdict. Raises ConfineError, which is not cached, if the trial could not run."""
+    """Run code that tries to break out of isolation. Returns "" if it cannot, else what went wrong. Cached.
+
+    Raises ConfineError, which is not cached, if the trial was ended before it could tell.
+    """
     if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
     trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
@@ -152,11 +155,11 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
         # Should we be stopped ourselves, the keeper still ends.
         "alarm": math.ceil(START_SECONDS + 2 * seconds) + 5,
     }
-    return _Watch(2 * seconds + 1, output_bytes).over(job, cpu)
+    return _Watch(2 * seconds + 1, output_bytes).run(job, cpu)
 
 
 class _Watch:
-    """Watches one cell from outside: collects its output and stops it at the time or output limit."""
+    """Outside observer of one cell (isolated process): collects its output and stops it at time or output limit."""
 
     def __init__(self, seconds: float, output_bytes: int) -> None:
         self.allowed, self.output_bytes = seconds, output_bytes
@@ -164,8 +167,8 @@ class _Watch:
         self.reason: Reason = ""
         self.started = 0.0
 
-    def over(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
-        """Run the job's cell to its end."""
+    def run(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
+        """Run the job's cell to its end and return the outcome. Raises ConfineError if the cell cannot be started."""
         with os.fdopen(os.memfd_create("job"), "w+b") as order:
             order.write(marshal.dumps(job))
             order.seek(0)
@@ -184,14 +187,14 @@ class _Watch:
         try:
             with cell, os.fdopen(report, "rb", buffering=0) as reports:
                 try:
-                    self._gather(cell, reports)
+                    self._collect(cell, reports)
                 finally:
-                    _end(cell)
+                    _stop(cell)
         finally:
             took = time.monotonic() - self.started
         return self._outcome(took, cpu_limit, cell.returncode)
 
-    def _gather(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
+    def _collect(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
         deadline = time.monotonic() + START_SECONDS
         with selectors.DefaultSelector() as ready:
             for name, stream in (("stdout", cell.stdout), ("stderr", cell.stderr), ("report", reports)):
@@ -239,8 +242,8 @@ class _Watch:
         return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, took)
 
 
-def _end(cell: subprocess.Popen[bytes]) -> None:
-    """Stop the cell and return when nothing of it remains: the keeper kills the warden and waits for it."""
+def _stop(cell: subprocess.Popen[bytes]) -> None:
+    """Stop a cell and return when nothing of it remains: its outer process ends the inner ones and waits for them."""
     cell.terminate()
     try:
         cell.wait(timeout=10)
@@ -250,7 +253,7 @@ def _end(cell: subprocess.Popen[bytes]) -> None:
 
 
 def _remedy() -> str:
-    """Return the change to this system that would allow cells."""
+    """Return advice to the user: the setting of this system to change so that cells can start."""
     for setting, refusing, remedy in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),

@@ -53,7 +53,10 @@ print(json.dumps([os.path.realpath(sys.executable), library, sys.platlibdir, nam
 
 
 class Interpreter(NamedTuple):
-    """Folders and files that a cell shows, as (outside, inside) paths, and the command that starts its Python."""
+    """Description of the Python inside a cell (an isolated process): files and folders to show, and its command.
+
+    `folders` and `files` are (outside, inside) paths; `hidden` are folders inside that appear empty.
+    """
 
     folders: list[tuple[str, str]]
     files: list[tuple[str, str]]
@@ -64,13 +67,16 @@ class Interpreter(NamedTuple):
 
 @functools.cache
 def base() -> str:
-    """Return the path of the interpreter behind this virtual environment."""
+    """Return the path of the Python interpreter from which this virtual environment was made."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 @functools.cache
 def interpreter() -> Interpreter:
-    """Find the files that this Python's standard library needs, without installed packages."""
+    """Find the files that this Python and its standard library need, without installed packages. Cached.
+
+    Runs a survey script in a child process. Raises ConfineError if that fails.
+    """
     try:
         survey = subprocess.run(
             [base(), "-I", "-S", "-c", SURVEY],

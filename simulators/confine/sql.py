@@ -41,20 +41,18 @@ TOO_MUCH_MEMORY = "Error: the query takes too much memory"
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a query: CPU seconds, steps of SQLite's machine (equal on all machines), displayed rows and
-    characters.
-    """
+    """Limits of a query: CPU seconds, steps of SQLite's virtual machine, result rows and characters."""
 
     seconds: float = 2.0
-    steps: int = 20_000_000
+    steps: int = 20_000_000  # equal on all machines
     rows: int = 50
     characters: int = 1_800
 
 
 class Database:
-    """SQLite database in memory: `connection` for the simulator, `query` for model-written SQL.
+    """SQLite database in memory: `connection` is for the simulator, `query` for model-written SQL.
 
-    A deep copy is an independent database, so that a game that holds one can be cloned.
+    `script` fills the database. A deep copy is an independent database, so that a game that holds one can be cloned.
     """
 
     def __init__(self, script: str = "", limits: Limits | None = None) -> None:
@@ -64,10 +62,11 @@ class Database:
             self.connection.executescript(script)
 
     def query(self, sql: str, *, write: bool = False) -> str:
-        """Run one statement; return {"columns": …, "rows": …} or {"changed": n} as compact JSON, or "Error: …".
+        """Run one model-written statement and return its result as text for the model.
 
-        It may read tables, views and the schema; with `write` it may also insert, update and delete rows. Raises
-        ConfineError if this system cannot confine it.
+        The text is compact JSON, {"columns": …, "rows": …} or {"changed": n}, or "Error: …". The statement may read
+        tables, views and the schema; with `write` it may also insert, update and delete rows. Raises ConfineError if
+        this system cannot confine it.
         """
         if len(sql) > LONGEST:
             return f"Error: a query has at most {LONGEST:,} characters"
@@ -78,7 +77,7 @@ class Database:
         bounds = (self.limits.seconds, self.limits.steps, self.limits.rows, self.limits.characters)
         # An empty database has no page and cannot be serialized.
         pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
-        text, image = _ask((self.connection.serialize() if pages else b"", sql, write, bounds))
+        text, image = _query_worker((self.connection.serialize() if pages else b"", sql, write, bounds))
         if image:
             self.connection.deserialize(image)
         return text
@@ -90,7 +89,7 @@ class Database:
 
 
 class _Worker:
-    """One worker process and its pipes."""
+    """Worker process for model-written SQL, with its pipes. Raises ConfineError if it cannot be confined."""
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
@@ -110,7 +109,7 @@ class _Worker:
             raise ConfineError(f"SQL of models cannot be confined here: {why}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
-        """Send a request and return the answer, or None after a timeout or the worker's death."""
+        """Send a request and return (text, changed database), or None if the worker dies or takes over 60 s."""
         data, deadline = marshal.dumps(request), time.monotonic() + PATIENCE
         assert self.process.stdin and self.process.stdout
         try:
@@ -132,7 +131,7 @@ class _Worker:
         return received[8:text].decode("utf-8", "replace"), bytes(received[text:])
 
     def ending(self) -> str:
-        """Return how the worker ended, or "" if it exceeded its CPU or wall-clock time."""
+        """Return how the worker ended, or "" if it exceeded its CPU time or still runs after 5 s."""
         try:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:  # it lives, and is too slow
@@ -142,7 +141,7 @@ class _Worker:
         return f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
 
     def end(self) -> None:
-        """End the process."""
+        """Kill the worker process and wait for its end."""
         self.process.kill()
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate()
@@ -153,14 +152,15 @@ _workers: list[_Worker] = []
 """This process's worker, if started."""
 
 
-def _ask(request: Any) -> tuple[str, bytes]:
-    """Query the worker. Replaces a worker that exceeded its limits.
+def _query_worker(request: Any) -> tuple[str, bytes]:
+    """Send a query to this process's worker and return its answer (text, changed database or b"").
 
-    A worker killed from outside is also replaced, and the query retried once: it runs on a copy of the database.
+    A worker that exceeded its limits is replaced. So is one that was killed from outside, and the query is then tried
+    once more: it runs on a copy of the database.
     """
     with _lock:
         for _ in range(2):
-            worker, answer, died = _living(), None, ""
+            worker, answer, died = _running_worker(), None, ""
             try:
                 answer = worker.ask(request)
                 died = "" if answer else worker.ending()
@@ -172,8 +172,8 @@ def _ask(request: Any) -> tuple[str, bytes]:
     return f"Error: the query's process was ended twice, by {died}", b""
 
 
-def _living() -> _Worker:
-    """Return this process's worker, starting one if none is alive."""
+def _running_worker() -> _Worker:
+    """Return this process's worker, starting one if none is alive. A fork does not use its parent's."""
     if _workers and _workers[0].owner != os.getpid():
         _workers.clear()  # we are a fork, it belongs to our parent
     if _workers and _workers[0].process.poll() is not None:

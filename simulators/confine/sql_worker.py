@@ -72,7 +72,10 @@ CHANGES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
 
 
 class Guard:
-    """Authorizer and budget of one statement. `refusal` is the first reason for a denial."""
+    """Authorizer and budget of one statement: SQLite calls `allow` before and `exhausted` while it runs.
+
+    `refusal` is the first reason why something was denied, or ""; `asked` is True once SQLite has asked.
+    """
 
     def __init__(self, connection: sqlite3.Connection, write: bool, steps: int, seconds: float) -> None:
         names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
@@ -82,7 +85,7 @@ class Guard:
         self.asked, self.refusal = False, ""
 
     def allow(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
-        """Authorize one part of a statement before it runs. Anything not listed here is denied."""
+        """Authorize one part of a statement for SQLite: return SQLITE_OK if it is allowed, else SQLITE_DENY."""
         self.asked, table = True, (first or "").lower()
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK
@@ -107,9 +110,10 @@ class Guard:
         return sqlite3.SQLITE_DENY
 
     def date(self, name: str, dates: sqlite3.Connection, *values: Any) -> Any:
-        """Compute a date function on a separate connection. Raises ValueError if the result depends on the clock.
+        """Return the result of a date function, computed on another connection, `dates`.
 
-        Arguments may come in any case, as blobs, and with text after a NUL, where SQLite stops reading.
+        Raises ValueError if it depends on the clock or time zone. Arguments may come in any case, as blobs, and with
+        text after a NUL, where SQLite stops reading.
         """
         read = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values[DATES[name] :]]
         words = [text.partition("\0")[0].lower() for text in read]
@@ -123,7 +127,7 @@ class Guard:
             raise
 
     def exhausted(self) -> int:
-        """Return True if the budget is used up; SQLite then stops the statement and rolls it back."""
+        """Count 100 steps and return True if steps or CPU time are used up: SQLite then undoes the statement."""
         self.steps -= STEPS_A_LOOK
         if self.steps < 0:
             self.refusal = "the query takes too many steps"
@@ -133,7 +137,10 @@ class Guard:
 
 
 def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
-    """Run the statement and return its result as text, and the changed database, or b"" if nothing changed."""
+    """Run one statement on a copy of a database within `bounds`: (CPU seconds, steps, rows, characters).
+
+    Returns the result as JSON text or "Error: …", and the changed database as bytes, b"" if nothing changed.
+    """
     seconds, steps, rows, characters = bounds
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     if image:
@@ -169,7 +176,11 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
 
 
 def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
-    """Return columns and first rows as compact JSON, or the number of changed rows for statements without columns."""
+    """Return column names and the first rows as compact JSON, or {"changed": n} for statements without columns.
+
+    At most `rows` rows and `characters` characters; a note follows if that cut rows. Raises ValueError if the column
+    names alone are too long.
+    """
     if cursor.description is None:
         return compact({"changed": max(0, cursor.rowcount)})
     columns = compact([name for name, *_ in cursor.description])
@@ -188,20 +199,21 @@ def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return the value as one that JSON supports."""
+    """Return an SQL value as one that JSON supports: a blob as x'…', inf and nan as text."""
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     return str(value) if isinstance(value, float) and value - value != 0 else value
 
 
 def compact(value: Any) -> str:
-    """Return compact JSON."""
+    """Return the value as JSON text without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def shut_in(program: bytes, memory: int) -> None:
-    """Restrict this process to computing and to its open streams, with limited memory. Raises OSError if
-    seccomp fails.
+    """Restrict this process irrevocably to computing and its open streams (a seccomp filter), and limit its memory.
+
+    `program` is the filter, `memory` the address space in bytes. Raises OSError if seccomp fails.
     """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -214,7 +226,7 @@ def shut_in(program: bytes, memory: int) -> None:
 
 
 def main() -> None:
-    """Serve requests. The first message carries the filter and the memory limit."""
+    """Serve requests from stdin until it ends. The first message carries the filter and the memory limit."""
     reads, writes = sys.stdin.buffer, sys.stdout.buffer
     program, memory = marshal.loads(received(reads))
     answer(b"", "SELECT json('[1]'), upper('a')", False, (1.0, 1000, 1, 100))  # loads what is loaded late
@@ -229,13 +241,13 @@ def main() -> None:
 
 
 def received(stream: Any) -> bytes:
-    """Read one length-prefixed message; empty at the end of the stream."""
+    """Read one length-prefixed message; b"" at the end of the stream."""
     size = stream.read(4)
     return stream.read(int.from_bytes(size, "big")) if len(size) == 4 else b""
 
 
 def send(stream: Any, text: str, image: bytes) -> None:
-    """Write an answer: total length, text length, text, database image."""
+    """Write an answer to the stream: total length, text length, text, database. Lengths are 4 bytes, big-endian."""
     data = text.encode()
     stream.write(b"".join(((len(data) + len(image)).to_bytes(4, "big"), len(data).to_bytes(4, "big"), data, image)))
     stream.flush()

@@ -81,17 +81,17 @@ Instruction = tuple[int, int, int, int]
 
 
 def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> bytes:
-    """Return the filter as an array of struct sock_filter. Raises KeyError for an unknown machine.
+    """Return a seccomp filter that allows `calls` on this machine type, as an array of struct sock_filter.
 
-    It also allows reading and lowering one's own limits and, with ALLOWED, threads, a socket pair and some ioctl
-    requests.
+    All other calls fail with EPERM, except that a process may read and lower its own limits and, with ALLOWED, start
+    threads, make a socket pair and send some ioctl requests. Raises KeyError for an unknown machine.
     """
     column, architecture = MACHINES[machine]
     program = [(LOAD, 0, 0, MACHINE), (JUMP_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
     for numbers in calls.values():
         if numbers[column] >= 0:
-            program += _when(numbers[column], [(RETURN, 0, 0, ALLOW)])
-    program += _when(PRLIMIT64[column], _argument(0, 0xFFFFFFFF, [0]))
+            program += _if_call(numbers[column], [(RETURN, 0, 0, ALLOW)])
+    program += _if_call(PRLIMIT64[column], _if_argument(0, 0xFFFFFFFF, [0]))
     if calls is ALLOWED:
         program += _with_arguments(column)
     program.append((RETURN, 0, 0, DENY))
@@ -101,20 +101,21 @@ def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> 
 def _with_arguments(column: int) -> list[Instruction]:
     program: list[Instruction] = []
     # A thread, never a process; for clone3, whose flags are out of reach, the C library falls back to clone.
-    program += _when(CLONE[column], _argument(0, NEW_THREAD | NEW_NAMESPACES, [NEW_THREAD]))
-    program += _when(CLONE3[column], [(RETURN, 0, 0, NO_SUCH_CALL)])
-    program += _when(IOCTL[column], _argument(1, 0xFFFFFFFF, DESCRIPTOR_REQUESTS))
-    program += _when(SOCKETPAIR[column], _argument(0, 0xFFFFFFFF, [UNIX]))
+    program += _if_call(CLONE[column], _if_argument(0, NEW_THREAD | NEW_NAMESPACES, [NEW_THREAD]))
+    program += _if_call(CLONE3[column], [(RETURN, 0, 0, NO_SUCH_CALL)])
+    program += _if_call(IOCTL[column], _if_argument(1, 0xFFFFFFFF, DESCRIPTOR_REQUESTS))
+    program += _if_call(SOCKETPAIR[column], _if_argument(0, 0xFFFFFFFF, [UNIX]))
     return program
 
 
-def _when(number: int, then: list[Instruction]) -> Iterator[Instruction]:
+def _if_call(number: int, then: list[Instruction]) -> Iterator[Instruction]:
+    """Yield instructions that run `then` if the system call has this number, and otherwise skip it."""
     yield (JUMP_EQUAL, 0, len(then), number)
     yield from then
 
 
-def _argument(index: int, mask: int, wanted: list[int] | tuple[int, ...]) -> list[Instruction]:
-    """Allow the call if the masked argument is one of these values, else deny it."""
+def _if_argument(index: int, mask: int, wanted: list[int] | tuple[int, ...]) -> list[Instruction]:
+    """Return instructions that allow the call if its masked argument `index` is one of `wanted`, and else deny it."""
     checks = [[(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)] for value in wanted]
     start = [(LOAD, 0, 0, FIRST_ARGUMENT + 8 * index), (MASK, 0, 0, mask)]
     return start + [instruction for check in checks for instruction in check] + [(RETURN, 0, 0, DENY)]

@@ -12,7 +12,7 @@ from simulators.reasoning import gym, replies
 
 
 class Asked(Simulator):
-    """Base class of games about one task of the given families, answered in a given form."""
+    """Base class of games about one reasoning-gym task, `task`, drawn from the families in `tasks`."""
 
     tasks: Mapping[str, Mapping[str, Any]]
     """Settings by family."""
@@ -21,7 +21,7 @@ class Asked(Simulator):
     """Form of the answer in an act, one of `replies.ANSWERS`."""
 
     def guess(self, rng: np.random.Generator) -> str:
-        """Return the answer to another task of the family: plausible, but usually wrong."""
+        """Return the answer to another random task of the family: plausible, but usually wrong."""
         return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
 
 
@@ -31,13 +31,13 @@ def noop(game: Asked, seed: int) -> Answer:
 
 
 def random(game: Asked, seed: int) -> Answer:
-    """Return a player that answers with the answer to another task of the family."""
+    """Return a player that gives the answer of another random task of the family."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     return lambda seen: replies.write_answer(game.guess(rng), game.answer)
 
 
 def oracle(game: Asked, seed: int) -> Answer:
-    """Return a player that knows the answer."""
+    """Return a player that knows the right answer and gives it in the game's answer format."""
     return lambda seen: replies.write_answer(game.task.answer, game.answer)
 
 

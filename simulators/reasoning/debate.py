@@ -23,15 +23,16 @@ SHOWN = 80
 
 
 class Debate(Asked):
-    """Acts: an answer in every round; what the others say in the same round is not seen before all have answered.
+    """Game in which several debaters answer one question over several rounds, and the majority decides.
 
-    Options besides Simulator's: task, as `reasoning` has it; debaters, how many there are; rounds, answers of each;
-    answer "plain", "boxed" or "tag", where it stands in an act: with the latter two, the others read all of the act.
+    Acts: an answer in every round; others' answers of a round are shown only after all have answered. Options besides
+    Simulator's: task, as `reasoning` has it; debaters, their number; rounds, answers of each; answer "plain", "boxed"
+    or "tag", the format of the answer in an act: with the latter two, the others read the whole act.
 
-    The debate decides for the answer that most gave in the last round, for none where no answer is given most often.
-    Parts: `right`, 1 or 0, of every answer; `verdict`, 1 to all debaters where the debate decides for the right one.
-    Nobody learns the right answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in
-    Language Models through Multiagent Debate".
+    The debate decides for the most frequent answer of the last round, or for none at a tie. Reward parts: `right`, 1 or
+    0, of every answer; `verdict`, 1 to all debaters if the debate decides for the right one. Nobody learns the right
+    answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in Language Models through
+    Multiagent Debate".
     """
 
     name = "debate"
@@ -59,7 +60,7 @@ class Debate(Asked):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and a task of the split. Splits are by question, as in `reasoning`."""
+        """Draw a family and a task of the split, and clear the answers. Splits are by question, as in `reasoning`."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
             self.task: gym.Task = gym.draw(family, self.tasks[family], rng)
@@ -72,7 +73,7 @@ class Debate(Asked):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """Return the rules, equal for all seats."""
+        """Return the rules as text, equal for all seats."""
         says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
             return f"{says} The majority decides."
@@ -82,7 +83,11 @@ class Debate(Asked):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the question and the previous round's answers, with whole replies unless answers are plain."""
+        """Return the facts that all debaters see: `question`, `terse`, `family`, `round`, `answers` and `replies`.
+
+        `terse` is the task without the words around it. `answers` are the previous round's by seat; `replies`, the
+        whole acts by seat, are {} if answers are plain.
+        """
         answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
         return {
             "question": self.task.question,
@@ -100,14 +105,17 @@ class Debate(Asked):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the answer until somebody has given it, if it is long enough to be recognisable."""
+        """Return {"answer": …}, or {} if it has under three characters, is in the question, or was already given."""
         answer = fold(self.task.answer)
         said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer; the other seats read it after the round."""
+        """Score an answer and return "": others see it only after the round, which the last answer ends.
+
+        Raises IllegalAct for an act without an answer.
+        """
         answer = replies.final_answer(act, self.answer)
         if answer is None:
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}")
@@ -117,10 +125,10 @@ class Debate(Asked):
         self._right[-1][seat] = right
         self.pay(seat, RIGHT, float(right))
         if len(self._answers[-1]) == len(self.seats):
-            self._round_over()
+            self._end_round()
         return ""
 
-    def _round_over(self) -> None:
+    def _end_round(self) -> None:
         if len(self._answers) < self.rounds:
             for kept in (self._replies, self._answers, self._right):
                 kept.append({})
@@ -132,7 +140,7 @@ class Debate(Asked):
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
     def decision(self) -> str | None:
-        """Return the most frequent answer of the last full round, in its shortest spelling, or None at a tie."""
+        """Return the last full round's most frequent answer, in its shortest spelling; None at a tie or before it."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_plain, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -140,10 +148,11 @@ class Debate(Asked):
         return min((answer for answer in given.values() if _plain(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return shares of the debaters: right in the last round (`score`), in the first, corrected, and spoiled
-        between them.
+        """Return figures for the report, most of them shares of the debaters.
 
-        `agreed` is the share with the most frequent final answer; `success` says that this answer is right.
+        `score` is the share that was right in the last round, `first` in the first round; `mended` and `spoiled` are
+        the shares that became right or wrong in between; `agreed` is the share with the most frequent final answer, and
+        `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
         over = self.ended == "decided"
         first, last = (self._right[0], self._right[-1]) if over else ({}, {})
@@ -163,17 +172,20 @@ class Debate(Asked):
 
     @property
     def floor(self) -> float:
-        """Success rate of a debate with one random debater and others that know the answer."""
+        """Success rate of one random debater with others that know the answer: 1 if there are at least two others."""
         return 1.0 if len(self.seats) > 2 else gym.chance(self.tasks)
 
 
 def _plain(answer: str) -> str:
-    """Return the answer without case, extra blanks and final full stops."""
+    """Normalise an answer for comparison: no case, extra blanks or final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
 def _follower(game: Debate, seed: int) -> Answer:
-    """Return a player that knows half of the first answers, then follows the majority or, at a tie, repeats itself."""
+    """Return a player that knows the answer half of the time, and from round 2 on repeats the majority's.
+
+    At a tie it repeats its own answer.
+    """
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     said = ""

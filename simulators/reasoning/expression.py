@@ -11,16 +11,17 @@ DEPTH = 20
 
 
 def tokens(text: str) -> list[str]:
-    """Split a text into numbers, operators and parentheses, with signs attached (`-3`, `-(`). Raises ValueError if
-    invalid.
+    """Split a text into numbers, operators and parentheses, with signs attached (`-3`, `-(`).
+
+    Raises ValueError if a token is invalid or out of order.
     """
     parts: list[str] = []
-    place, text = 0, text.strip()
-    while place < len(text):
-        match = TOKEN.match(text, place)
+    offset, text = 0, text.strip()
+    while offset < len(text):
+        match = TOKEN.match(text, offset)
         if match is None:
-            raise ValueError(f"{text[place]!r} is no number, operator or parenthesis")
-        place = match.end()
+            raise ValueError(f"{text[offset]!r} is no number, operator or parenthesis")
+        offset = match.end()
         token = match[1] or match[2]
         if token.isdigit():
             token = str(int(token)) if len(token) <= 400 else token
@@ -40,7 +41,7 @@ def tokens(text: str) -> list[str]:
 
 
 def value(parts: Sequence[str]) -> int:
-    """Evaluate the tokens, multiplication first. Raises ValueError if they are no expression."""
+    """Evaluate tokens to an integer, multiplication first. Raises ValueError if they are no complete expression."""
     rest = list(reversed(parts))
     result = _sum(rest, 0)
     if rest:

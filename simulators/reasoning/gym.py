@@ -67,7 +67,7 @@ KEPT = 1024
 
 
 class Scored(NamedTuple):
-    """A scorer's result: the score in [0, 1], and whether it could read the answer."""
+    """A scorer's result: `value`, the score in [0, 1], and `readable`, False if the answer may or could not be read."""
 
     value: float
     readable: bool
@@ -75,7 +75,7 @@ class Scored(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A question with its known answer and its scorer."""
+    """A reasoning-gym question with its known answer; `score` applies the family's scorer."""
 
     family: str
     question: str
@@ -84,10 +84,10 @@ class Task:
     _dataset: Any = dataclasses.field(repr=False)
 
     def score(self, answer: str) -> Scored:
-        """Return the family's score of an answer. Raises SimulatorFault if the scorer also fails on the known answer.
+        """Return the family's score of an answer. Raises SimulatorFault if the scorer fails on the known answer too.
 
-        If it fails on this answer only, the answer is unreadable and scores 0, so that breaking the scorer is no way
-        out.
+        If it fails on this answer only, or may not read it (it would execute it, or a number is huge), the answer is
+        unreadable and scores 0, so that breaking the scorer is no way out.
         """
         pattern = READABLE.get(self.family)
         if HUGE.search(answer) or (pattern is not None and not pattern.fullmatch(answer)):
@@ -104,7 +104,7 @@ class Task:
         raise SimulatorFault(f"the scorer of {self.family} fails: {type(failed).__name__}: {failed}")
 
     def fit(self) -> bool:
-        """Return True if the task can be scored: its answer scores 1 and empty answers do not."""
+        """Return True if the task can be trusted: its known answer scores 1, and empty answers score less."""
         blank = (self.score(text).value for text in BLANKS)
         return bool(self.answer.strip()) and self.score(self.answer).value == 1.0 and max(blank) < 1.0
 
@@ -122,9 +122,9 @@ class Task:
 
 @contextlib.contextmanager
 def isolated(seed: int) -> Iterator[None]:
-    """Seed the global generators within the context and restore them after it; discard prints and warnings.
+    """Seed Python's and NumPy's global generators within the context and restore them after it.
 
-    Only one thread at a time may be inside. Output of other threads is not discarded.
+    Prints and warnings are discarded; other threads' output is not. Only one thread at a time may be inside.
     """
     with _ALONE, contextlib.ExitStack() as quiet:
         before = random.getstate(), np.random.get_state()
@@ -143,7 +143,7 @@ _KEPT: dict[tuple[str, str, int], Task | None] = {}
 
 
 class _Hushed(io.TextIOBase):
-    """Stream that discards output of the thread that created it and passes on that of others."""
+    """Text stream that discards what its creating thread writes and passes on what other threads write."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._thread = stream, threading.get_ident()
@@ -155,30 +155,34 @@ class _Hushed(io.TextIOBase):
         self._stream.flush()
 
 
-def configured(given: object) -> dict[str, dict[str, Any]]:
-    """Return validated settings by family, from a name, a list of names, or a mapping of names to settings.
+def configured(option: object) -> dict[str, dict[str, Any]]:
+    """Validate the option `task` and return settings by family.
 
-    Settings are those of the family's own config class; `level` is a step of its curriculum for all settings not given.
-    Raises ValueError with the nearest name.
+    `option` is a family's name, a list of names, or names with settings: those of reasoning-gym's config class, and
+    `level`, a step of the family's curriculum for all settings not given. Raises ValueError, with the nearest name for
+    an unknown one.
     """
-    named = {given: {}} if isinstance(given, str) else given
+    named = {option: {}} if isinstance(option, str) else option
     if isinstance(named, list | tuple):
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
-        raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {given!r}")
-    return {str(family): _settings(str(family), settings or {}) for family, settings in named.items()}
+        raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {option!r}")
+    return {str(family): _validated_settings(str(family), settings or {}) for family, settings in named.items()}
 
 
 def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
-    """Draw a task that can be scored, using `rng` only. Raises SimulatorFault if the family yields none."""
+    """Draw a task that `Task.fit` accepts, using `rng` only. Raises SimulatorFault after 100 failed draws."""
     for _ in range(DRAWS):
-        if task := _made(family, settings, int(rng.integers(2**31))):
+        if task := _cached_task(family, settings, int(rng.integers(2**31))):
             return task
     raise SimulatorFault(f"none of {DRAWS} tasks of {family} could be scored")
 
 
 def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
-    """Estimate the probability that one of `attempts` answers to other tasks of the family is right."""
+    """Estimate the chance that the random player solves a task, averaged over the families.
+
+    It gives `attempts` answers, each that of another task of the family; 100 tasks per family are sampled.
+    """
     rng, chances = np.random.default_rng(0), []
     for family, settings in families.items():
         tasks = [draw(family, settings, rng) for _ in range(SAMPLES)]
@@ -189,8 +193,8 @@ def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> floa
     return sum(chances) / len(chances)
 
 
-def _made(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
-    """Return the task of a seed, or None if it cannot be scored.
+def _cached_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
+    """Return the task of this seed, or None unless `Task.fit` accepts it. Raises SimulatorFault if there is none.
 
     Cached: all matches of a group have the same task, and creating and checking it takes milliseconds.
     """
@@ -213,12 +217,12 @@ def _made(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
 
 
 def is_test(question: str) -> bool:
-    """Return True if a question belongs to the test split, in any game."""
+    """Return True if a question belongs to the test split. All games on reasoning-gym share this split."""
     return held_out(f"reasoning:{question}")
 
 
 def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Import reasoning-gym, which takes seconds, and return its families and curricula by name."""
+    """Import reasoning-gym, which takes seconds. Returns its families and its curricula, each by family name."""
     try:
         from reasoning_gym.factory import CURRICULA, DATASETS
     except ImportError as error:
@@ -226,7 +230,7 @@ def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return DATASETS, CURRICULA
 
 
-def _settings(family: str, given: object) -> dict[str, Any]:
+def _validated_settings(family: str, given: object) -> dict[str, Any]:
     families = _library()[0]
     if family in REFUSED:
         raise ValueError(f"task: {family} cannot be used: {REFUSED[family]}")
@@ -238,10 +242,10 @@ def _settings(family: str, given: object) -> dict[str, Any]:
         raise ValueError(f"task: the settings of {family} must be names and values, not {given!r}")
     config_class = families[family][1]
     hints = typing.get_type_hints(config_class)
-    settings = _of_level(family, given[LEVEL]) if LEVEL in given else {}
+    settings = _level_settings(family, given[LEVEL]) if LEVEL in given else {}
     for name, value in given.items():
         if name != LEVEL:
-            settings[name] = _value(family, str(name), value, hints)
+            settings[name] = _validated_value(family, str(name), value, hints)
             _check_size(family, name, settings[name], getattr(config_class, name, None))
     if family == "basic_arithmetic" and not settings.get("allow_parentheses", True):
         raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: leave it")
@@ -254,7 +258,7 @@ def _settings(family: str, given: object) -> dict[str, Any]:
     return settings
 
 
-def _value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
+def _validated_value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
     names = [hint for hint in hints if hint not in OURS]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
@@ -278,8 +282,8 @@ def _numbers(value: object) -> list[float]:
     return [item for item in items if isinstance(item, int | float)]
 
 
-def _of_level(family: str, level: object) -> dict[str, Any]:
-    """Return the settings of a curriculum step, all attributes together, earlier steps included."""
+def _level_settings(family: str, level: object) -> dict[str, Any]:
+    """Return the family's settings at a curriculum step. Raises ValueError if there is no such step."""
     curricula = _library()[1]
     if family not in curricula:
         raise ValueError(f"task: {family} has no curriculum: leave out level")

@@ -24,17 +24,17 @@ TRIES = 1000
 
 
 class ProposerSolver(Simulator):
-    """Acts: the proposer's a task of the given family, the solvers' an answer each.
+    """Self-play game: a proposer writes a task of the given family, and each solver answers it.
 
     Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
     how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,
     how many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few
-    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", where it stands in a solver's act.
+    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", its format in a solver's act.
 
-    A proposal counts when the checker can work out its answer, within the family's limits, and when the answer does
-    not stand in it, it was not met in this match, and it is of the split: with "train" no question of reasoning-gym's
-    test split is ever practised. Any other ends the match (illegal: retry, it may be mended once) and pays 0; penalty
-    is 0 unless given. Parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    A proposal is valid if the checker can compute its answer, within the family's limits, and if it does not contain
+    the answer, is new in this match, and belongs to the split: with "train" no question of reasoning-gym's test split
+    is ever practised. An invalid one ends the match (illegal: retry, it may be mended once) and pays 0; penalty is 0
+    unless given. Reward parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
     """
 
     name = "proposer_solver"
@@ -68,12 +68,15 @@ class ProposerSolver(Simulator):
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the family and an example or opening. {"family": …, "example": …} sets them."""
+        """Draw a family and an example task; with the option `opening` the example's first numbers are the opening.
+
+        The reset options {"family": …, "example": …} set them instead.
+        """
         names = list(self.families)
         name = str(options.get("family", names[rng.integers(len(names))]))
         self.family: Family = self.families[name]
         self.opening = ""
-        self.example = self.family.check(options["example"]) if "example" in options else self._exemplary(rng)
+        self.example = self.family.check(options["example"]) if "example" in options else self._draw_example(rng)
         self.opening = self.example.parted(self.opens)[0]
         self.proposed: Proposed | None = None
         self._seen = set() if self.opening else {self.example.text}
@@ -83,7 +86,7 @@ class ProposerSolver(Simulator):
         self._faults = 0
 
     def rules(self) -> str:
-        """Return the rules, equal for all seats."""
+        """Return the rules as text, equal for all seats."""
         again = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
         opening = " A task begins as the proposer is told." if self.opens else ""
         paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
@@ -95,7 +98,7 @@ class ProposerSolver(Simulator):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the question, if proposed, in the family's wording and without it."""
+        """Return `family`, `question` ("" before the proposal), `terse` (the task alone), and `round`, from 1."""
         task = self.proposed
         return {
             "family": self.family.name,
@@ -105,7 +108,10 @@ class ProposerSolver(Simulator):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return to the proposer the form and limits of tasks, and an example not to repeat or an opening to use."""
+        """Return {} to solvers; to the proposer the `form` and `limits` of tasks, and an `example` or `opening`.
+
+        The example may not be repeated; a proposal must begin with the opening.
+        """
         if seat != PROPOSER:
             return {}
         limits = ", ".join(f"{name.replace('_', ' ')} {most}" for name, most in self.family.settings.items())
@@ -113,7 +119,10 @@ class ProposerSolver(Simulator):
         return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
-        """Check a proposal or an answer, hidden from the other seats."""
+        """Check the proposer's task or score a solver's answer. Returns "": other seats do not see the act.
+
+        The last solver's answer settles the round. Raises IllegalAct for an invalid task.
+        """
         if seat == PROPOSER:
             self.proposed = self._checked(act)
             self._seen.add(self.proposed.text)
@@ -134,7 +143,7 @@ class ProposerSolver(Simulator):
         return self.proposed
 
     def _checked(self, act: str) -> Proposed:
-        """Return the proposed task. Raises IllegalAct if it is invalid or the checker fails."""
+        """Return the proposed task. Raises IllegalAct, with the reason, if it is invalid or the checker fails."""
         text = act.strip().removesuffix("=").strip("` \n").removeprefix("[").removesuffix("]")
         try:
             task = self.family.check(text)
@@ -154,19 +163,19 @@ class ProposerSolver(Simulator):
         return task
 
     def opens_so(self, task: Proposed) -> bool:
-        """Return True if the task starts with this match's opening."""
+        """Return True if the task begins with this match's opening (prescribed numbers), or there is none."""
         return not self.opening or task.parted(self.opens)[0] == self.opening
 
     def of_split(self, task: Proposed) -> bool:
-        """Return True if the task may be used in this split."""
+        """Return True if the task's question belongs to the game's split."""
         return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
 
     def may_ask(self, task: Proposed) -> bool:
-        """Return True if the task does not contain its answer and belongs to the split."""
+        """Return True if the task belongs to the split and does not contain its answer."""
         return not task.trivial and self.of_split(task)
 
-    def _exemplary(self, rng: np.random.Generator) -> Proposed:
-        """Draw an example. If its opening alone is a task too, that task must be allowed."""
+    def _draw_example(self, rng: np.random.Generator) -> Proposed:
+        """Draw an example task. Its opening, if that is a task by itself, must be valid to propose."""
         for _ in range(TRIES):
             task = self.drawn(rng)
             try:
@@ -178,7 +187,7 @@ class ProposerSolver(Simulator):
         raise SimulatorFault(f"{self.family.name} has no opening in the split {self.split} within its limits")
 
     def _settle(self) -> None:
-        """Pay the proposer for the round, then start the next one or end the match."""
+        """Pay the proposer for the round, then tell all seats the results and start the next, or end the match."""
         share = sum(self._right) / len(self._right)
         self._shares.append(share)
         self.pay(PROPOSER, CHALLENGE, PAYS[self.pays](share))
@@ -192,7 +201,7 @@ class ProposerSolver(Simulator):
             self.tell("That was right." if right else "That was wrong.", seat)
 
     def drawn(self, rng: np.random.Generator) -> Proposed:
-        """Draw a task of the match's family and split that would be valid if it is new."""
+        """Draw a task of the match's family and split that begins with its opening and does not contain its answer."""
         for _ in range(TRIES):
             task = self.family.draw(rng)
             if self.opening:
@@ -203,7 +212,7 @@ class ProposerSolver(Simulator):
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 
     def unseen(self, rng: np.random.Generator) -> Proposed:
-        """Draw a valid task that is new in this match; the last draw if there is none."""
+        """Draw a task as `drawn` does that is new in this match; after 1,000 failures return the last draw."""
         for _ in range(TRIES):
             task = self.drawn(rng)
             if task.text not in self._seen:
@@ -211,7 +220,7 @@ class ProposerSolver(Simulator):
         return task
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return two examples for the solvers, which must not see them; None for the proposer."""
+        """Return reset options with two different examples, which a solver must not see; None for the proposer."""
         if seat == PROPOSER:
             return None
         one, two = self.drawn(rng), self.drawn(rng)
@@ -220,9 +229,11 @@ class ProposerSolver(Simulator):
         return ({"family": self.family.name, "example": one.text}, {"family": self.family.name, "example": two.text})
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return shares of the rounds with `valid` proposals, the `score` of right answers, and the solve rate `s`.
+        """Return figures for the report.
 
-        `terms` and `digits` (of the largest number) are means over the tasks.
+        `valid` is the share of rounds with a valid proposal, `score` the share of right answers over all rounds, `s`
+        over rounds with answers; `success` is True if `score` is 1. `terms` and `digits` (of the largest number) are
+        means over tasks. Also `checker_faults`, `family` and the last `task`.
         """
         score = sum(self._shares) / self.rounds
         tasks = max(len(self._tasks), 1)
@@ -240,17 +251,12 @@ class ProposerSolver(Simulator):
 
     @property
     def floor(self) -> float:
-        """Always 1: the random proposer writes solvable tasks, and the kit's other seats know the answers."""
+        """Always 1: the random proposer writes solvable tasks, and the other seats then know the answers."""
         return 1.0
 
 
-def _noop(game: ProposerSolver, seed: int) -> Answer:
-    """Return a player that writes nothing."""
-    return lambda seen: ""
-
-
 def _random(game: ProposerSolver, seed: int) -> Answer:
-    """Return a player that proposes any task and answers with another task's answer."""
+    """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def answer(seen: View) -> str:
@@ -262,7 +268,7 @@ def _random(game: ProposerSolver, seed: int) -> Answer:
 
 
 def _oracle(game: ProposerSolver, seed: int) -> Answer:
-    """Return a player that proposes any task, as `_random`, and knows the answers."""
+    """Return a player that proposes a random valid task, and as a solver knows the answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def answer(seen: View) -> str:
@@ -273,4 +279,4 @@ def _oracle(game: ProposerSolver, seed: int) -> Answer:
     return answer
 
 
-ProposerSolver.players = {"noop": _noop, "random": _random, "oracle": _oracle}
+ProposerSolver.players = {"noop": lambda game, seed: lambda seen: "", "random": _random, "oracle": _oracle}

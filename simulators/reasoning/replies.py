@@ -30,14 +30,14 @@ FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
 class Block(NamedTuple):
-    """Code in a reply, and the offset of its opening mark."""
+    """Code found in a reply: its text, and `start`, the offset of its opening mark."""
 
     start: int
     text: str
 
 
 def final_answer(text: str, form: str) -> str | None:
-    """Return the last final answer in a text, stripped, or None."""
+    """Return a text's last answer, stripped, or None; `form` is "plain" (the whole text), "boxed" or "tag"."""
     if form == "plain":
         answer: str | None = text
     elif form == "boxed":
@@ -50,14 +50,15 @@ def final_answer(text: str, form: str) -> str | None:
 
 
 def write_answer(answer: str, form: str) -> str:
-    """Return a reply with this answer."""
+    """Format an answer as a reply in the format "plain", "boxed" or "tag"."""
     return {"plain": answer, "boxed": f"\\boxed{{{answer}}}", "tag": f"<answer>{answer}</answer>"}[form]
 
 
 def first_block(text: str, form: str) -> Block | None:
-    """Return the first block of code, or the text of a python tool call; None without one.
+    """Return the first block of code in a reply, or None; `form` is "fence", "code" or "tool_call".
 
-    An unclosed block reaches to the end of the reply, as after a stop at its closing mark.
+    For "tool_call" the block's text is the whole reply. An unclosed block reaches to the end of the reply, as after a
+    stop at its closing mark.
     """
     opening, closing = MARKS[form]
     if form == "tool_call":
@@ -75,7 +76,7 @@ def first_block(text: str, form: str) -> Block | None:
 
 
 def write_code(code: str, form: str) -> str:
-    """Return a reply with this code."""
+    """Format Python code as a reply in the format "fence", "code" or "tool_call"."""
     opening, closing = MARKS[form]
     if form == "tool_call":
         return opening + json.dumps({"name": "python", "arguments": {"code": code}}) + closing
@@ -83,14 +84,14 @@ def write_code(code: str, form: str) -> str:
 
 
 def _boxed(text: str) -> str | None:
-    """Return what stands in the last \\boxed{…} whose braces are balanced; None if there is none."""
-    mark, end = "\\boxed{", len(text)
-    while (start := text.rfind(mark, 0, end)) >= 0:
+    """Return the content of the last \\boxed{…} with balanced braces, or None."""
+    opening, end = "\\boxed{", len(text)
+    while (start := text.rfind(opening, 0, end)) >= 0:
         depth = 1
         # A box that ends nowhere before the one looked at last would have to contain it: stop there.
-        for place in range(start + len(mark), end):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
+        for index in range(start + len(opening), end):
+            depth += {"{": 1, "}": -1}.get(text[index], 0)
             if depth == 0:
-                return text[start + len(mark) : place]
+                return text[start + len(opening) : index]
         end = start
     return None

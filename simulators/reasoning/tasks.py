@@ -36,18 +36,18 @@ CALLS = ("gcd", "lcm")
 
 
 class Reasoning(Asked):
-    """Acts: an answer, or in protocol "code" a reply that holds code or a final answer, whichever comes first.
+    """Game of one seat about a task of reasoning-gym. Acts: an answer, or a reply with code (protocol "code").
 
-    Options besides Simulator's: task, a family of reasoning-gym, a list of them, or families with settings (`level` is
-    a step of the curriculum); stage, from how many of them, in their order, tasks are drawn, None for all; protocol
-    "single" (one answer), "retry" (told that it is wrong, until it is right or after max_turns; UFO), "correct" (two
-    answers, before the second a hint that there might be an error; SCoRe) or "code" (Python is run and its output
-    shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter);
-    max_turns; answer "plain", "boxed" or "tag", where the answer stands in an act; code "fence", "code" or
-    "tool_call", how code is called; partial, whether answers that are nearly right score what the family's scorer
+    A reply with code and an answer counts as whichever comes first. Options besides Simulator's: task, a family of
+    reasoning-gym, a list of them, or families with settings (`level` is a step of the curriculum); stage, from how many
+    of them, in their order, tasks are drawn, None for all; protocol "single" (one answer), "retry" (told that it is
+    wrong, until it is right or after max_turns; UFO), "correct" (two answers, before the second a hint that there might
+    be an error; SCoRe) or "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool, ARTIST,
+    R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code "fence",
+    "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's scorer
     gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
 
-    Part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
+    Reward part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
     """
 
     name = "reasoning"
@@ -95,7 +95,7 @@ class Reasoning(Asked):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family of the stage and a task of the split."""
+        """Draw a task of the split from the first `stage` families, and reset scores and counts."""
 
         def draw() -> gym.Task:
             family = list(self.tasks)[rng.integers(self.stage)]
@@ -107,11 +107,11 @@ class Reasoning(Asked):
 
     @property
     def turns_left(self) -> int:
-        """Remaining replies."""
+        """Remaining replies, the next one included."""
         return self.max_turns - self.turns
 
     def rules(self) -> str:
-        """Return how to answer, and how often; the question is a public fact."""
+        """Return how to answer, and how often, as text. The question is not in it: it is a public fact."""
         says = f"Answer the question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.protocol == "retry":
             return f"{says} If it is wrong, you are told so and may answer again: {self.max_turns} answers in all."
@@ -126,24 +126,24 @@ class Reasoning(Asked):
         return says
 
     def public(self) -> dict[str, Any]:
-        """Return the question, its short form if the family is known, the family, and the replies left."""
+        """Return `question`, `terse` (the task without the words around it, if known), `family`, `turns_left`."""
         terse = bare(self.task.family, self.task.question)
         return {
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: hidden facts are hidden from all seats."""
+        """Return {}: no seat has private facts."""
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the answer if it is long enough to be recognisable and not part of the question."""
+        """Return {"answer": …}, or {} if the answer has under three characters or occurs in question or rules."""
         answer = fold(self.task.answer)
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}")
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer or run code."""
+        """Score an answer, or run code and send its output to the seat. Returns "". Raises IllegalAct for neither."""
         block = replies.first_block(act, self.code) if self.protocol == "code" else None
         answer = replies.final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:
@@ -169,12 +169,16 @@ class Reasoning(Asked):
             self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
 
     def python(self, code: str) -> str:
-        """Run Python code and return what it prints."""
+        """Run Python code and return what it prints.
+
+        That includes errors, and a note if a limit stopped the code: both count as a failed run.
+        """
         outcome = slowly(
             run_python, code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes
         )
         self._failed_runs += bool(outcome.reason or outcome.stderr)
-        return _plain(outcome.observation())
+        spaced = outcome.observation().replace("\r\n", "\n").replace("\t", "    ")
+        return "".join(char for char in spaced if char == "\n" or not unicodedata.category(char).startswith("C"))
 
     def _run(self, code: str) -> None:
         self._runs += 1
@@ -188,10 +192,11 @@ class Reasoning(Asked):
             self.end("turns", "No replies are left.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the score of the last and the first answer, the number of answers, and counts of code runs and failed
-        ones.
+        """Return figures for the report.
 
-        `unreadable` counts answers that the scorer could not or may not read.
+        `score` is the final answer's score, 0 if no answer ended the match; `first` is the first answer's, and
+        `success` is True if `score` is 1. Counts: `answers`, `runs` of code, `failed_runs`, and `unreadable` answers,
+        which the scorer could not or may not read. Also `family`, `question` and the right `answer`.
         """
         last = self._scores[-1] if self.ended in (RIGHT, WRONG) else 0.0
         return {
@@ -209,13 +214,13 @@ class Reasoning(Asked):
 
     @property
     def floor(self) -> float:
-        """Success rate of the random player, estimated on sampled tasks."""
+        """Success rate of the random player, estimated on 100 sampled tasks per family."""
         stage = dict(list(self.tasks.items())[: self.stage])
         return gym.chance(stage, self.max_turns if self.protocol == "retry" else 1)
 
 
 def _coder(game: Reasoning, seed: int) -> Answer:
-    """Return a player that computes the answer with Python in protocol "code" and otherwise knows it."""
+    """Return a player that computes the answer with Python in protocol "code"; in others it knows the answer."""
 
     def act(seen: View) -> str:
         shown = [message.text for message in seen.messages if message.sender == TOOL]
@@ -229,7 +234,7 @@ def _coder(game: Reasoning, seed: int) -> Answer:
 
 
 def _program(task: gym.Task) -> str:
-    """Return Python code that prints the answer, computed if the family is known."""
+    """Return Python code that prints the answer: computed for sums, gcd and lcm, else as a literal."""
     terse = bare(task.family, task.question)
     if task.family in CALLS and terse != task.question:
         return f"import math\nprint(math.{task.family}({terse}))"
@@ -237,9 +242,9 @@ def _program(task: gym.Task) -> str:
 
 
 def _reckoner(game: Reasoning, seed: int) -> Answer:
-    """Return a player that adds a sum term by term in words before it answers, as `coder` does in Python.
+    """Return a player that writes out a sum's running totals before the answer, as `coder` computes it in Python.
 
-    It knows the answers of other families, and gives only the answer if acts are plain answers.
+    It knows the answers of other families. If acts are plain answers, it gives only the answer.
     """
 
     def act(seen: View) -> str:
@@ -250,7 +255,7 @@ def _reckoner(game: Reasoning, seed: int) -> Answer:
 
 
 def _totals(task: gym.Task) -> list[str]:
-    """Return the running totals of a chain sum, one per line; [] for other tasks."""
+    """Return a chain sum's running totals as text lines such as `8 + 3 = 11`; [] for other tasks."""
     terse = bare(task.family, task.question).split()
     numbers, signs = terse[::2], terse[1::2]
     if task.family != "chain_sum" or len(numbers) != len(signs) + 1:
@@ -263,14 +268,8 @@ def _totals(task: gym.Task) -> list[str]:
     return lines
 
 
-def _plain(text: str) -> str:
-    """Return the text's lines without control and invisible characters."""
-    spaced = text.replace("\r\n", "\n").replace("\t", "    ")
-    return "".join(char for char in spaced if char == "\n" or not unicodedata.category(char).startswith("C"))
-
-
 def one_of(name: str, value: object, known: Sequence[str]) -> str:
-    """Return the option. Raises ValueError, naming the known words, unless it is one of them."""
+    """Return the option as text. Raises ValueError, which lists the known values, unless it is one of them."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     return str(value)

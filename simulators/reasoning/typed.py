@@ -28,7 +28,7 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Proposed:
-    """A task that passed its family's checks."""
+    """A checked task: normal form (`text`), question, integer answer, count of numbers, and digits of the largest."""
 
     text: str
     """Normal form: tasks that differ only in blanks are equal."""
@@ -41,17 +41,20 @@ class Proposed:
 
     @property
     def trivial(self) -> bool:
-        """Whether the task contains its answer."""
+        """True if a number in the task is its answer."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def parted(self, numbers: int) -> tuple[str, str]:
-        """Split the text after this many numbers."""
+        """Split the text after its first `numbers` numbers; with 0, the first part is empty."""
         end = list(re.finditer(r"\d+", self.text))[numbers - 1].end() if numbers else 0
         return self.text[:end], self.text[end:]
 
 
 class Family(ABC):
-    """A kind of task with its limits. `check` parses a proposal, `draw` generates a task."""
+    """A kind of task with one integer answer, such as sums; `settings` limit its size. A subclass is one kind.
+
+    `check` turns a proposal's text into a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
+    """
 
     name: ClassVar[str]
     form: ClassVar[str]
@@ -71,7 +74,7 @@ class Family(ABC):
         }
 
     def check(self, text: str) -> Proposed:
-        """Return the proposed task. Raises ValueError if it is invalid."""
+        """Parse a proposal and return it as a task. Raises ValueError if it is malformed or exceeds the limits."""
         if len(text) > LONGEST:
             raise ValueError(f"a task has at most {LONGEST} characters")
         plain, numbers, answer = self.read(text)
@@ -79,38 +82,36 @@ class Family(ABC):
         return Proposed(plain, plain.join(self.asks), answer, len(numbers), digits)
 
     def draw(self, rng: np.random.Generator) -> Proposed:
-        """Draw a task within the limits."""
+        """Draw a random task within the limits."""
         return self.check(self.write(rng))
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Return the normal form, the numbers in it, and the answer. Raises ValueError if it is invalid or outside the
-        limits.
-        """
+        """Parse a proposal to (normal form, numbers in it, answer). Raises ValueError if invalid or too large."""
 
     @abstractmethod
     def write(self, rng: np.random.Generator) -> str:
-        """Return the text of a random task within the limits."""
+        """Draw a random task within the limits and return its text."""
 
 
 class Chain(Family):
-    """Numbers joined by operators, without parentheses. All numbers of a drawn task have as many digits."""
+    """Numbers joined by `operators`, without parentheses. Numbers of a drawn task have equally many digits."""
 
     operators: ClassVar[str]
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Read a task by the parser of expressions."""
+        """Parse a chain to (normal form, numbers, answer). Raises ValueError if malformed or beyond the limits."""
         tokens = expression.tokens(text)
         for token in tokens:
             if not token.isdigit() and token not in self.allowed:
                 raise ValueError(f"{token!r} does not belong to {self.form}")
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
-        self._within(tokens, numbers)
+        self._check_limits(tokens, numbers)
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a task as reasoning-gym does: a number of terms, a number of digits, then each term."""
+        """Draw a task's text as reasoning-gym does: first its number of terms, then of digits, then each term."""
         terms = int(rng.integers(2, self.settings["max_terms"] + 1))
         digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
@@ -119,10 +120,10 @@ class Chain(Family):
 
     @functools.cached_property
     def allowed(self) -> frozenset[str]:
-        """Tokens besides unsigned numbers."""
+        """Tokens that a task may contain besides unsigned numbers."""
         return frozenset(self.operators)
 
-    def _within(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
+    def _check_limits(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
         terms, digits = self.settings["max_terms"], self.settings["max_digits"]
         if not 2 <= len(numbers) <= terms:
             raise ValueError(f"a task has from 2 to {terms} numbers, not {len(numbers)}")
@@ -131,7 +132,7 @@ class Chain(Family):
 
 
 class ChainSum(Chain):
-    """Sums and differences."""
+    """Sums and differences, such as `8 + 3 - 5`."""
 
     name, operators = "chain_sum", "+-"
     form = "numbers joined by + and -, such as [8 + 3]"
@@ -139,7 +140,7 @@ class ChainSum(Chain):
 
 
 class Products(Chain):
-    """Products."""
+    """Products, such as `8 * 3`."""
 
     name, operators = "products", "*"
     form = "numbers joined by *, such as [8 * 3]"
@@ -148,7 +149,7 @@ class Products(Chain):
 
 
 class BasicArithmetic(Chain):
-    """Sums, differences, products, signs and parentheses; multiplication first."""
+    """Sums, differences and products with signs and parentheses; multiplication binds first."""
 
     name, operators = "basic_arithmetic", "+-*"
     form = "numbers joined by +, - and *, with parentheses, such as [8 - 2 * 3]"
@@ -157,18 +158,18 @@ class BasicArithmetic(Chain):
 
     @functools.cached_property
     def allowed(self) -> frozenset[str]:
-        """Operators, parentheses, and signs of terms."""
+        """Operators, parentheses, and a sign before a parenthesis."""
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse an expression in which `-3` is one token."""
+        """Parse an expression (`-3` is one token) to (normal form, numbers, answer). Raises ValueError if invalid."""
         tokens = expression.tokens(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
-        self._within(tokens, numbers)
+        self._check_limits(tokens, numbers)
         return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a chain, with parentheses around two or more terms half of the time."""
+        """Draw a chain; half of those with three or more terms get parentheses around some terms."""
         parts = super().write(rng).split(" ")
         if len(parts) > 3 and rng.random() < 0.5:
             terms = (len(parts) + 1) // 2
@@ -179,13 +180,13 @@ class BasicArithmetic(Chain):
 
 
 class Numbers(Family):
-    """A list of positive integers whose common number is the answer."""
+    """A list of positive integers whose answer is a subclass's function `combine` of them all."""
 
     combine: ClassVar[Callable[..., int]]
     limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse integers separated by commas."""
+        """Parse comma-separated integers to (normal form, numbers, answer). Raises ValueError if invalid."""
         parts = [part.strip() for part in text.split(",")]
         if not all(part.isascii() and part.isdigit() for part in parts):
             raise ValueError("a task is whole numbers with commas between them")
@@ -197,13 +198,13 @@ class Numbers(Family):
         return ", ".join(map(str, numbers)), numbers, self.combine(*numbers)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Return random numbers within the settings as text, separated by commas."""
+        """Draw numbers within the limits and return them as text, separated by commas."""
         size = int(rng.integers(2, self.settings["max_numbers"] + 1))
         return ", ".join(map(str, rng.integers(1, self.settings["max_value"] + 1, size=size)))
 
 
 class Gcd(Numbers):
-    """The greatest common divisor."""
+    """The greatest common divisor of a list of numbers."""
 
     name, combine = "gcd", staticmethod(math.gcd)
     form = "whole numbers with commas between them, such as [12, 18]"
@@ -214,7 +215,7 @@ class Gcd(Numbers):
 
 
 class Lcm(Numbers):
-    """The least common multiple."""
+    """The least common multiple of a list of numbers."""
 
     name, combine = "lcm", staticmethod(math.lcm)
     form = "whole numbers with commas between them, such as [12, 18]"
@@ -224,13 +225,16 @@ class Lcm(Numbers):
 FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
 
 
-def families_of(given: object) -> dict[str, Family]:
-    """Return families with their limits, from a name, a list of names, or a mapping of names to settings."""
-    named = {given: {}} if isinstance(given, str) else given
+def families_of(option: object) -> dict[str, Family]:
+    """Create families by name from the option `families`: a name, a list of names, or names with settings.
+
+    Raises ValueError for an unknown family or an invalid setting.
+    """
+    named = {option: {}} if isinstance(option, str) else option
     if isinstance(named, list | tuple):
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
-        raise ValueError(f"families must be a name, a list of names, or names with settings, not {given!r}")
+        raise ValueError(f"families must be a name, a list of names, or names with settings, not {option!r}")
     families = {}
     for name, settings in named.items():
         if name not in FAMILIES:
@@ -242,9 +246,7 @@ def families_of(given: object) -> dict[str, Family]:
 
 
 def bare(family: str, question: str) -> str:
-    """Return the task in a reasoning-gym question without the words around it, or the whole question of
-    other families.
-    """
+    """Return the task in a reasoning-gym question without the words around it; the whole question if these differ."""
     before, after = FAMILIES[family].asks if family in FAMILIES else ("", "")
     if not (question.startswith(before) and question.endswith(after)):
         return question

@@ -25,7 +25,7 @@ SECONDS = 1.0
 
 
 class Function(NamedTuple):
-    """A function to repair: its description, the correct expression, and wrong ones."""
+    """A function to repair: its description `says`, its correct expression `right`, and wrong ones, `bugs`."""
 
     says: str
     right: str
@@ -52,14 +52,16 @@ Case = tuple[int, int]
 
 
 class Repair(Simulator):
-    """Acts: EDIT name: expression (what the function returns), RUN (the tests that are shown), SUBMIT.
+    """Game of one engineer, who edits a small repository of failing functions, runs tests and submits.
 
-    Options besides Simulator's: functions 1 to 4, how many there are, all failing; max_turns, one more than those at
-    least, so that all can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
+    Acts: EDIT name: expression (what the function returns), RUN (the visible tests), SUBMIT. Options besides
+    Simulator's: functions 1 to 4, how many there are, all failing; max_turns, at least one more than those, so that all
+    can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
 
-    Part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every edit
-    that changes something and every run, and "submitted", 1 for submitting what was edited, are marks for credit
-    (gated reward accumulation) and no part of the payoff. An edit that is no expression of a or b counts for neither.
+    Reward part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every
+    edit that changes something and every run, and "submitted", 1 for submitting what was edited, serve credit
+    assignment only (gated reward accumulation) and are no part of the payoff. An edit that is no expression of a or b
+    earns neither.
     """
 
     name = "repair"
@@ -81,9 +83,10 @@ class Repair(Simulator):
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw functions of the bank, a bug for each, and tests that separate the correct expression from all others.
+        """Draw the functions, a bug for each, visible tests that the bug fails, and hidden tests.
 
-        The option `unseen` sets the hidden tests, as `twin_deals` does.
+        Every wrong expression known for a function fails at least one of its hidden tests. The reset option `unseen`
+        sets the hidden tests, as `twin_deals` does.
         """
 
         def draw() -> dict[str, str]:
@@ -92,31 +95,31 @@ class Repair(Simulator):
 
         self.bodies: dict[str, str] = self.draw_entity(draw, lambda bodies: repr(dict(sorted(bodies.items()))))
         self.names = tuple(self.bodies)
-        self.tests = {name: _telling(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
+        self.tests = {name: _separating_cases(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
         given = options.get("unseen")
         self.unseen = self._unseen(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
         self._runs = self._edits = self._sensible = 0
         self._right = 0.0
 
     def _unseen(self, rng: np.random.Generator) -> dict[str, list[Case]]:
-        """Draw tests of which every wrong expression of the bank fails at least one."""
-        return {name: _telling(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
+        """Draw hidden tests by function, such that every known wrong expression fails at least one of them."""
+        return {name: _separating_cases(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
 
     @property
     def turns_left(self) -> int:
-        """Remaining acts."""
+        """Remaining acts, the next one included."""
         return self.max_turns - self.turns
 
     def rules(self) -> str:
-        """Return what there is to do, and how often."""
+        """Return the acts, the goal and the number of turns, as text."""
         return (
             "Every function of this repository fails. EDIT name: expression changes what it returns, RUN shows how "
             f"the tests go, SUBMIT ends: then tests that you have not seen decide. {self.max_turns} turns in all."
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the current code, its visible tests, the numbers of edits and runs, and the turns left."""
-        tests = [f"{name}({a}, {b}) == {_value(name, (a, b))}" for name in self.names for a, b in self.tests[name]]
+        """Return `names` of functions, `source`, visible `tests` as text, and `edits`, `runs` and `turns_left`."""
+        tests = [f"{name}({a}, {b}) == {_expected(name, (a, b))}" for name in self.names for a, b in self.tests[name]]
         facts = {"names": list(self.names), "source": self.source(), "tests": tests}
         return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
 
@@ -125,25 +128,28 @@ class Repair(Simulator):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the hidden tests that are not visible as well."""
+        """Return the hidden tests of each function that are not visible too, as calls such as `total(1, 2)`."""
         return {
             f"a test of {name}": tuple(f"{name}{case}" for case in self.unseen[name] if case not in self.tests[name])
             for name in self.names
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the same repository with two different sets of hidden tests."""
+        """Return reset options of the same repository with two different sets of hidden tests."""
         return {"unseen": self._unseen(rng)}, {"unseen": self._unseen(rng)}
 
     def source(self) -> str:
-        """Return the repository's current source."""
+        """Return the repository's current source code."""
         return "\n\n".join(
             f'def {name}(a, b):\n    """Return {BANK[name].says}."""\n    return {body}'
             for name, body in self.bodies.items()
         )
 
     def play(self, seat: str, act: str) -> str:
-        """Edit, run or submit, and send the tool's output to the seat."""
+        """Play an act: edit a function, run the visible tests, or submit. Returns the act in normal form.
+
+        The seat is told the tests' output. Raises IllegalAct for any other act.
+        """
         act = act.strip()
         word = act.upper()
         if edit := EDIT.fullmatch(act):
@@ -151,13 +157,13 @@ class Repair(Simulator):
         if word == "RUN":
             self._runs += 1
             self.pay(seat, STEP, 1.0)
-            self.tell(self._tried(), sender=TOOL)
+            self.tell(self._test_output(), sender=TOOL)
         elif word == "SUBMIT":
             self._submit(seat)
             return word
         else:
             raise IllegalAct("write EDIT name: expression, RUN or SUBMIT")
-        self._used()
+        self._end_if_last_turn()
         return word
 
     def _edit(self, seat: str, name: str, body: str) -> str:
@@ -171,28 +177,36 @@ class Repair(Simulator):
                 self.pay(seat, STEP, 1.0)
                 self._sensible += 1
         self.bodies[name] = body
-        self._used()
+        self._end_if_last_turn()
         return f"EDIT {name}: {body}"
 
-    def _used(self) -> None:
+    def _end_if_last_turn(self) -> None:
         """End the match if this was the last turn."""
         if self.turns_left == 1:
             self.end("turns", "No turns are left, and nothing was submitted.")
 
-    def _tried(self) -> str:
-        """Return the output of the visible tests. If all expressions come from the bank, no cell is needed."""
+    def _test_output(self) -> str:
+        """Run the visible tests and return their output. Known expressions need no isolated process."""
         if all(body in WORKED for body in self.bodies.values()):
             cases = self._cases()
-            return "\n".join(f"{n}{c} is {_worth(self.bodies[n], c)} and should be {_value(n, c)}" for n, c in cases)
-        lines = [f"print('{n}{case} is', {n}{case}, 'and should be', {_value(n, case)})" for n, case in self._cases()]
+            return "\n".join(
+                f"{n}{c} is {_evaluate(self.bodies[n], c)} and should be {_expected(n, c)}" for n, c in cases
+            )
+        lines = [
+            f"print('{n}{case} is', {n}{case}, 'and should be', {_expected(n, case)})" for n, case in self._cases()
+        ]
         code = "\n".join([self.source(), *lines])
-        return _printed(slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation())
+        output = slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
+        return "".join(char for char in output if char == "\n" or char.isprintable())
 
     def _cases(self) -> list[tuple[str, Case]]:
         return [(name, case) for name in self.names for case in self.tests[name]]
 
     def _submit(self, seat: str) -> None:
-        """Score each function in a separate cell, so that none can affect another."""
+        """Pay the share of functions that pass all hidden tests, and end the match.
+
+        Each function runs in a separate isolated process, so that none can affect another.
+        """
         if self._sensible:
             self.pay(seat, SUBMITTED, 1.0)
         right = [self._passes(name) for name in self.names]
@@ -203,29 +217,29 @@ class Repair(Simulator):
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
         if known := WORKED.get(self.bodies[name]):  # ours: what a cell would say is known
-            return all(known(*case) == _value(name, case) for case in cases)
+            return all(known(*case) == _expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
         outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
-        return outcome.stdout == f"{[_value(name, case) for case in cases]}\n"
+        return outcome.stdout == f"{[_expected(name, case) for case in cases]}\n"
 
     def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without the marks for credit."""
+        """Return the payoffs without the parts "step" and "submitted", which serve credit assignment only."""
         own = self._totals[ENGINEER]
         return {seat: paid - own.get(STEP, 0.0) - own.get(SUBMITTED, 0.0) for seat, paid in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the share of correct functions, whether all are, and the counts of acts."""
+        """Return `score` (share of correct functions), `success` (all are), `edits`, `runs`, and `submitted` (bool)."""
         done = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
         return {"score": self._right, "success": self._right == 1.0, **done}
 
     @property
     def floor(self) -> float:
-        """Probability that the random player repairs all functions."""
+        """Probability that random correct expressions repair all functions: (1/8) ** functions."""
         return float(len(CANDIDATES)) ** -self.count
 
 
 def _makes_sense(body: str) -> bool:
-    """Return True for an expression that uses a or b and otherwise only builtins; anything else cannot be correct."""
+    """Return True for an expression that uses a or b and otherwise only builtins; others cannot be correct."""
     try:
         tree = ast.parse(body, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -237,38 +251,29 @@ def _makes_sense(body: str) -> bool:
     return bool(used & {"a", "b"}) and all(name in ("a", "b") or hasattr(builtins, name) for name in used)
 
 
-def _value(name: str, case: Case) -> int:
-    """Return the correct result of a function in this case."""
-    return _worth(BANK[name].right, case)
+def _expected(name: str, case: Case) -> int:
+    """Return the correct result of the function for these arguments (a, b)."""
+    return _evaluate(BANK[name].right, case)
 
 
-def _worth(expression: str, case: Case) -> int:
-    """Evaluate an expression of the bank, never one of a model's."""
+def _evaluate(expression: str, case: Case) -> int:
+    """Evaluate a known expression, never one of a model's, for these arguments (a, b)."""
     return int(WORKED[expression](*case))
 
 
-def _telling(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
-    """Draw cases such that each wrong expression among `others` fails at least one."""
+def _separating_cases(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
+    """Draw `count` test cases (a, b) such that each wrong expression in `others` fails at least one of them."""
     wrong = [expression for expression in others if expression != BANK[name].right]
     while True:
         cases = [(int(a), int(b)) for a, b in rng.integers(0, LARGEST + 1, size=(count, 2))]
-        if all(any(_worth(other, case) != _value(name, case) for case in cases) for other in wrong):
+        if all(any(_evaluate(other, case) != _expected(name, case) for case in cases) for other in wrong):
             return cases
 
 
-def _printed(text: str) -> str:
-    return "".join(char for char in text if char == "\n" or char.isprintable())
-
-
-def _noop(game: Repair, seed: int) -> Answer:
-    """Return a player that submits the unchanged function."""
-    return lambda seen: "SUBMIT"
-
-
 def _random(game: Repair, seed: int) -> Answer:
-    """Return a player that writes a random correct expression to each function, sometimes runs the tests, and submits.
+    """Return a player that gives every function a random expression that is correct for some function, then submits.
 
-    It runs them only as often as the turns allow.
+    In between it sometimes runs the tests, as often as the turns allow.
     """
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     todo: list[int | str] = []
@@ -284,7 +289,7 @@ def _random(game: Repair, seed: int) -> Answer:
 
 
 def _oracle(game: Repair, seed: int) -> Answer:
-    """Return a player that knows the solution."""
+    """Return a player that gives every function its correct expression and submits."""
     todo = list(range(game.count))
 
     def act(seen: View) -> str:
@@ -294,4 +299,4 @@ def _oracle(game: Repair, seed: int) -> Answer:
     return act
 
 
-Repair.players = {"noop": _noop, "random": _random, "oracle": _oracle}
+Repair.players = {"noop": lambda game, seed: lambda seen: "SUBMIT", "random": _random, "oracle": _oracle}

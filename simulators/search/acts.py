@@ -1,7 +1,9 @@
 """Parse and format the acts of a seat: tool calls, an answer, a question, or stopping.
 
-search(query="…"), open(title="…") also as <tool_call> JSON; terse: ?words ANSWER text, or <answer>text</answer> terse:
-=text QUESTION text PROGRAM program terse: !program, which is the question too STOP terse: .
+search(query="…"), open(title="…")  also as <tool_call> JSON; terse: ?words
+ANSWER text                         or <answer>text</answer>; terse: =text
+QUESTION text PROGRAM program       terse: !program, which is the question too
+STOP                                terse: .
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ Kind = Literal["call", "answer", "question", "stop"]
 
 
 class Done(NamedTuple):
-    """A parsed act: tool calls, or a text with the program if it is a question."""
+    """A parsed act: its kind, and its tool `calls`, or its `text` (an answer or question) and `program`."""
 
     kind: Kind
     text: str = ""
@@ -34,7 +36,7 @@ class Done(NamedTuple):
 
 
 def read_act(act: str, terse: bool) -> Done | None:
-    """Parse an act. Returns None if the text is no act."""
+    """Parse an act: one tool call, an answer, a question, or a stop. Returns None if the text is none of these."""
     if terse:
         return _read_terse(act.strip())
     if act.strip().upper() == "STOP":
@@ -60,34 +62,34 @@ def _read_terse(act: str) -> Done | None:
 
 
 def write_call(kind: str, text: str, terse: bool) -> str:
-    """Format a search for these words, or the opening of a page."""
+    """Format a call (`kind` "search" or "open") with its query or title as an act. Terse acts are always searches."""
     if terse:
         return f"?{text}"
     return f'search(query="{text}")' if kind == "search" else f'open(title="{text}")'
 
 
 def write_answer(text: str, terse: bool) -> str:
-    """Format an answer."""
+    """Format an answer as an act: `ANSWER text`, or `=text` if terse."""
     return f"={text}" if terse else f"ANSWER {text}"
 
 
 def write_question(program: Program, terse: bool) -> str:
-    """Format a question for a program, in the world's standard words."""
+    """Format a program as a question act: its standard words and itself, or `!program` if terse."""
     return f"!{program.terse}" if terse else f"QUESTION {in_words(program)} PROGRAM {program}"
 
 
 def tools_of(session: Session) -> list[Tool]:
-    """Return a seat's tools: search, and open unless a search shows full pages."""
+    """Return a seat's tools: `search`, and `open` unless searches show full pages."""
     return [Tool.of(session.search)] if session.whole else [Tool.of(session.search), Tool.of(session.open)]
 
 
 def perform(done: Done, session: Session) -> str:
-    """Run an act's calls and return the results as text for the model."""
+    """Run an act's tool calls in the seat's session and return their results, one per line, as text for the model."""
     return "\n".join(run(tools_of(session), call) for call in done.calls)
 
 
 def must(done: Done | None, kinds: Sequence[Kind], usage: str) -> Done:
-    """Return the act if it is of one of these kinds. Raises IllegalAct with `usage` otherwise."""
+    """Return the act if its kind is in `kinds`. Raises IllegalAct with the text `usage` for others and for None."""
     if done is None or done.kind not in kinds:
         raise IllegalAct(usage)
     return done

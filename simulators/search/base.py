@@ -27,17 +27,18 @@ LISTED = 12
 
 
 class LibraryGame(Simulator):
-    """Options besides Simulator's:
+    """Base class of the search games: a library of pages, questions about them, and a budget of tool calls.
 
-    pages: how many are generated, from 20 to 100,000, or a file of pages and questions (`simulators.search.corpus`);
-    edition: the seed of a generated world; worlds: how many editions matches are dealt from, this one and the next.
-    retriever "bm25", "dense" or "hybrid"; embedding "hashed" or "minilm", of the latter two.
-    sorts: of questions, of "chain", "compare", "count", "unanswerable"; hops: a number or [low, high], at most 4;
-    backwards: whether they go from a thing to what names it, too (the book whose author is X).
-    searches, opens, results: a seat's calls of each tool, and how many pages a search finds.
-    show "titles" (a search shows how pages begin, and they are opened to be read) or "pages" (it shows them whole).
-    cost: of each call. terse: names, pages and acts in as few tokens as can be, for tiny models; shows pages, and of
-    a page only the facts that a query names, by the letters of their relations, where it names any.
+    Options besides Simulator's:
+    pages: number of generated pages (20 to 100,000), or a file of pages and questions (`simulators.search.corpus`).
+    edition: seed of the generated world. worlds: number of editions that matches draw from, this one and the next.
+    retriever: "bm25", "dense" or "hybrid". embedding: "hashed" or "minilm", for the latter two retrievers.
+    sorts: of questions, among "chain", "compare", "count", "unanswerable". hops: a number or [low, high], at most 4.
+    backwards: whether questions also go from a value to the things that have it (the book whose author is X).
+    searches, opens: a seat's maximum calls of each tool. results: number of pages that a search finds.
+    show: "titles" (searches show titles and how pages begin; `open` shows a page) or "pages" (searches show pages).
+    cost: price of each call. terse: names, pages and acts in as few tokens as can be, for tiny models. Searches then
+    show pages, reduced to the facts whose relation letters the query contains, if any.
     """
 
     whole_acts = True
@@ -71,7 +72,7 @@ class LibraryGame(Simulator):
         choice("retriever", retriever, *RETRIEVERS)
         choice("embedding", embedding, *EMBEDDINGS)
         self.retriever = retriever
-        self.sorts, self.hops = _sorts(self.SORTS if sorts is None else sorts), _range(hops)
+        self.sorts, self.hops = _valid_sorts(self.SORTS if sorts is None else sorts), _hop_range(hops)
         self.backwards = flag("backwards", backwards)
         self.budget = _budget(searches, opens, results if results is not None else 1 if self.terse else 5)
         self.whole = _shows_pages(show, self.terse)
@@ -96,12 +97,12 @@ class LibraryGame(Simulator):
             raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or take all")
 
     def choose_library(self, rng: np.random.Generator) -> None:
-        """Draw one of the worlds for this match."""
+        """Draw one of the `worlds` editions for this match and set `library` to its pages and index."""
         self.at = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
         self.library = library(self.at)
 
     def draw_question(self, rng: np.random.Generator) -> Question:
-        """Draw a question of the split. Raises SimulatorFault after `DRAWS` failed draws."""
+        """Draw a question of the split from the match's library. Raises SimulatorFault after 10,000 failures."""
         for _ in range(DRAWS):
             question = self._any_question(rng)
             if self.of_split(question):
@@ -114,14 +115,14 @@ class LibraryGame(Simulator):
         return draw(self.library.world, rng, self.sorts, self.hops, self.backwards)
 
     def of_split(self, question: Question) -> bool:
-        """Return True if a question belongs to the split, by its starting thing or else by its text."""
+        """Return True if a question is in the split, by a hash of the thing it starts from, or else of its text."""
         if self.split == "all":
             return True
         about = question.program.chains[0].start if question.program else question.text
         return held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
 
     def findable(self, question: Question) -> bool:
-        """Return True if searches for the titles of all evidence pages find them within the budget."""
+        """Return True if searching for each evidence page's title finds it, all within a seat's budget."""
         pages, titles = question.evidence, self.library.titles
         if len(pages) > (self.budget.searches if self.whole else min(self.budget.searches, self.budget.opens)):
             return False
@@ -129,31 +130,34 @@ class LibraryGame(Simulator):
         return all(page in [titles[hit] for hit in hits] for page, hits in zip(sorted(pages), found, strict=True))
 
     def session(self) -> Session:
-        """Return a new session of a seat, without any calls."""
+        """Return a new session, in which a seat searches and reads within its budget."""
         return Session(self.library, self.budget, self.retriever, self.whole)
 
     # A seat's turn.
 
     @property
     def most_acts(self) -> int:
-        """Maximum acts of a seat. Failed calls use no budget, so this is more than the budget."""
+        """Maximum number of a seat's acts: its budget of calls and 4 more, because failed calls use none of it."""
         return self.budget.searches + self.budget.opens + SPARE_ACTS
 
     def tools(self) -> str:
-        """Return the rules' description of the tools."""
+        """Return the rules' description of the tools, one per line, or a terse one."""
         if self.terse:
             return "?words searches, with a relation's letter for that fact alone"
         return describe(tools_of(self.session()))
 
     def call(self, seat: str, done: Done, session: Session) -> None:
-        """Run a call, tell the seat the result, and charge its cost."""
+        """Run the tool call of an act in the seat's session and tell the seat the result.
+
+        A successful call costs the seat `cost`, as the reward part "cost"; a failed one is free.
+        """
         before = session.calls
         self.tell(perform(done, session), seat, sender=TOOL)
         if self.cost and session.calls > before:
             self.pay(seat, "cost", -self.cost)
 
     def listed_calls(self, session: Session, names: Sequence[str]) -> list[str]:
-        """List useful calls: searches for names already read, and openings of found pages."""
+        """List useful calls within the budget, as acts: searches for these names, openings of found unread pages."""
         calls = []
         if session.left["searches"] > 0:
             calls += [write_call("search", name, self.terse) for name in names]
@@ -163,16 +167,16 @@ class LibraryGame(Simulator):
         return calls
 
     def listed_answers(self, names: Sequence[str]) -> list[str]:
-        """List answers: names already read, the smallest counts, and "none"."""
+        """List likely answers, as acts: these names, "1", "2" and "none"."""
         return [write_answer(text, self.terse) for text in (*names, "1", "2", NONE)]
 
     def candidates(self) -> tuple[str, ...]:
-        """Return the answers that the random player chooses from: titles or given answers, small counts, none."""
+        """Return the random player's possible answers: those of a corpus, or all titles, 1 to 9 and "none"."""
         given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
         return given or (*self.library.titles, *"123456789", NONE)
 
     def names_read(self, session: Session, question: str) -> list[str]:
-        """Return the last names in the question and on the pages read."""
+        """Return the last 12 names that a seat has seen: in the question, among search results or on pages read."""
         world = self.library.world
         known = self.library.named_in(question)
         if world is not None:
@@ -182,7 +186,7 @@ class LibraryGame(Simulator):
 
 
 def question_from(record: dict[str, Any]) -> Question:
-    """Return the question of a record from `as_record`."""
+    """Return the question that `as_record` converted to this dict."""
     program = record.get("program", "")
     fields = {name: record[name] for name in ("text", "sort", "hops")}
     return Question(
@@ -194,7 +198,7 @@ def question_from(record: dict[str, Any]) -> Question:
 
 
 def as_record(question: Question) -> dict[str, Any]:
-    """Return the question as JSON-able options of a deal."""
+    """Return the question as a JSON-able dict (text, sort, hops, answers, evidence, program), for reset options."""
     return {
         **{name: getattr(question, name) for name in ("text", "sort", "hops")},
         "answers": list(question.answers),
@@ -212,7 +216,7 @@ def _budget(searches: int, opens: int, results: int) -> Budget:
 
 
 def _shows_pages(show: str | None, terse: bool) -> bool:
-    """Return True if a search shows full pages. Raises ValueError for an invalid option."""
+    """Return True if searches show full pages: as `show` says, by default if terse. Raises ValueError if invalid."""
     if show is None:
         return terse
     whole = choice("show", show, "titles", "pages") == "pages"
@@ -221,14 +225,14 @@ def _shows_pages(show: str | None, terse: bool) -> bool:
     return whole
 
 
-def _sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
+def _valid_sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
     named = (given,) if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
     if not named or any(sort not in SORTS for sort in named):
         raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(given), 60)}")
     return tuple(sort for each in named for sort in SORTS if sort == each)
 
 
-def _range(hops: int | Sequence[int]) -> tuple[int, int]:
+def _hop_range(hops: int | Sequence[int]) -> tuple[int, int]:
     ends = hops if isinstance(hops, list | tuple) else (hops, hops)
     if len(ends) != 2:
         raise ValueError(f"hops must be a whole number or [low, high], not {one_line(repr(hops), 60)}")

@@ -34,33 +34,34 @@ MOST_CHAINS = 30
 
 
 class Rejected(Exception):
-    """A question does not count; the message is the reason."""
+    """Raised for a written question that fails a check; the message says why."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Requirements for a question: its answer and its minimum number of hops."""
+    """Requirements for a question to be written: its answer, and its minimum number of hops (facts to combine)."""
 
     answer: str
     hops: int
 
 
-def checks_of(given: Sequence[Check]) -> tuple[Check, ...]:
-    """Return the validated checks of an option. Raises ValueError for an unknown check."""
-    if not isinstance(given, list | tuple) or any(each not in CHECKS for each in given):
-        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(given), 60)}")
-    return tuple(given)
+def checks_of(option: Sequence[Check]) -> tuple[Check, ...]:
+    """Return the option `checks` as a tuple. Raises ValueError unless it is a list of known checks."""
+    if not isinstance(option, list | tuple) or any(each not in CHECKS for each in option):
+        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(option), 60)}")
+    return tuple(option)
 
 
-def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
-    """Return the question if it passes these checks, except the gate. Raises Rejected otherwise.
+def check(text: str, program_text: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
+    """Check a question in words (`text`) with its program and return it. Raises Rejected, with the reason, if it fails.
 
-    The gate comes later, because it needs noise pages.
+    `program_text` is the same question in formal notation, `work` the writer's session with the pages read, `checks`
+    the checks to apply. The gate, a reader who must answer it, comes later, because it needs noise pages.
     """
     library = work.library
-    program = _parsed(written, library) if {"program", "hops", "evidence"} & {*checks} else None
+    program = _parsed(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
-        _answers_so(text, program, wish, library)
+        _check_program(text, program, wish, library)
     if "hops" in checks and program is not None and program.hops < wish.hops:
         raise Rejected(f"it takes {program.hops} hops, not {wish.hops}")
     if "absent" in checks and names(text, wish.answer, library.terse):
@@ -72,31 +73,31 @@ def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[C
 
 
 def gate(question: Question, texts: list[str], terse: bool) -> None:
-    """Raise Rejected unless the scripted reader finds the answer in these texts."""
+    """Raise Rejected unless a scripted reader of these texts finds a right answer to the question."""
     if not exact(answer_from(question.text, texts, terse), question.answers):
         raise Rejected("a reader does not find the answer on the pages that were read")
 
 
 def sound(question: Question, library: Library) -> bool:
-    """Return True if the question's words, evaluated on the graph, have exactly the claimed answer."""
+    """Return True if the question in words, evaluated on all facts, has exactly the claimed answer."""
     program = read_asked(question.text, library.terse)
     return program is not None and library.world is not None and answers(program, library.world) == {question.answer}
 
 
 def names(text: str, name: str, terse: bool) -> bool:
-    """Return True if a text names a thing, ignoring case and punctuation. Terse texts are compared exactly."""
+    """Return True if a text contains a name as whole words, ignoring case and punctuation unless `terse`."""
     words = (name, text) if terse else (fold(name), fold(text))
     return re.search(rf"\b{re.escape(words[0])}\b", words[1]) is not None
 
 
-def _parsed(written: str, library: Library) -> Program:
+def _parsed(program_text: str, library: Library) -> Program:
     try:
-        return (parse_terse if library.terse else parse)(written)
+        return (parse_terse if library.terse else parse)(program_text)
     except ValueError as why:
         raise Rejected(str(why)) from None
 
 
-def _answers_so(text: str, program: Program, wish: Wish, library: Library) -> None:
+def _check_program(text: str, program: Program, wish: Wish, library: Library) -> None:
     found = answers(program, library.world) if library.world else frozenset()
     if found != {wish.answer}:
         how = "no answer" if not found else f"{len(found)} answers" if len(found) > 1 else "another answer"
@@ -109,31 +110,31 @@ def _answers_so(text: str, program: Program, wish: Wish, library: Library) -> No
 
 
 def possible(work: Session, wish: Wish) -> list[Program]:
-    """Return chains of the required hops to the answer over the pages read, forward-only chains first.
+    """Return chains of the wished number of hops to the wished answer over the pages read, as programs.
 
-    A backward step may have further ends on unread pages.
+    Chains with fewer backward steps come first; a backward step may have further ends on unread pages.
     """
-    told = [fact for text in work.texts for fact in read(text)]
-    found = chains_to(wish.answer, Notes.of(work.texts), told, wish.hops)
+    facts = [fact for text in work.texts for fact in read(text)]
+    found = chains_to(wish.answer, Notes.of(work.texts), facts, wish.hops)
     found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
     return [Program("chain", (chain,)) for chain in found]
 
 
 def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return the texts read and `count` random pages in random order, for the gate's reader."""
+    """Return the texts read and those of up to `count` random other pages, shuffled, for the gate's reader."""
     titles = work.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
     texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
     return tuple(texts[int(n)] for n in rng.permutation(len(texts)))
 
 
-def chains_to(answer: str, notes: Facts, told: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
-    """Return up to `MOST_CHAINS` chains of `hops` steps that end at a thing, given (thing, relation, value) facts.
+def chains_to(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
+    """Return up to 30 chains of `hops` steps that end at `answer`, along `facts`: (thing, relation, value) tuples.
 
-    Chains visit no thing twice and have a unique end on these facts.
+    Chains visit no thing twice, and `answer` is their only end on `notes`.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
-    for subject, relation, value in told:
+    for subject, relation, value in facts:
         if relation in RELATIONS and RELATIONS[relation].target:
             steps.setdefault(value, []).append((subject, relation))
             steps.setdefault(subject, []).append((value, f"^{relation}"))

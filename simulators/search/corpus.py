@@ -29,7 +29,7 @@ MOST_ANSWERS, LONGEST_ROW = 100, 10**6
 
 
 def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
-    """Return texts by title, and the questions of a file. Raises ValueError with file, row and problem."""
+    """Load a corpus file: texts by title, and its questions. Raises ValueError that names file, row and problem."""
     file = Path(expanduser(path))
     try:
         lines = read_plain(file, LARGEST).removeprefix(BOM_UTF8).split(b"\n")
@@ -40,9 +40,9 @@ def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
     questions: list[tuple[str, Question]] = []
     for where, row in _rows(file, lines):
         if "question" in row:
-            questions.append((where, _question(where, row)))
+            questions.append((where, _parse_question(where, row)))
         else:
-            _add(pages, where, row)
+            _add_page(pages, where, row)
     if not pages:
         raise ValueError(f'{file}: the corpus is empty: it needs lines such as {{"title": "…", "text": "…"}}')
     if not questions:
@@ -61,8 +61,8 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
         if len(line) > LONGEST_ROW:
             raise ValueError(f"{where}: it has {len(line):,} bytes, over {LONGEST_ROW:,}: write one object in a line")
         try:
-            row = json.loads(line.decode("utf-8"), object_pairs_hook=_once)
-        except _Twice as name:
+            row = json.loads(line.decode("utf-8"), object_pairs_hook=_unique)
+        except _DuplicateKey as name:
             raise ValueError(f"{where}: {one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
             why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
@@ -72,20 +72,20 @@ def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]
         yield where, row
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """Raised for a duplicate key in a JSON object; the message is the key."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
-            raise _Twice(name)
+            raise _DuplicateKey(name)
         given[name] = value
     return given
 
 
-def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
+def _add_page(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
     title = _text(where, row, "title", LONGEST_TITLE)
     if title in pages:
         raise ValueError(f"{where}: there is a page called {one_line(title, 60)!r} already: name it differently")
@@ -94,7 +94,7 @@ def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
     pages[title] = _text(where, row, "text", LONGEST_TEXT)
 
 
-def _question(where: str, row: dict[str, Any]) -> Question:
+def _parse_question(where: str, row: dict[str, Any]) -> Question:
     given = row.get("answer")
     rows = given if isinstance(given, list) and given else [given]
     if len(rows) > MOST_ANSWERS:
@@ -112,14 +112,14 @@ def _question(where: str, row: dict[str, Any]) -> Question:
     return Question(_text(where, row, "question", LONGEST_TEXT), answers, "given", hops, frozenset(evidence))
 
 
-def _text(where: str, row: dict[str, Any], name: str, most: int) -> str:
-    """Return a text field of a row in one line. Raises ValueError if it is missing, empty or too long."""
-    value = row.get(name)
+def _text(location: str, row: dict[str, Any], field_name: str, max_length: int) -> str:
+    """Return a field of a row as one line. Raises ValueError if it is no text, blank or over `max_length` long."""
+    value = row.get(field_name)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: {name} must be a text")
-    if len(value) > most:
-        raise ValueError(f"{where}: {name} has {len(value):,} characters, over {most:,}")
-    line = one_line(value, most)
+        raise ValueError(f"{location}: {field_name} must be a text")
+    if len(value) > max_length:
+        raise ValueError(f"{location}: {field_name} has {len(value):,} characters, over {max_length:,}")
+    line = one_line(value, max_length)
     if not line:
-        raise ValueError(f"{where}: {name} has nothing that can be read")
+        raise ValueError(f"{location}: {field_name} has nothing that can be read")
     return line

@@ -49,35 +49,32 @@ BORDER = re.compile(r"([A-Z][^\d,;()]+?) ([\d,.]+) km")
 
 
 class Country(NamedTuple):
-    """A page's title and facts."""
+    """A country's page: its name, the title, and its facts as texts by label, such as "capital"."""
 
     name: str
     facts: dict[str, str]
 
     @property
     def text(self) -> str:
-        """Text of the page."""
+        """Text of the page, one sentence per fact."""
         return " ".join(f"The {fact} of {self.name}: {said}." for fact, said in self.facts.items())
 
     def answer(self, fact: str) -> str:
-        """Return the short answer for a fact; "" if there is none."""
+        """Return the short answer to a question about a fact, or "" if the fact has no single short answer."""
         found = ASKED[fact].fullmatch(self.facts.get(fact, ""))
         return (found[1] if found.groups() else found[0]).strip() if found else ""
 
     @property
     def neighbour(self) -> str:
-        """Country with the longest shared border; "" without borders or in a tie."""
-        borders = [(float(km.replace(",", "")), name) for name, km in _borders(self.facts.get("border countries", ""))]
+        """Name of the country with the longest shared border, or "" without borders or in a tie."""
+        found = BORDER.findall(self.facts.get("border countries", ""))
+        borders = [(float(km.strip(".,").replace(",", "")), name.strip()) for name, km in found]
         borders.sort(reverse=True)
         return borders[0][1] if borders and borders[0][0] > max([0.0, *(km for km, _ in borders[1:])]) else ""
 
 
-def _borders(text: str) -> list[tuple[str, str]]:
-    return [(name.strip(), km.strip(".,")) for name, km in BORDER.findall(text)]
-
-
 def countries(folder: Path) -> dict[str, Country]:
-    """Return the countries of a folder of profiles by name. Raises ValueError with the invalid file."""
+    """Read a folder of profiles; return countries with a capital by name. Raises ValueError for an invalid file."""
     files = sorted(folder.glob("*/*.json"))
     if not files:
         raise ValueError(f"{folder}: there are no profiles: give the folder that holds africa/, europe/ and so on")
@@ -99,16 +96,16 @@ def _country(file: Path) -> Country:
     return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
 
 
-def _text(profile: Any, place: tuple[str, ...]) -> str:
-    """Return the text at this path in one line without notes; "" if there is none."""
-    for part in (*place, "text"):
+def _text(profile: Any, path: tuple[str, ...]) -> str:
+    """Return the text at this path of a profile in one line of up to 300 characters, without notes, or ""."""
+    for part in (*path, "text"):
         profile = profile.get(part) if isinstance(profile, dict) else None
-    said = profile if isinstance(profile, str) else ""
-    return one_line(re.split(r"\s*(?:\+\+|note:)", said)[0], LONGEST_FACT)
+    text = profile if isinstance(profile, str) else ""
+    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], LONGEST_FACT)
 
 
 def rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the corpus: all pages, then all questions."""
+    """Yield the corpus rows as dicts: all pages, then for each country its one-hop and two-hop questions."""
     yield from ({"title": one.name, "text": one.text} for one in read.values())
     for one in read.values():
         near = read.get(one.neighbour)
@@ -125,7 +122,7 @@ def _question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> str:
-    """Write the corpus of a folder to a new file. Returns "" or an error message."""
+    """Write a corpus: arguments are a folder of profiles and a new file. Returns "", or an error or usage message."""
     if len(arguments) != 2:
         return "usage: python -m simulators.search.factbook FOLDER FILE.jsonl"
     folder, file = map(Path, arguments)

@@ -21,7 +21,7 @@ SMALL = 2_000
 
 
 class Key(NamedTuple):
-    """Cache key of a library: everything that determines its content."""
+    """Cache key of a library: number of pages or corpus file, seed of the world, terse or not, and embedding."""
 
     source: int | str
     """Number of pages, or the file of a corpus."""
@@ -32,7 +32,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """Pages by title, with their search index."""
+    """Pages by title with their search index, and the generated `world` or a corpus's `questions` about them."""
 
     pages: Mapping[str, str]
     index: Index
@@ -43,7 +43,7 @@ class Library:
 
     @property
     def terse(self) -> bool:
-        """Whether names and pages are terse."""
+        """True if names and pages are in terse codes."""
         return self.world is not None and self.world.terse
 
     @functools.cached_property
@@ -52,7 +52,7 @@ class Library:
         return tuple(self.pages)
 
     def named_in(self, text: str) -> tuple[str, ...]:
-        """Return the distinct titles in a text, in order; the longest one where titles overlap."""
+        """Return the titles that occur in a text, without repeats, in order; the longest where several overlap."""
         words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
         found, at = [], 0
         while at < len(words):
@@ -68,11 +68,11 @@ class Library:
 
 
 def library(key: Key) -> Library:
-    """Return the cached library of this key. Raises ValueError for an invalid file or a missing extra."""
+    """Return the library of this key, built at first use. Raises ValueError for an invalid file or a missing extra."""
     return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
 
 
-def _made(key: Key) -> Library:
+def _build(key: Key) -> Library:
     if isinstance(key.source, str):
         pages, questions = load(key.source)
         return Library(pages, _index(pages, key), questions=questions)
@@ -82,10 +82,10 @@ def _made(key: Key) -> Library:
 
 
 def _index(pages: Mapping[str, str], key: Key) -> Index:
-    """Build the index over titles and texts; generated pages already start with their title."""
+    """Build the search index over titles and texts; generated pages already start with their title."""
     texts = [f"{title}. {text}" if isinstance(key.source, str) else text for title, text in pages.items()]
     return Index(texts, key.embedding, exact_words=key.terse)
 
 
-_small = functools.lru_cache(maxsize=KEPT)(_made)
-_large = functools.lru_cache(maxsize=KEPT_LARGE)(_made)
+_small = functools.lru_cache(maxsize=KEPT)(_build)
+_large = functools.lru_cache(maxsize=KEPT_LARGE)(_build)

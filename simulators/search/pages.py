@@ -20,7 +20,7 @@ INITIALS = {kind[0]: kind for kind in KINDS}
 
 
 def render(world: World, name: str) -> str:
-    """Return the page about a thing: its kind, then its facts. The name determines the templates."""
+    """Return the page about a thing: kind, then facts, in sentences that its name determines, or in terse codes."""
     facts, kind = world.facts(name), world.kind(name)
     if world.terse:
         return " ".join([name, f"/{kind[0]}", *(RELATIONS[relation].code + value for relation, value in facts.items())])
@@ -32,7 +32,10 @@ def render(world: World, name: str) -> str:
 
 
 def highlight(page: str, query: str) -> str:
-    """Return a terse page with only the facts whose relation letters are in the query (`gc M`), if any."""
+    """Return a terse page with only the facts that the query names by their letters, such as M in `gc M`.
+
+    If it names none, the whole page is returned.
+    """
     asked = {word for word in query.split() if word in BY_CODE}
     name, kind, *facts = page.split()
     return " ".join([name, kind, *(fact for fact in facts if fact[0] in asked)]) if asked else page
@@ -40,14 +43,14 @@ def highlight(page: str, query: str) -> str:
 
 @dataclass
 class Notes:
-    """Facts read on pages, on which programs are evaluated."""
+    """Facts read on pages: `told` maps a thing to its values by relation or "kind". Programs are evaluated on them."""
 
     told: dict[str, dict[str, str]] = field(default_factory=dict)
     """Values by thing, then by relation or "kind"."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Notes:
-        """Return the facts in these texts; the first counts if two contradict."""
+        """Collect the facts that these texts state. Of two contradicting facts the first counts."""
         notes = cls()
         for text in texts:
             for name, relation, value in read(text):
@@ -55,7 +58,7 @@ class Notes:
         return notes
 
     def kind(self, name: str) -> str:
-        """Return a thing's kind, also if only implied by other facts; "" if unknown."""
+        """Return a thing's kind, as stated or as implied by a relation that leads to the thing, or "" if unknown."""
         told = self.told.get(name, {}).get("kind", "")
         said = ((relation, value) for facts in self.told.values() for relation, value in facts.items())
         return told or next(
@@ -63,17 +66,17 @@ class Notes:
         )
 
     def value(self, name: str, relation: str) -> str:
-        """Return the value of a thing's relation or number; "" if it was not read."""
+        """Return the value of a thing's relation or number, as text, or "" if no page read states it."""
         return self.told.get(name, {}).get(relation, "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things read so far whose relation has this value."""
+        """Return the names of the things whose `relation` has the value `name` on the pages read."""
         return frozenset(other for other, facts in self.told.items() if facts.get(relation) == name)
 
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> tuple[tuple[str, str, str], ...]:
-    """Return the facts in a text: (thing, relation or "kind", value)."""
+    """Parse the facts in a text to (thing, relation or "kind", value) tuples, in order. Ignores all other text."""
     facts: list[tuple[str, str, str]] = []
     for line in text.splitlines():
         if terse := TERSE.fullmatch(line.strip()):
@@ -82,11 +85,11 @@ def read(text: str) -> tuple[tuple[str, str, str], ...]:
             facts += [(name, BY_CODE[word[0]], word[1:]) for word in rest.split() if word[0] in BY_CODE]
             continue
         for sentence in re.findall(r"[^.]+\.", line):
-            facts += _said(sentence.strip())
+            facts += _facts_in(sentence.strip())
     return tuple(facts)
 
 
-def _said(sentence: str) -> list[tuple[str, str, str]]:
+def _facts_in(sentence: str) -> list[tuple[str, str, str]]:
     for relation, pattern in _patterns():
         found = pattern.fullmatch(sentence)
         if found and (relation != "kind" or found["o"] in KINDS):
@@ -96,7 +99,7 @@ def _said(sentence: str) -> list[tuple[str, str, str]]:
 
 @functools.cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return (relation, pattern) for each template.
+    """Compile each sentence template to (relation, pattern) with the groups `s` (thing) and `o` (value).
 
     Numbers come first, because "was born in the year 1800" is no birthplace.
     """

@@ -20,15 +20,16 @@ PLANNER, READER = "planner", "reader"
 
 
 class SearchPlanner(Search):
-    """Acts: the planner's search, open, STOP; then a reader answers from the pages that were read.
+    """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
 
-    Options besides Search's: reader "script" (answers what the pages say) or "seat" (a frozen policy, say, at a seat of
-    its own); process: what the planner is paid for each page, as a share of those that the answer rests on, that a call
-    brings; baseline: whether a right answer pays nothing where the scripted reader is right without any page.
+    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's: reader "script" (answers
+    what the pages say) or "seat" (a policy at a seat of its own, frozen, say); process: reward for all evidence pages,
+    paid by share to the calls that show them; baseline: whether a right answer pays nothing where the scripted reader
+    is right without any page.
 
-    Parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. After AI-SearchPlanner's outcome
-    + lambda process - alpha cost (constants there are not published). `best`, in the report, is what the player `best`
-    earns: it searches, step by step, where what that takes costs less than a right answer pays.
+    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. After AI-SearchPlanner's
+    outcome + lambda process - alpha cost (constants there are not published). `best`, in the report, is what the player
+    `best` earns: it searches, step by step, where what that takes costs less than a right answer pays.
     """
 
     name = "search_planner"
@@ -56,16 +57,16 @@ class SearchPlanner(Search):
             raise ValueError('reader must be "seat" where pages are a file\'s: the script reads generated ones alone')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a question as `Search` does."""
+        """Draw a world and question as `Search` does, or take the option `question`. The planner moves first."""
         super().set_up(rng, options)
         self.stopped = False
 
     def of_split(self, question: Question) -> bool:
-        """Return True if a question belongs to the split and its evidence pages can be found."""
+        """Return True if a question is in the split and a seat's budget suffices to find its evidence pages."""
         return super().of_split(question) and self.findable(question)
 
     def rules(self) -> str:
-        """Return the tools and acts."""
+        """Return the tools, acts and pay as text for both seats."""
         if self.terse:
             return "?words searches, . stops."
         return (
@@ -76,24 +77,31 @@ class SearchPlanner(Search):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the planner's found titles, or the reader's pages after the planner has stopped."""
+        """Return {"found": titles shown by searches} to the planner, and {"pages": texts read} to the reader.
+
+        `pages` is [] until the planner has stopped.
+        """
         if seat == PLANNER:
             return super().private(seat)
         return {"pages": self.work.texts if self.stopped else []}
 
     def legal(self, seat: str) -> list[str] | None:  # type: ignore[override]
-        """Return the planner's calls and stop, or the reader's listed answers."""
+        """Return the planner's useful calls and its stop, or the reader's likely answers. Others may be legal too."""
         names = self.names_read(self.work, self.question.text)
         if seat == READER:
             return self.listed_answers(names)
         return [*self.listed_calls(self.work, names), "." if self.terse else "STOP"]
 
     def next_seat(self, seat: str) -> str:
-        """Return the reader's seat, if there is one, after the planner has stopped; else the planner."""
+        """Return the seat to move: the planner, or after its stop the reader if that is a seat."""
         return READER if self.stopped and self.reads else PLANNER
 
     def play(self, seat: str, act: str) -> str:
-        """Play a call, a stop, or the reader's answer."""
+        """Run the planner's call or stop it, or score the reader's answer. Returns "".
+
+        A scripted reader answers as soon as the planner stops, or has no acts left. Raises IllegalAct for an act of
+        another kind.
+        """
         if seat == READER:
             self._answered(must(read_act(act, self.terse), ("answer",), "write your answer").text)
             return ""
@@ -107,7 +115,7 @@ class SearchPlanner(Search):
         return ""
 
     def _call(self, done: Any) -> None:
-        """Run a call and pay for the evidence pages that it reveals."""
+        """Run the planner's call, and pay it `process` times the share of the question's evidence pages newly read."""
         pages = self.question.evidence
         before = len(pages & {*self.work.read})
         self.call(PLANNER, done, self.work)
@@ -121,19 +129,22 @@ class SearchPlanner(Search):
         self.end("answered", "Right." if right else "Wrong.")
 
     def _known(self) -> bool:
-        """Return True if the scripted reader is right without any page."""
+        """Return True if the scripted reader answers correctly without any page."""
         return exact(answer_from(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the figures of `search`, the best possible earnings (`best`) and the `regret` against them."""
+        """Return the figures of `Search`, `best` (highest earnings of a scripted plan) and `regret`.
+
+        `regret` is `best` minus the planner's earnings without the part `process`.
+        """
         best = self.best()
         earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
         return {**super().figures(), "best": best, "regret": best - earned}
 
     def best(self) -> float:
-        """Return the best possible earnings: the scripted answer minus its calls, or stopping at once.
+        """Return the earnings of the better of two plans: reading as the player `reader` does, or stopping at once.
 
-        Calls are those of the player `reader`, which searches and, if needed, opens each page.
+        They are what the scripted reader's answer then pays, less the cost of the calls.
         """
         worth = float(not (self.baseline and self._known()))
         at_once = worth * self._known()
@@ -142,7 +153,7 @@ class SearchPlanner(Search):
 
     @property
     def floor(self) -> float:
-        """Measured success rate of the player `random`, which searches random names and stops."""
+        """Success rate of the player `random`, measured on 400 matches: it searches random names and stops."""
         game, right = self.clone(), 0.0
         for seed in range(FLOOR_DEALS):
             right += planner_players.at_random(game, seed)

@@ -16,10 +16,11 @@ from simulators.search.scoring import exact
 
 READER = "reader"
 Plan = Callable[[Any, int], Callable[[], str]]
+"""Factory of a planner, a function that returns its next act, from the match's game and a seed."""
 
 
 def effort(game: LibraryGame) -> tuple[int, bool]:
-    """Return the number of calls of the player `reader` on this deal, and True if its answer is right."""
+    """Return how many calls the player `reader` would make on this deal, and True if its answer would be right."""
     work = game.session()
     program = read_asked(game.question.text, game.terse)
     while program and (call := next_call(program, work, game.terse)):
@@ -31,7 +32,7 @@ def effort(game: LibraryGame) -> tuple[int, bool]:
 
 
 def at_random(game: LibraryGame, seed: int) -> bool:
-    """Reset the game to this seed and return True if a random planner's reader answers correctly."""
+    """Reset the game to this seed, let the random planner search, and return True if the reader is then right."""
     game.reset(seed=seed)
     plan = _random_plan(game, seed)
     while (act := plan()) != _stop(game):
@@ -46,7 +47,7 @@ def _stop(game: LibraryGame) -> str:
 
 
 def _random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Return a plan that searches up to three random names already read, opens nothing, and stops."""
+    """Return a planner that searches up to three random names seen so far, opens nothing, and stops."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     left = int(rng.integers(4))
 
@@ -61,13 +62,8 @@ def _random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     return act
 
 
-def _noop_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Return a plan that writes nothing."""
-    return lambda: ""
-
-
 def _reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Return a plan that searches step by step until the reader knows the answer, at any cost."""
+    """Return a planner that searches step by step until the reader knows the answer, at any cost."""
 
     def act() -> str:
         program = read_asked(game.question.text, game.terse)
@@ -78,7 +74,7 @@ def _reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Return a plan that reads the evidence pages by title."""
+    """Return a planner that knows which pages are evidence, reads them by title, and stops."""
 
     def act() -> str:
         for page in sorted(game.question.evidence - set(game.work.read)):
@@ -89,7 +85,10 @@ def _oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
-    """Return a plan that searches only if the known answer is worth its calls, and otherwise stops at once."""
+    """Return a planner that searches like `reader` if that pays, and otherwise stops at once.
+
+    It pays if the reader then answers right, could not without pages, and the calls cost less than 1 together.
+    """
     reading = _reading_plan(game, seed)
 
     def act() -> str:
@@ -101,7 +100,7 @@ def _best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
 
 def _player(plan: Plan) -> Callable[[Any, int], Answer]:
-    """Return a player of both seats: `plan` for the planner, answers from the pages for the reader."""
+    """Return a player of both seats: the planner follows `plan`, the reader answers from the planner's pages."""
 
     def make(game: LibraryGame, seed: int) -> Answer:
         plans = plan(game, seed)
@@ -117,6 +116,6 @@ def _player(plan: Plan) -> Callable[[Any, int], Answer]:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": _player(_noop_plan), "random": _player(_random_plan), "reader": _player(_reading_plan),
+    "noop": _player(lambda game, seed: lambda: ""), "random": _player(_random_plan), "reader": _player(_reading_plan),
     "best": _player(_best_plan), "oracle": _player(_oracle_plan),
 }  # fmt: skip

@@ -19,7 +19,7 @@ from simulators.search.session import Session
 
 
 def read_asked(text: str, terse: bool) -> Program | None:
-    """Return the program of a question, or None if it is not in the world's standard words."""
+    """Parse a question, in codes if `terse`, else in standard words, to its program. Returns None if that fails."""
     if not terse:
         return read_question(text)
     try:
@@ -29,24 +29,27 @@ def read_asked(text: str, terse: bool) -> Program | None:
 
 
 def answer_from(text: str, texts: list[str], terse: bool) -> str:
-    """Return the answer of a reader of these texts; NONE if it is missing or ambiguous."""
+    """Return the answer that these texts give to a question, or "none" if they give none or several."""
     program = read_asked(text, terse)
     found = answers(program, Notes.of(texts)) if program else frozenset()
     return next(iter(found)) if len(found) == 1 else NONE
 
 
 def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
-    """Return the reader's next call as ("search" or "open", text), or None if nothing is left or helps."""
+    """Return the scripted reader's next call as ("search" or "open", query or title), or None.
+
+    None means that the answer is known or that no call within the budget would help.
+    """
     notes = Notes.of(work.texts)
     for chain in program.chains:
-        call = _missing(chain, program.number, notes, work, terse)
+        call = _missing_call(chain, program.number, notes, work, terse)
         if call is not None and work.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
             return call
     return None
 
 
-def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
-    """Return the first missing call along a chain; None if its end is known or unreachable."""
+def _missing_call(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
+    """Return a chain's next missing call, as `next_call` does; None if its end is known or out of reach."""
     here: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
@@ -54,7 +57,7 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
                 query = backwards(name, step[1:], terse)
                 if query not in work.queries:
                     return "search", query
-                if unread := _unread(work, query):
+                if unread := _unread_hit(work, query):
                     return "open", unread
             here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
             continue
@@ -69,27 +72,22 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
 
 
 def backwards(name: str, relation: str, terse: bool) -> str:
-    """Return a query for the pages of things whose relation has this value."""
+    """Return a query for the pages of things whose `relation` has the value `name` (books whose author is X)."""
     if terse:
         return RELATIONS[relation].code + name
     return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())
 
 
-def _unread(work: Session, query: str) -> str:
-    """Return the first unopened page that a query finds, or ""."""
+def _unread_hit(work: Session, query: str) -> str:
+    """Return the title of the first unopened page that a query finds, or "" if none or if searches show pages."""
     if work.whole:
         return ""
     hits = [work.library.titles[hit] for hit in work.library.index.find(query, work.budget.results, work.retriever)]
     return next((title for title in hits if title not in work.read), "")
 
 
-def _noop(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that writes nothing."""
-    return lambda seen: ""
-
-
 def _random(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that searches up to two random names already read, then gives a random answer."""
+    """Return a player that searches up to two random names seen so far, then gives a random candidate answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     calls = int(rng.integers(3))
 
@@ -104,18 +102,18 @@ def _random(game: LibraryGame, seed: int) -> Answer:
 
 
 def _closed_book(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that guesses without searching, from the form of the question alone."""
+    """Return a player that never searches: it guesses an answer of the kind that the question asks for."""
     rng = np.random.default_rng([seed, 1])
 
     def act(seen: View) -> str:
-        candidates = _plausible(read_asked(game.question.text, game.terse), game)
+        candidates = _plausible_answers(read_asked(game.question.text, game.terse), game)
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
     return act
 
 
-def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
-    """Return the answers that fit a question's form."""
+def _plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
+    """Return all answers of the kind that a program asks for, or all candidates if program or world is None."""
     if program is None or game.library.world is None:
         return tuple(game.candidates())
     if program.form == "count":
@@ -131,7 +129,7 @@ def _plausible(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
 
 
 def _reader(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that searches step by step and answers from the pages read."""
+    """Return a player that searches step by step along the question's program and answers from the pages read."""
 
     def act(seen: View) -> str:
         program = read_asked(game.question.text, game.terse)
@@ -143,11 +141,10 @@ def _reader(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _oracle(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that knows the answer."""
-    return lambda seen: write_answer(game.question.answer, game.terse)
-
-
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": _noop, "random": _random, "oracle": _oracle, "reader": _reader, "closed_book": _closed_book,
-}  # fmt: skip
+    "noop": lambda game, seed: lambda seen: "",
+    "random": _random,
+    "oracle": lambda game, seed: lambda seen: write_answer(game.question.answer, game.terse),
+    "reader": _reader,
+    "closed_book": _closed_book,
+}

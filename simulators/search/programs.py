@@ -24,7 +24,7 @@ LONGEST = 1_000
 
 @dataclass(frozen=True)
 class Chain:
-    """Steps from a thing: relations, or `^relation` backwards; a number only at the end."""
+    """Path from a thing (`start`) along relations (`steps`), `^relation` backwards; a number can only be last."""
 
     start: str
     steps: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Program:
-    """One chain, which may be counted, or two chains whose ends are compared by a number."""
+    """A formal question: a chain to follow or count, or two chains whose ends are compared by a number."""
 
     form: Form
     chains: tuple[Chain, ...]
@@ -47,7 +47,7 @@ class Program:
 
     @property
     def hops(self) -> int:
-        """Minimum number of consecutive facts that an answer needs."""
+        """Number of consecutive facts that an answer needs: the longer chain's steps, and one for a comparison."""
         return max(len(chain.steps) for chain in self.chains) + bool(self.number)
 
     def __str__(self) -> str:
@@ -57,18 +57,18 @@ class Program:
 
     @property
     def terse(self) -> str:
-        """The program in few tokens: `gc M B`, `#gc ^A`, `+N gc , mx`."""
-        chains = [" ".join([chain.start, *(_coded(step) for step in chain.steps)]) for chain in self.chains]
+        """The program in one-letter codes: `gc M B` (a chain), `#gc ^A` (count), `+N gc , mx` (larger)."""
+        chains = [" ".join([chain.start, *(_step_code(step) for step in chain.steps)]) for chain in self.chains]
         mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
         return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
 
 
-def _coded(step: str) -> str:
+def _step_code(step: str) -> str:
     return "^" * (step[0] == "^") + RELATIONS[step.removeprefix("^")].code
 
 
 def parse(text: str) -> Program:
-    """Parse a program in words. Raises ValueError with the problem in one line."""
+    """Parse a program in words, such as `NAME > mentor > birthplace`. Raises ValueError with a one-line problem."""
     if len(text) > LONGEST:
         raise ValueError(f"a program has at most {LONGEST:,} characters, not {len(text):,}")
     text = " ".join(text.split())
@@ -76,39 +76,39 @@ def parse(text: str) -> Program:
         form, number, *sides = compared.groups()
         if number not in NUMBERS:
             raise ValueError(f"things are compared by {', '.join(NUMBERS)}, not by {number}")
-        return Program("larger" if form == "larger" else "smaller", tuple(map(_chain, sides)), number)
+        return Program("larger" if form == "larger" else "smaller", tuple(map(_parse_chain, sides)), number)
     if text.startswith("count "):
-        return _counted(_chain(text.removeprefix("count ")))
-    return Program("chain", (_chain(text),))
+        return _count(_parse_chain(text.removeprefix("count ")))
+    return Program("chain", (_parse_chain(text),))
 
 
 def parse_terse(text: str) -> Program:
-    """Parse a program in codes. Raises ValueError with the problem in one line."""
+    """Parse a program in one-letter codes, such as `gc M B`. Raises ValueError with a one-line problem."""
     text = text[:LONGEST].strip()
     if compared := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
         sign, code, *sides = compared.groups()
         if BY_CODE.get(code) not in NUMBERS:
             raise ValueError(f"{code} is no number")
-        return Program("larger" if sign == "+" else "smaller", tuple(map(_terse_chain, sides)), BY_CODE[code])
+        return Program("larger" if sign == "+" else "smaller", tuple(map(_parse_terse_chain, sides)), BY_CODE[code])
     if text.startswith("#"):
-        return _counted(_terse_chain(text[1:]))
-    return Program("chain", (_terse_chain(text),))
+        return _count(_parse_terse_chain(text[1:]))
+    return Program("chain", (_parse_terse_chain(text),))
 
 
-def _counted(chain: Chain) -> Program:
+def _count(chain: Chain) -> Program:
     if not chain.steps or not chain.steps[-1].startswith("^"):
         raise ValueError("what is counted ends in a step backwards, such as ^author")
     return Program("count", (chain,))
 
 
-def _chain(text: str) -> Chain:
+def _parse_chain(text: str) -> Chain:
     start, *steps = (part.strip() for part in text.split(">"))
     if not NAME.fullmatch(start):
         raise ValueError("a program begins with the name of a thing, then > and a relation")
     return _checked(Chain(start, tuple(steps)))
 
 
-def _terse_chain(text: str) -> Chain:
+def _parse_terse_chain(text: str) -> Chain:
     start, *codes = text.split() or [""]
     if not NAME.fullmatch(start):
         raise ValueError("a program begins with the name of a thing")
@@ -119,7 +119,7 @@ def _terse_chain(text: str) -> Chain:
 
 
 def _checked(chain: Chain) -> Chain:
-    """Return the chain. Raises ValueError unless each step fits the kind of the one before it."""
+    """Return the chain. Raises ValueError if it is too long or a step does not fit the kind of thing before it."""
     if len(chain.steps) > MOST_STEPS:
         raise ValueError(f"a program has at most {MOST_STEPS} steps, not {len(chain.steps)}")
     at = ""
@@ -138,7 +138,7 @@ def _checked(chain: Chain) -> Chain:
 
 
 def ends(chain: Chain, facts: Facts) -> frozenset[str]:
-    """Return the ends of a chain; a backward step may give several."""
+    """Return the values at the end of a chain: several after backward steps, none if facts are missing."""
     here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
         here = frozenset(
@@ -151,9 +151,10 @@ def ends(chain: Chain, facts: Facts) -> frozenset[str]:
 
 
 def answers(program: Program, facts: Facts) -> frozenset[str]:
-    """Return all answers as texts, none if facts are missing.
+    """Evaluate a program on these facts and return all its answers as texts, none if facts are missing.
 
-    A count has no answer unless its start is unique.
+    A count needs a unique thing to count from, and a comparison unique ends with different numbers; else there is no
+    answer.
     """
     if program.form == "chain":
         return ends(program.chains[0], facts)
@@ -173,7 +174,7 @@ def answers(program: Program, facts: Facts) -> frozenset[str]:
 
 
 def evidence(program: Program, facts: Facts) -> frozenset[str]:
-    """Return the titles of the pages that state the facts behind the answer."""
+    """Return the titles of the pages that state the facts behind a program's answer."""
     pages: set[str] = set()
     for chain in program.chains:
         here = frozenset([chain.start])

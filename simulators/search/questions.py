@@ -22,7 +22,7 @@ TRIES = 2_000
 
 
 class Question(NamedTuple):
-    """A question with its right answers."""
+    """A question with its right answers, sort, hops (facts to combine), titles of evidence pages, and program."""
 
     text: str
     answers: tuple[str, ...]
@@ -45,19 +45,19 @@ class Question(NamedTuple):
 
 
 def in_words(program: Program) -> str:
-    """Return the question of a program in the world's standard words."""
-    nouns = [_noun(chain) for chain in program.chains]
+    """Return a program as a question in the world's standard words, such as "What is the mentor of NAME?"."""
+    nouns = [_noun_phrase(chain) for chain in program.chains]
     if program.form == "chain":
         return f"What is {nouns[0]}?"
     if program.form == "count":
         chain = program.chains[0]
         relation = RELATIONS[chain.steps[-1][1:]]
-        inner = _noun(Chain(chain.start, chain.steps[:-1]))
+        inner = _noun_phrase(Chain(chain.start, chain.steps[:-1]))
         return f"How many {KINDS[relation.source].plural} have {inner} as their {relation.noun}?"
     return f"Which has the {program.form} {RELATIONS[program.number].noun}: {nouns[0]}, or {nouns[1]}?"
 
 
-def _noun(chain: Chain) -> str:
+def _noun_phrase(chain: Chain) -> str:
     said = chain.start
     for step in chain.steps:
         relation = RELATIONS[step.removeprefix("^")]
@@ -70,7 +70,7 @@ def _noun(chain: Chain) -> str:
 
 
 def read_question(text: str) -> Program | None:
-    """Return the program of a question in standard words, or None for other words."""
+    """Parse a question in the standard words of `in_words` to its program. Returns None for other words."""
     text = " ".join(text.split())
     if asked := re.fullmatch(r"What is (.+)\?", text):
         chain = _read_noun(asked[1])
@@ -100,7 +100,7 @@ def _openings() -> re.Pattern[str]:
 
 
 def _read_noun(text: str, depth: int = 12) -> Chain | None:
-    """Return the chain of a nested noun phrase, or None if it is none."""
+    """Parse a nested noun phrase, such as "the mayor of the seat of NAME", to a chain; None if it is none."""
     found = _openings().fullmatch(text)
     if found is None or depth == 0:
         return Chain(text) if depth and re.fullmatch(r"\w[\w '-]{0,79}", text) and not text.startswith("the ") else None
@@ -115,22 +115,26 @@ def _read_noun(text: str, depth: int = 12) -> Chain | None:
 def draw(
     world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int], backwards: bool = True
 ) -> Question:
-    """Draw a question of one of these sorts with this range of hops, all equally likely.
+    """Draw a question of one of these sorts with hops from (low, high), all sorts and hops equally likely.
 
-    Without `backwards` only the last step of a count goes backwards. Raises ValueError if the world has no such
-    question.
+    Without `backwards` only the last step of a count goes backwards (from a value to the things that have it). Raises
+    ValueError if the world has no such question.
     """
     sort = sorts[int(rng.integers(len(sorts)))]
     wanted = int(rng.integers(hops[0], hops[1] + 1))
     for _ in range(TRIES):
-        program = _program(Walker(world, rng, backwards), sort, wanted)
+        program = _draw_program(Walker(world, rng, backwards), sort, wanted)
         if program is not None and (question := checked(world, program, sort)) is not None:
             return question
     raise ValueError(f"this world has no question of sort {sort} over {wanted} hops: take more pages, or other hops")
 
 
 def checked(world: World, program: Program, sort: Sort) -> Question | None:
-    """Return the question of a program if it has the answer that its sort requires and does not name it."""
+    """Return the program as a question of this sort, or None if its answer does not suit the sort.
+
+    Unanswerable questions must have no answer, all others exactly one: in a chain it is not named in the question, and
+    a count is not 0.
+    """
     found = answers(program, world)
     text = program.terse if world.terse else in_words(program)
     pages = evidence(program, world)
@@ -145,20 +149,21 @@ def checked(world: World, program: Program, sort: Sort) -> Question | None:
 
 
 class Walker(NamedTuple):
-    """Random walker on a world's graph."""
+    """Random walker on a world's graph that draws chains of steps; `backwards` allows steps against a relation."""
 
     world: World
     rng: np.random.Generator
     backwards: bool
 
     def pick(self, choices: Sequence[str]) -> str:
-        """Draw one of these uniformly."""
+        """Draw one of the choices uniformly."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
-        """Draw a chain of this many steps and return it with its end, or None at a dead end.
+        """Draw a chain of `hops` steps from a thing. Returns the chain and the value at its end, or None at a dead end.
 
-        Every step has a single end that was not visited before.
+        Every step has a single end that was not visited before. Numbers come last only, and never if `numbers` is
+        False.
         """
         here, steps, passed = start, [], {start}
         for left in range(hops, 0, -1):
@@ -173,10 +178,10 @@ class Walker(NamedTuple):
         return Chain(start, tuple(steps)), here
 
 
-def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
+def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     start = walker.pick(walker.world.names)
     if sort == "compare":
-        return _comparison(walker, start, hops - 1)
+        return _draw_comparison(walker, start, hops - 1)
     walked = walker.walk(start, hops - (sort != "chain"))
     if walked is None:
         return None
@@ -190,8 +195,8 @@ def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     return longer and Program("count" if sort == "count" else "chain", longer)
 
 
-def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
-    """Draw two chains of equal steps from two things of a kind, whose ends have a number."""
+def _draw_comparison(walker: Walker, start: str, hops: int) -> Program | None:
+    """Draw a comparison of two things of a kind by a number at the end of the same steps; None at a dead end."""
     world, walked = walker.world, walker.walk(start, hops, numbers=False)
     if walked is None:
         return None
@@ -206,7 +211,7 @@ def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
 
 @functools.cache
 def _steps(kind: str, backwards: bool | None = None) -> tuple[str, ...]:
-    """Return the steps from a thing of this kind: all, only backward (True), or only forward (False)."""
+    """Return the steps from a thing of this kind: all (None), only backward (True), or only forward (False)."""
     ahead = [name for name, relation in RELATIONS.items() if relation.source == kind and backwards is not True]
     back = [f"^{name}" for name, relation in RELATIONS.items() if relation.target == kind and backwards is not False]
     return (*ahead, *(back if kind else ()))

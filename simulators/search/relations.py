@@ -10,14 +10,14 @@ from typing import NamedTuple, Protocol
 
 
 class Kind(NamedTuple):
-    """A kind of thing: its share of all pages and its plural."""
+    """A kind of thing: its share of all pages, and its plural for questions."""
 
     share: float
     plural: str
 
 
 class Relation(NamedTuple):
-    """A relation, or a number if `target` is empty."""
+    """A relation that gives a thing of kind `source` one of kind `target`, or a number if that is ""."""
 
     source: str
     target: str
@@ -66,13 +66,13 @@ MISSING = 0.08
 
 
 class Facts(Protocol):
-    """Interface to facts: of the full world, or those read on pages."""
+    """Interface to facts that programs are evaluated on: the full world, or the notes read on pages."""
 
     def kind(self, name: str) -> str:
         """Return the kind of a thing; "" if unknown."""
 
     def value(self, name: str, relation: str) -> str:
-        """Return the value of a thing's relation or number; "" if unknown."""
+        """Return the value of a thing's relation or number, as text; "" if unknown."""
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things whose relation has this value."""
+        """Return the names of the things whose `relation` has the value `name`."""

@@ -22,7 +22,7 @@ POOL, FUSED = 50, 60
 
 
 class Index:
-    """Search index over texts. Its parts are built at first use. Raises ValueError for an empty corpus."""
+    """Search index over texts, built at first use. Raises ValueError for no texts or an unknown embedding."""
 
     def __init__(self, texts: Sequence[str], embedding: Embedding, exact_words: bool = False) -> None:
         if not texts:
@@ -32,10 +32,10 @@ class Index:
         self.texts, self.embedding, self.exact_words = texts, embedding, exact_words
 
     def find(self, query: str, count: int, retriever: Retriever = "bm25") -> list[int]:
-        """Return the indices of the best texts for a query, best first.
+        """Return the indices of the `count` texts that match a query best, best first.
 
-        BM25 returns fewer than `count` if no others share a word. Raises ValueError for a query without words or with
-        over 1,000 characters.
+        BM25 returns fewer if no others share a word. Raises ValueError for a query without words or with over 1,000
+        characters, and if a needed package is missing.
         """
         if len(query) > LONGEST_QUERY:
             raise ValueError(f"a query has at most {LONGEST_QUERY:,} characters, not {len(query):,}")
@@ -82,7 +82,7 @@ class Index:
 
 
 def _highest(scores: NDArray[np.float32], count: int) -> list[int]:
-    """Return the indices of the highest positive scores, highest first, ties in order."""
+    """Return the indices of the `count` highest positive scores, highest first, equal ones in index order."""
     above = np.flatnonzero(scores > 0)
     if len(above) > count:
         least = np.partition(scores[above], len(above) - count)[len(above) - count]

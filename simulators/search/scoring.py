@@ -14,19 +14,19 @@ LONGEST = 1_000
 
 
 def normalise(text: str) -> str:
-    """Return the text in lower case without punctuation, articles and repeated blanks."""
+    """Return the text's first 1,000 characters in lower case, without punctuation, articles and repeated blanks."""
     letters = "".join(char if char.isalnum() or char.isspace() else "" for char in text[:LONGEST].lower())
     return " ".join(ARTICLES.sub(" ", letters).split())
 
 
 def exact(answer: str, right: Iterable[str]) -> bool:
-    """Return True if the normalised answer equals one of the right ones."""
+    """Return True if the answer equals one of the right ones after `normalise`, and is not empty then."""
     said = normalise(answer)
     return bool(said) and any(said == normalise(each) for each in right)
 
 
 def f1(answer: str, right: Iterable[str]) -> float:
-    """Return the largest word F1 of an answer over the right answers."""
+    """Return the F1 score between the words of the answer and of the closest right answer, normalised, in [0, 1]."""
     return max((_f1(normalise(answer).split(), normalise(each).split()) for each in right), default=0.0)
 
 

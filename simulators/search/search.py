@@ -23,10 +23,11 @@ FLOOR_DEALS = 400
 
 
 class Search(LibraryGame):
-    """Acts: search(query), open(title), ANSWER text; who finds no answer says `ANSWER none`.
+    """Search game of one seat, which looks up the answer to a question in a library of invented pages.
 
-    Options besides LibraryGame's (`simulators.search.base`): pay "exact" (1 for an exact match) or "f1" (of words),
-    both as SQuAD's script has them. Parts: `answer`; `cost`, of each call.
+    Acts: search(query), open(title), ANSWER text; `ANSWER none` where no page has the answer. Options besides
+    LibraryGame's (`simulators.search.base`): pay "exact" (1 for an exact match) or "f1" (of words), both as in SQuAD's
+    script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"
@@ -40,7 +41,7 @@ class Search(LibraryGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a question, or take it from the option `question` (as in `twin_deals`)."""
+        """Draw the match's world and question, or take the option `question`, a dict from `as_record`."""
         self.choose_library(rng)
         if "question" in options:
             self.question = question_from(options["question"])
@@ -50,7 +51,7 @@ class Search(LibraryGame):
         self.said: str | None = None
 
     def rules(self) -> str:
-        """Return the tools and acts."""
+        """Return the tools and acts as text for the player."""
         if self.terse:
             return "?words searches, =words answers, =none: no answer."
         return (
@@ -60,20 +61,23 @@ class Search(LibraryGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the question and the calls left."""
+        """Return `question`, its text, and `left`, the remaining calls by tool."""
         return {"question": self.question.text, "left": dict(self.work.left)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the titles found."""
+        """Return `found`, the titles that searches have shown."""
         return {"found": list(self.work.found)}
 
     def legal(self, seat: str) -> list[str]:
-        """Return calls and answers with names already read; other acts may be legal too."""
+        """Return useful calls, and answers from names seen so far, as acts. Other acts may be legal too."""
         names = self.names_read(self.work, self.question.text)
         return [*self.listed_calls(self.work, names), *self.listed_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
-        """Run one call, or accept the answer and end the match."""
+        """Run one call and return "", or score an answer, end the match and return the act.
+
+        The match also ends if no acts are left. Raises IllegalAct for any other act.
+        """
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
         done = must(read_act(act, self.terse), ("call", "answer"), usage)
         if done.kind == "call":
@@ -85,14 +89,18 @@ class Search(LibraryGame):
         return act.strip()
 
     def _answered(self, text: str) -> None:
-        """Score and pay an answer, and end the match."""
+        """Pay the seat the answer's score, exact match or F1, and end the match."""
         self.said = text
         score = exact(text, self.question.answers) if self.paid == "exact" else f1(text, self.question.answers)
         self.pay(self.seats[0], "answer", float(score))
         self.end("answered", "Right." if exact(text, self.question.answers) else "Wrong.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the scores of the answer, statistics of the search, and the right answer."""
+        """Return figures for the report: `score` and `success` (exact match), `f1`, and statistics of the search.
+
+        `recall` is the share of evidence pages that were read. Also `calls`, `searches` and `opens`, and the question's
+        `hops`, `sort` and right `answer`.
+        """
         question, work = self.question, self.work
         said = self.said or ""
         right = exact(said, question.answers)
@@ -111,7 +119,11 @@ class Search(LibraryGame):
         }
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the answer and the intermediate things, except those in the question or already shown."""
+        """Return the texts that give the answer away (`way`: answer, evidence titles) and, unless terse, the `program`.
+
+        Texts in the question or already shown are left out. Returns {} for a corpus's questions, comparisons and
+        counts.
+        """
         question, world = self.question, self.library.world
         if world is None or question.program is None or question.sort in ("compare", "count"):
             return {}
@@ -123,13 +135,13 @@ class Search(LibraryGame):
         return {"way": texts, "program": program}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return the same question with two different right answers."""
+        """Return reset options of the same question with two right answers, which the seat never learns."""
         record = as_record(self.question)
         return {"question": {**record, "answers": ["one"]}}, {"question": {**record, "answers": ["two"]}}
 
     @property
     def floor(self) -> float:
-        """Probability that a random candidate is right, over a few hundred deals."""
+        """Probability that a random one of `candidates()` is right, averaged over 400 drawn questions."""
         game, rng, total = self.clone(), np.random.default_rng(0), 0.0
         for _ in range(FLOOR_DEALS):
             game.choose_library(rng)
@@ -141,5 +153,5 @@ class Search(LibraryGame):
 
 @functools.lru_cache(maxsize=4)
 def _normalised(candidates: tuple[str, ...]) -> Counter[str]:
-    """Count the normalised candidates."""
+    """Count how often each normalised answer occurs among the candidates."""
     return Counter(map(normalise, candidates))

@@ -25,17 +25,17 @@ MOST_LISTED = 4
 
 
 class SearchSelfplay(LibraryGame):
-    """Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text.
+    """Search self-play (SSP): a proposer writes a question with a given answer, and solvers search for that answer.
 
-    Options besides LibraryGame's (`simulators.search.base`; `hops` are the least that a question is to take):
-    solvers: how many try each question; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier"
-    (4 s (1 - s)); rejected: what a question that does not count costs.
-    checks: which of the checker's hold, all unless given (`simulators.search.checker`); reader "script" (of the gate)
-    or "seat" (a seat `reader` that reads the pages and answers); noise: other pages among those that it reads.
-    rounds: questions per match; reuse: whether a question of an earlier round stands in for one that is rejected.
+    Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text. Options
+    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question): solvers: how many try each
+    question; pay "hard" (1 - s, s the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)); rejected:
+    price of a rejected question. checks: those to apply, by default all (`simulators.search.checker`); reader of the
+    gate: "script" or "seat" (a seat `reader` that reads the pages and answers); noise: random pages mixed in. rounds:
+    questions per match; reuse: whether a question of an earlier round replaces a rejected one.
 
-    A proposer whose question is rejected may mend it once (illegal: retry). Parts: `right` of a solver, `challenge` and
-    `rejected` of the proposer, `cost` of a call.
+    A proposer whose question is rejected may mend it once (illegal: retry). Reward parts: `right` of a solver,
+    `challenge` and `rejected` of the proposer, `cost` of a call.
     """
 
     name = "search_selfplay"
@@ -77,7 +77,7 @@ class SearchSelfplay(LibraryGame):
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the first answer, or take the option `example` (a question's record, as in `twin_deals`)."""
+        """Start round 1: draw the answer to ask for, or take it from the option `example`, a question as a dict."""
         self.chance = rng
         self.choose_library(rng)
         self.pool: list[Question] = []
@@ -92,7 +92,7 @@ class SearchSelfplay(LibraryGame):
         self._begin(question_from(options["example"]) if "example" in options else self._example())
 
     def rules(self) -> str:
-        """Return the rules, equal for all seats."""
+        """Return the rules as text, equal for all seats."""
         if self.terse:
             return "?words searches, !program asks, =words answers."
         paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
@@ -107,12 +107,12 @@ class SearchSelfplay(LibraryGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the question, once it exists, and the round."""
+        """Return `question`, its text once accepted ("" before), and `round`, from 1."""
         asked = self.question.text if self.question and self._mover != READER else ""
         return {"question": asked, "round": min(self._round, self.rounds)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the proposer's answer and hops, the reader's pages, or a seat's remaining calls."""
+        """Return what this seat alone sees: `left` calls, `found` titles, the proposer's task, the reader's pages."""
         if seat == READER:
             return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
         work = self.works.get(seat)
@@ -122,20 +122,20 @@ class SearchSelfplay(LibraryGame):
         return own
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return calls, and answers or valid questions; other acts may be legal too."""
+        """Return useful calls with likely answers or the proposer's valid questions; None for the reader or if none."""
         if seat == READER:
             return None
         asked = self.question.text if self.question and seat != PROPOSER else self.wish.answer
         names = self.names_read(self.work, asked)
         calls = self.listed_calls(self.work, names)
-        return [*calls, *(self._counting() if seat == PROPOSER else self.listed_answers(names))] or None
+        return [*calls, *(self._valid_questions() if seat == PROPOSER else self.listed_answers(names))] or None
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move; each seat moves until it is done."""
+        """Return the seat to move, the same until it has asked or answered."""
         return self._mover
 
     def play(self, seat: str, act: str) -> str:
-        """Play a call, a question, or an answer. Other seats see nothing of it."""
+        """Play a call, question or answer and return "": others see nothing of it. Raises IllegalAct for other acts."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
         done = must(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
@@ -147,16 +147,17 @@ class SearchSelfplay(LibraryGame):
         elif seat == PROPOSER:
             self._propose(done)
         elif seat == READER:
-            self._gated(exact(done.text, self._asked.answers))
+            self._reader_answered(exact(done.text, self._asked.answers))
         else:
             self._answered(seat, exact(done.text, self._asked.answers))
         return ""
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return shares over rounds: `accepted`, `reused`, `score` (right answers); `s` is the share of right answers.
+        """Return figures for the report; `accepted`, `reused` and `score` (right answers) are shares over all rounds.
 
-        `sound` is the share of accepted questions whose words have exactly the claimed answer on the graph; `hops` is a
-        mean.
+        `s` is the share of right answers over rounds played, `sound` the share of accepted questions whose words have
+        exactly the claimed answer on all facts, and `hops` their mean. Also `success`, `calls`, `checker_faults`, the
+        last `rejection` and the last `question`.
         """
         accepted, score = len(self._accepted), sum(self._shares) / self.rounds
         return {
@@ -174,12 +175,12 @@ class SearchSelfplay(LibraryGame):
         }
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the example question that the proposer could ask."""
+        """Return {"example": program of the question that the proposer could ask}, or {} for one-letter answers."""
         program = None if len(self.wish.answer) == 1 else self.example.program  # letters stand in any text
         return {"example": (program.terse if self.terse else str(program),)} if program else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return deals with two different answers, which only the proposer knows before it asks."""
+        """Return reset options of two deals with different answers, which only the proposer may know; None for it."""
         if seat == PROPOSER:
             return None
         other = self._example()
@@ -193,7 +194,7 @@ class SearchSelfplay(LibraryGame):
 
     @property
     def work(self) -> Session:
-        """Session of the seat to move."""
+        """Search session of the seat to move."""
         return self.works[self._mover]
 
     @property
@@ -203,7 +204,7 @@ class SearchSelfplay(LibraryGame):
         return self.question
 
     def _example(self) -> Question:
-        """Draw a question that could be written: its answer is a thing and its evidence can be found."""
+        """Draw a question that a proposer could ask: new, in the split, about a thing, its evidence within budget."""
         if (world := self.library.world) is None:
             raise SimulatorFault("there are no facts to ask about")
         for _ in range(DEALS):
@@ -214,27 +215,26 @@ class SearchSelfplay(LibraryGame):
         raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")
 
     def _begin(self, example: Question) -> None:
-        """Start a round with a new answer for the proposer."""
+        """Start a round: give the proposer the example's answer and a new session, and let it move."""
         self.example, self.wish = example, Wish(example.answer, example.hops)
         self.question: Question | None = None
         self.shown: tuple[str, ...] = ()
         self.works = {PROPOSER: self.session()}
         self._right: list[bool] = []
         self._round += 1
-        self._moves(PROPOSER)
+        self._move_to(PROPOSER)
 
-    def _moves(self, seat: str) -> None:
-        self._mover, self._acts = seat, 0
-        self.agent_selection = seat
+    def _move_to(self, seat: str) -> None:
+        self._mover, self._acts, self.agent_selection = seat, 0, seat
 
-    def _counting(self) -> list[str]:
-        """Return valid questions about the pages that the proposer has read; at most `MOST_LISTED` are tried."""
+    def _valid_questions(self) -> list[str]:
+        """Return up to 4 valid questions about the pages that the proposer has read, as acts (cached)."""
         key = (self._round, len(self.works[PROPOSER].read))
         if self._listed[0] != key:
-            self._listed = key, self._tried(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
+            self._listed = key, self._passing(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
         return list(self._listed[1])
 
-    def _tried(self, programs: Sequence[Program]) -> list[str]:
+    def _passing(self, programs: Sequence[Program]) -> list[str]:
         acts = []
         for program in programs:
             done = read_act(write_question(program, self.terse), self.terse)
@@ -260,14 +260,14 @@ class SearchSelfplay(LibraryGame):
             self.question, self.rejection = question, ""
             if "gate" in self.checks and self.reads:
                 self.shown = noise
-                self._moves(READER)
+                self._move_to(READER)
             else:
                 self._accept()
             return
         raise IllegalAct(self.rejection)
 
     def _checked(self, done: Done, noise: Sequence[str]) -> Question:
-        """Return the question if it passes all checks, except the reader seat's. Raises Rejected otherwise."""
+        """Return the question if it passes all checks, except that of a reader seat. Raises Rejected otherwise."""
         work = self.works[PROPOSER]
         if any(done.text == question.text for question in self._accepted):
             raise Rejected("it was asked before")
@@ -278,7 +278,7 @@ class SearchSelfplay(LibraryGame):
             gate(question, list(noise or work.texts), self.terse)
         return question
 
-    def _gated(self, right: bool) -> None:
+    def _reader_answered(self, right: bool) -> None:
         self.shown = ()
         if right:
             self._accept()
@@ -289,21 +289,21 @@ class SearchSelfplay(LibraryGame):
     def _accept(self) -> None:
         self._accepted.append(self._asked)
         self._sound += sound(self._asked, self.library)
-        self._solve()
+        self._start_solving()
 
     def _reject(self) -> None:
-        """Handle a rejected question: fine the proposer, then reuse an earlier question or start the next round."""
+        """Fine the proposer, then let solvers try an earlier question if `reuse` allows, else end the round."""
         self.pay(PROPOSER, "rejected", -self.fine)
         self.question = None
         if self.reuse and self.pool:
             self.question = self.pool[int(self.chance.integers(len(self.pool)))]
             self._reused += 1
-            self._solve()
+            self._start_solving()
         else:
-            self._next(f"No question: {self.rejection}.")
+            self._end_round(f"No question: {self.rejection}.")
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
-        """Refuse an act as in every game, but end the round instead of the match for the proposer."""
+        """Refuse an illegal act as other games do, except that the proposer's last try ends only the round."""
         if seat != PROPOSER or (self.illegal == "retry" and not self._retried):
             super()._refuse(seat, action, why)
             return
@@ -315,13 +315,13 @@ class SearchSelfplay(LibraryGame):
 
     # The answers.
 
-    def _solve(self) -> None:
+    def _start_solving(self) -> None:
         self._right = []
         self.works |= {seat: self.session() for seat in self.solvers}
-        self._moves(self.solvers[0])
+        self._move_to(self.solvers[0])
 
     def _give_up(self, seat: str) -> None:
-        """End a seat's turn when it has no acts left."""
+        """End the turn of a seat without acts left: reject the missing question, or count the answer as wrong."""
         if seat == PROPOSER:
             self.rejection = "no turns were left to ask it"
             self._reject()
@@ -332,17 +332,17 @@ class SearchSelfplay(LibraryGame):
         self._right.append(right)
         self.pay(seat, "right", float(right))
         if len(self._right) < len(self.solvers):
-            self._moves(self.solvers[len(self._right)])
+            self._move_to(self.solvers[len(self._right)])
             return
         share = sum(self._right) / len(self._right)
         self._shares.append(share)
         if self._accepted and self._asked is self._accepted[-1] and self._asked not in self.pool:
             self.pay(PROPOSER, "challenge", PAYS[self.pays](share))
             self.pool.append(self._asked)
-        self._next(f"{sum(self._right)} of {len(self._right)} were right.")
+        self._end_round(f"{sum(self._right)} of {len(self._right)} were right.")
 
-    def _next(self, summary: str) -> None:
-        """Start the next round, or end the match."""
+    def _end_round(self, summary: str) -> None:
+        """Start the next round and tell the proposer the summary, or end the match after the last round."""
         if self._round == self.rounds:
             self.end("played", summary)
         else:

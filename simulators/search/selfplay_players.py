@@ -23,7 +23,7 @@ Propose = Callable[[Any, int], Answer]
 
 
 def _at_random(game: LibraryGame, seed: int) -> Answer:
-    """Return a proposer that asks a random question without reading."""
+    """Return a proposer that writes a random question about the world without reading any page."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def act(seen: View) -> str:
@@ -35,7 +35,7 @@ def _at_random(game: LibraryGame, seed: int) -> Answer:
 
 
 def _from_record(game: LibraryGame, seed: int) -> Answer:
-    """Return a proposer that reads the example's evidence pages and asks the example."""
+    """Return a proposer that knows the match's example question, reads its evidence pages and asks it."""
 
     def act(seen: View) -> str:
         work, example = game.work, game.example
@@ -47,7 +47,10 @@ def _from_record(game: LibraryGame, seed: int) -> Answer:
 
 
 def _by_reading(game: LibraryGame, seed: int) -> Answer:
-    """Return a proposer that looks up the answer and things that name it until a forward chain leads to it."""
+    """Return a proposer that reads about the given answer and things that name it, until a chain leads to it.
+
+    It prefers a chain without backward steps. If its calls run out, it asks any valid chain found, or writes nothing.
+    """
 
     def act(seen: View) -> str:
         work = game.work
@@ -66,7 +69,7 @@ def _by_reading(game: LibraryGame, seed: int) -> Answer:
 
 
 def _queries(game: LibraryGame) -> Iterator[str]:
-    """Yield the answer and queries for pages that name it, then the same for every thing read about."""
+    """Yield queries for the given answer and for pages that name it, then the same for every thing read about."""
     notes = Notes.of(game.work.texts)
     for name in dict.fromkeys([game.wish.answer, *notes.told]):
         yield name
@@ -75,13 +78,8 @@ def _queries(game: LibraryGame) -> Iterator[str]:
         )
 
 
-def _noop(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that writes nothing."""
-    return lambda seen: ""
-
-
 def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
-    """Return a player of any seat; as the gate's reader it answers from the pages."""
+    """Return a player of all seats from a proposer and a solver; as the reader it answers from the pages shown."""
 
     def make(game: LibraryGame, seed: int) -> Answer:
         proposes, solves = propose(game, seed), solve(game, seed)
@@ -98,7 +96,7 @@ def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": _noop,
+    "noop": lambda game, seed: lambda seen: "",
     "random": _player(_at_random, SOLVERS["random"]),
     "oracle": _player(_from_record, SOLVERS["oracle"]),
     "reader": _player(_by_reading, SOLVERS["reader"]),

@@ -14,7 +14,7 @@ SNIPPET = 80
 
 
 class Budget(NamedTuple):
-    """A seat's limits."""
+    """Limits of a seat: number of searches, number of page openings, and pages that one search returns."""
 
     searches: int
     opens: int
@@ -23,12 +23,15 @@ class Budget(NamedTuple):
 
 
 class Session:
-    """A seat's searches and results. Its methods are tools; a ValueError is reported to the model."""
+    """A seat's searches and page openings within its budget: `queries`, titles `found`, and texts `read` by title.
+
+    `search` and `open` are tools for models; their ValueErrors are reported to the model.
+    """
 
     def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
         self.library, self.budget, self.retriever = library, budget, retriever
         self.whole = whole
-        """Whether a search shows full pages, so that none need be opened."""
+        """True if a search shows full pages, so that none need be opened."""
         self.queries: list[str] = []
         self.found: dict[str, None] = {}
         """Titles shown, in order."""
@@ -40,22 +43,26 @@ class Session:
 
     @property
     def calls(self) -> int:
-        """Number of calls that count towards cost."""
+        """Number of successful searches and openings so far, each of which costs."""
         return len(self.queries) + self.opened
 
     @property
     def left(self) -> dict[str, int]:
-        """Remaining calls by tool."""
+        """Remaining calls as {"searches": n, "opens": n}, without "opens" if searches show full pages."""
         left = {"searches": self.budget.searches - len(self.queries)}
         return left if self.whole else {**left, "opens": self.budget.opens - self.opened}
 
     @property
     def texts(self) -> list[str]:
-        """Texts read, one per page."""
+        """Texts of the pages read so far, one per page, in order of first reading."""
         return list(self.read.values())
 
     def search(self, query: str) -> str:
-        """Find pages by words; shows their titles and how they begin."""
+        """Find pages by words; shows their titles and how they begin.
+
+        Full pages are shown instead if `whole`. Counts the search. Raises ValueError for a bad query or without
+        searches left.
+        """
         if len(self.queries) >= self.budget.searches:
             raise ValueError("no searches are left")
         hits = self.library.index.find(query, self.budget.results, self.retriever)
@@ -65,7 +72,10 @@ class Session:
         return self._show("\n".join(self._entry(title, query) for title in titles) or "nothing")
 
     def open(self, title: str) -> str:
-        """Read a page that a search has found."""
+        """Read a page that a search has found.
+
+        Counts the opening. Raises ValueError for any other title, or if no openings are left.
+        """
         if self.opened >= self.budget.opens:
             raise ValueError("no pages may be opened any more")
         if title not in self.found:
@@ -76,7 +86,7 @@ class Session:
         return self._show(self.library.pages[title])
 
     def has_shown(self, text: str) -> bool:
-        """Return True if a tool's result contained this text."""
+        """Return True if a tool's result has contained this text."""
         return any(text in each for each in self.shown)
 
     def _show(self, text: str) -> str:

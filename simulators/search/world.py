@@ -28,9 +28,10 @@ SPARE = 4
 
 
 class World:
-    """Facts of all pages as a networkx graph: nodes are names, and an edge's key is its relation.
+    """Graph of facts about `size` invented things, drawn from `seed`: nodes are names, edge keys are relations.
 
-    Kind and numbers are node attributes.
+    Kind and numbers are node attributes. `of_kind` lists the names of each kind. In a terse world names have few
+    letters.
     """
 
     def __init__(self, size: int, seed: int, terse: bool = False) -> None:
@@ -47,7 +48,7 @@ class World:
             self._state(name, self.of_kind[relation.source], relation.target, rng)
 
     def _state(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
-        """Draw a relation or number for most things of a kind; a mentor comes earlier in the list than the person."""
+        """Give most things of a kind a random value of a relation or number. Mentors come from the earlier persons."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
             low, high = NUMBERS[relation] if not self.terse else DIGITS
@@ -58,17 +59,17 @@ class World:
             return
         targets = self.of_kind[target]
         chance = rng.random(len(sources))
-        for place, (source, lacks) in enumerate(zip(sources, missing, strict=True)):
-            last = place if relation == "mentor" else len(targets)
+        for index, (source, lacks) in enumerate(zip(sources, missing, strict=True)):
+            last = index if relation == "mentor" else len(targets)
             if not lacks and last:
-                self.graph.add_edge(source, targets[int(chance[place] * last)], key=relation)
+                self.graph.add_edge(source, targets[int(chance[index] * last)], key=relation)
 
     def kind(self, name: str) -> str:
-        """Return the kind of a thing; "" for an unknown name."""
+        """Return the kind of a thing, such as "person" or "town", or "" for an unknown name."""
         return str(self.graph.nodes[name]["kind"]) if name in self.graph else ""
 
     def value(self, name: str, relation: str) -> str:
-        """Return the value of a thing's relation or number; "" if no page states it."""
+        """Return the value of a thing's relation or number, as text, or "" if no page states it."""
         if name not in self.graph:
             return ""
         if relation in NUMBERS:
@@ -76,31 +77,28 @@ class World:
         return next((other for other, keys in self.graph.adj[name].items() if relation in keys), "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the things whose relation has this value."""
+        """Return the names of all things whose `relation` has the value `name`."""
         if name not in self.graph:
             return frozenset()
         return frozenset(other for other, keys in self.graph.pred[name].items() if relation in keys)
 
     def facts(self, name: str) -> dict[str, str]:
-        """Return all facts of a thing by relation or number, in the order of `RELATIONS`."""
-        found = {relation: self.value(name, relation) for relation in _of_kind(self.kind(name))}
+        """Return the stated values of a thing, by relation or number, in the order of `RELATIONS`."""
+        kind = self.kind(name)
+        found = {key: self.value(name, key) for key, relation in RELATIONS.items() if relation.source == kind}
         return {relation: value for relation, value in found.items() if value}
 
 
-def _of_kind(kind: str) -> list[str]:
-    return [name for name, relation in RELATIONS.items() if relation.source == kind]
-
-
 @functools.cache
-def _taken() -> frozenset[str]:
-    """Return the words of sentences and questions, which no name may use."""
+def _reserved_words() -> frozenset[str]:
+    """Return the words of page and question templates in lower case, which no invented name may use."""
     said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
     return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
 
 
-def _words(rng: np.random.Generator) -> Iterator[str]:
-    """Yield distinct invented words of two or three syllables, without end."""
-    seen = set(_taken())
+def _invent_words(rng: np.random.Generator) -> Iterator[str]:
+    """Yield distinct invented words of two or three syllables, capitalised, without end."""
+    seen = set(_reserved_words())
     while True:
         parts = [
             ONSETS[int(rng.integers(len(ONSETS)))]
@@ -115,8 +113,8 @@ def _words(rng: np.random.Generator) -> Iterator[str]:
 
 
 def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw this many distinct names of each kind."""
-    words = _words(rng)
+    """Draw distinct names, `counts[kind]` of each kind, and return them by kind."""
+    words = _invent_words(rng)
     heads = {"company": TRADES, "book": GENRES}
     names: dict[str, list[str]] = {}
     for kind, count in counts.items():
@@ -126,18 +124,18 @@ def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[s
             pairs = rng.permutation(pool * pool)[:count].tolist()
             names[kind] = [f"{first[pair // pool]} {last[pair % pool]}" for pair in pairs]
             continue
-        own = [next(words) for _ in range(count)]
+        drawn_names = [next(words) for _ in range(count)]
         if kind in heads:
             drawn = rng.integers(len(heads[kind]), size=count).tolist()
             picked = [heads[kind][one] for one in drawn]
             shape = "{word} {head}" if kind == "company" else "The {head} of {word}"
-            own = [shape.format(word=word, head=head) for word, head in zip(own, picked, strict=True)]
-        names[kind] = own
+            drawn_names = [shape.format(word=word, head=head) for word, head in zip(drawn_names, picked, strict=True)]
+        names[kind] = drawn_names
     return names
 
 
 def invent_terse(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw names as `invent` does, from consonants: one letter for up to 20 names, two for up to 400, else more."""
+    """Draw names by kind as `invent` does, but of as few consonants as their number allows (1 for up to 20)."""
     total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1
