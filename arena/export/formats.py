@@ -32,7 +32,7 @@ def export_matches(reader: RunReader, selection: Selection, name: str, to: Path,
         if name == "pairs":
             raise StoreError(
                 f"{reader.path} has no two replies to one prompt that came to different returns{reason}: pairs come of "
-                "play.group or play.branch"
+                "play.group or play.parts: [branches]"
             )
         raise StoreError(f"{reader.path} has nothing of what was chosen{reason}")
     return counts, notes

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena.store.run import RunFolder
+from tests.factories.clusters import ROOT
 from tests.factories.commands import NO_IMITATION, TINY, arena
 
 HALF = '''
@@ -95,6 +96,16 @@ def test_a_users_part_plans_expands_controls_observes_and_is_saved(own: Path, tm
     assert metrics[0]["half"] == {"matches": 5.0}
     states = sorted((tmp_path / "run").glob("checkpoints/*/state.json"))
     assert json.loads(states[-1].read_text())["play"]["parts"] == [max(len(row["turns"]) for row in rows)]
+
+
+def test_the_documented_part_plays_long_matches_twice(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "control.md").read_text("utf-8")
+    (tmp_path / "twice.py").write_text(page.partition("```python\n# twice.py\n")[2].partition("```")[0])
+    code, said = run(tmp_path / "run", f"[{{'{tmp_path / 'twice.py'}:twice': {{turns: 2}}}}]", "play.matches=8")
+    assert code == 0, said
+    rows = [row for row in RunFolder.open(tmp_path / "run").reader.matches() if row["iteration"] == 1]
+    first = [row for row in rows if int(row["id"].split("-")[1]) < 8]
+    assert len(first) == 8 and len(rows) == 8 + sum(len(row["turns"]) >= 2 for row in first) > 8
 
 
 def test_parts_apply_in_their_order(own: Path, tmp_path: Path) -> None:
