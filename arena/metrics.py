@@ -28,14 +28,15 @@ def iteration_metrics(
     seconds: Mapping[str, float],
     left_out: Sequence[MatchRecord] = (),
 ) -> dict[str, Any]:
-    """Return means over the iteration's finished matches; seconds are wall time, tokens the sampled ones.
+    """Return an iteration's row of metrics: counts, and means over its finished matches.
 
-    `failures` are failed attempts; `failure` is their commonest cause. `given_up` counts matches that were not retried;
-    other finished matches of their deals are `left_out` of everything else. Branches (`play.branch`) count as matches,
-    turns and tokens, but not in outcome metrics: the choice of branched turns depends on the match, so branches are no
-    sample of the policy. `ratings` are of this iteration's players, past versions at their mean; `win_rate` is that of
-    each trained policy against each other policy that it met, a draw counting half, and `payoff_against` its payoff
-    there. `zero_sum` marks payoffs that cancel out, whose mean has no information.
+    Seconds are wall time, tokens the sampled ones. `failures` are failed attempts; `failure` is their commonest cause.
+    `given_up` counts matches that were not retried; other finished matches of their deals are `left_out` of everything
+    else. Branches (`play.branch`) count as matches, turns and tokens, but not in outcome metrics: the choice of
+    branched turns depends on the match, so branches are no sample of the policy. `ratings` are of this iteration's
+    players, past versions at their mean; `win_rate` is that of each trained policy against each other policy that it
+    met, a draw counting half, and `payoff_against` its payoff there. `zero_sum` marks payoffs that cancel out, whose
+    mean has no information.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
@@ -69,7 +70,7 @@ def iteration_metrics(
 
 
 def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
-    """Return the records by name prefix: the game's name if there are several, otherwise ""."""
+    """Group the records by the prefix of their metrics' names: "GAME." if there are several games, otherwise ""."""
     names = sorted({record.game for record in records})
     if len(names) < 2:
         return {"": list(records)}
@@ -87,7 +88,10 @@ def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
-    """Return means of the game's numeric values, and the share of each ending."""
+    """Return means of the numbers in the games' reports, and the share of each kind of end (`ended.KIND`).
+
+    With `several` games, `matches`, `valid_rate` and `truncated_rate` are added.
+    """
     means: dict[str, float] = {}
     if several:
         means["matches"] = float(len(records))
@@ -131,12 +135,12 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of learners whose wrong acts are patched; {} without patches.
+    """Return metrics of learners whose wrong acts an expert patches; {} without patches.
 
-    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance (UI-S1,
-    Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way that was right until then;
-    `success`, 1 if all of it was; and their mean, `sop`. The length of the way is the game's `shortest`, or the number
-    of acts read.
+    `count` is the number of patches per match, `agreed` the share of acts that equalled the expert's. The others are
+    semi-online performance (UI-S1, Lu et al. 2025), up to the first wrong act: `progress`, the share of the whole way
+    that was right until then; `success`, the share of matches where all of it was; and their mean, `sop`. The length of
+    the way is the report's `shortest`, or the number of acts that the game read.
     """
     learners = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
     found = [[turn.source for turn in turns] for turns in learners]
@@ -161,7 +165,7 @@ def patch_figures(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _valid_rate(records: Sequence[MatchRecord]) -> float:
-    """Return the share of legal acts among those that a game read."""
+    """Return the share of legal acts among those that a game read; NaN without any."""
     return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
 
 
@@ -172,7 +176,7 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
-    """Count deals played, learned trajectories, and what selection and replay removed.
+    """Count deals played, trajectories with credit, and what selection and replay removed or added.
 
     `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
     counts turns.
@@ -189,7 +193,7 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
 
 
 def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
-    """Return trajectories' mean total reward by role, without replayed ones and branches."""
+    """Return trajectories' mean total reward by role (`GAME.ROLE` if `several`), without replayed ones and branches."""
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
@@ -200,7 +204,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
 
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's win rate against each other policy it met, by `shared vs random`."""
+    """Return each trained policy's win rate against each other policy that it met, keyed like `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
@@ -208,7 +212,7 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's mean payoff beside each other policy, by `shared vs random`."""
+    """Return each trained policy's mean payoff in matches with each untrained one, keyed like `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
         others = {seating.policy for seating in record.seats.values() if not seating.trained}
@@ -219,7 +223,7 @@ def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
-    """Return the mean mu of this iteration's players, by name."""
+    """Return the mean rating (mu) of this iteration's players by name; past versions of a policy are averaged."""
     rated = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
     by_name: dict[str, list[float]] = {}
@@ -230,7 +234,7 @@ def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, floa
 
 
 def _together(policy: str) -> str:
-    """One name for all past versions of a policy; other names as they are."""
+    """Return `POLICY@past` for any past version of a policy, and other names unchanged."""
     past = version_of(policy)
     return f"{past[0]}@past" if past else policy
 

@@ -29,7 +29,7 @@ logged)."""
 
 
 class RecordError(StoreError, ValueError):
-    """Record that cannot be written or read."""
+    """Raised for a match record that cannot be written to a log or read from one."""
 
 
 class Turn(NamedTuple):
@@ -88,7 +88,7 @@ class Trajectory:
     """Index of the first turn that differs from the parent match; -1 without a parent."""
 
     def contexts(self) -> dict[int, list[int]]:
-        """Return the stream's ids before a turn's first sampled token, by the turn's index."""
+        """Return the stream's ids before the first sampled token of each turn, by turn index."""
         prefixes: dict[int, list[int]] = {}
         for stream in self.streams:
             places = np.flatnonzero(stream.mask)
@@ -98,7 +98,7 @@ class Trajectory:
         return prefixes
 
     def observed_ids(self) -> dict[int, list[int]]:
-        """Return the new ids in the stream before a turn's first sampled token, by the turn's index."""
+        """Return the ids between the previous sampled token and a turn's first one, by turn index."""
         new: dict[int, list[int]] = {}
         for stream in self.streams:
             begin = 0
@@ -109,7 +109,7 @@ class Trajectory:
         return new
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
-        """Return a copy with a reward and an advantage per turn. Raises ValueError for any other number."""
+        """Return a copy with a reward and an advantage per turn. Raises ValueError if their numbers differ."""
         earned = zip(self.turns, rewards, advantages, strict=True)
         turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in earned)
         return replace(self, turns=tuple(turns))
@@ -128,12 +128,12 @@ class Seating:
     """Text appended to the role's system prompt in this match, "" if none (`arena.play.instructions`)."""
 
     def row(self) -> dict[str, Any]:
-        """Return plain values, without an empty instruction."""
+        """Return the fields as plain values for the log, without an empty instruction."""
         return {name: value for name, value in vars(self).items() if name != "instruction" or value}
 
     @staticmethod
     def of(role: str, name: str, policy: Policy | None) -> Seating:
-        """Return the seating of a policy, or if it is None of an endpoint or a scripted policy of this name."""
+        """Return the seating of a policy; if it is None, that of an endpoint or scripted policy of this name."""
         if policy is None:
             return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIXES) else "brain")
         return Seating(role, name, policy.version, policy.trained, "model")
@@ -167,7 +167,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """Record of a complete match.
+    """Record of one match, finished or failed.
 
     `reason` says why it failed or was truncated; `started` is ISO 8601; 0 <= `seed` < 2^64.
     """
@@ -209,14 +209,11 @@ class MatchRecord:
 
     @property
     def attempt(self) -> int:
-        """Number of earlier attempts."""
+        """Number of earlier attempts at the match, which failed."""
         return self.identity.attempt
 
     def to_json(self) -> dict[str, Any]:
         """Return a row of plain values for the match log, without credit. Raises RecordError for NaN, inf or odd types.
-
-        Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that JSON and Parquet
-        return the same row.
         """
         try:
             row = self._row()
@@ -359,7 +356,7 @@ def images(turns: Iterable[Turn]) -> list[str]:
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
-    """Return the stream with a turn's reply and the reply's token range; without tokens an empty stream and 0, 0."""
+    """Return the stream with a turn's reply, and begin and end of the reply in it; an empty stream, 0, 0 if none."""
     for stream in streams:
         if turn in stream.turns:
             begin = stream.turns.index(turn)
