@@ -59,8 +59,7 @@ class Examiner(Protocol):
 
 
 class Lab:
-    """Training loop of one run: `open` builds it, `run` does the remaining iterations. The caller holds a lock on it.
-    """
+    """Training loop of one run: `open` builds it, `run` does the remaining iterations. The caller locks the folder."""
 
     def __init__(
         self, run: RunFolder, experiment: Experiment, watcher: Watcher, parts: Parts, examiner: Examiner | None = None
@@ -288,8 +287,7 @@ class Lab:
             await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
     async def _learn_imitation(self, name: str, plan: Plan, begun: Imitated | None) -> None:
-        """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if `begun` does not fit.
-        """
+        """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if they do not fit."""
         total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if begun:
             done = begun.steps

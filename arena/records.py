@@ -214,6 +214,9 @@ class MatchRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return a row of plain values for the match log, without credit. Raises RecordError for NaN, inf or odd types.
+
+        Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that JSON and Parquet
+        return the same row.
         """
         try:
             row = self._row()

@@ -30,7 +30,7 @@ def save_picture(draw: Callable[[], "Figure"], path: Path) -> None:
 
 
 def draw_tournament(standings: Standings) -> "Figure":
-    """Draw a heat map of the payoffs beside the Elo ratings (in cooperative games the payoffs) with intervals."""
+    """Draw a heat map of mean payoffs beside the Elo ratings (in cooperative games the payoffs) with intervals."""
     from matplotlib.figure import Figure
 
     table, names = standings.table, [str(name) for name in standings.table.index]
@@ -61,7 +61,7 @@ def draw_tournament(standings: Standings) -> "Figure":
 
 
 def draw_matrix(cells: Sequence[Cell], title: str) -> "Figure":
-    """Draw heat maps of pass^1 and pass^k with their intervals, agents by persons."""
+    """Draw a heat map of pass^1, and one of pass^k, with their intervals: a row per agent, a column per person."""
     from matplotlib.figure import Figure
 
     agents, persons = list(dict.fromkeys(c.agent for c in cells)), list(dict.fromkeys(c.person for c in cells))

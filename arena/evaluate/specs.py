@@ -48,7 +48,7 @@ from games import complaint as unknown_game
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed contender spec, before any weights are loaded."""
+    """Contender spec after parsing, before any weights are loaded: its kind, and folders of weights."""
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
@@ -60,7 +60,10 @@ class Source:
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
-    """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name."""
+    """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name.
+
+    `trust` allows code in a run's folder.
+    """
     if spec.startswith(PREFIXES):
         try:
             parsed(spec)
@@ -124,7 +127,7 @@ def newest(run: Path) -> int:
 
 
 def available_iterations(run: Path) -> list[int]:
-    """Return the iterations with available weights in ascending order, including 0, the first weights."""
+    """Return the iterations of a run with available weights, in ascending order, including 0, the first weights."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
@@ -148,7 +151,7 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
 
 
 class Contenders:
-    """Loader of contenders. It loads each folder once and serves weights in the precision of their run."""
+    """Loader of contenders from their specs. It loads each folder once, and serves weights in their run's precision."""
 
     def __init__(
         self,
@@ -218,7 +221,7 @@ class Contenders:
         )
 
     async def _engine_for(self, source: Source) -> Engine:
-        """Return the engine for the precision of the contender's run, or for float32."""
+        """Return the engine for the precision of the contender's run, or for float32; open it at first use."""
         run = source.experiment
         precision = run.settled_precision if run else Precision.FP32
         if precision not in self._engines:
@@ -227,7 +230,7 @@ class Contenders:
         return self._engines[precision]
 
     async def close(self) -> None:
-        """Close all engines."""
+        """Close all engines that were opened."""
         for engine in self._engines.values():
             await engine.close()
 
@@ -239,7 +242,7 @@ class Contenders:
 
 
 def before(spec: str, trust: bool = False) -> str:
-    """Return the spec of a run's first weights, given the spec of any of its weights.
+    """Return the spec of a run's first weights, such as `runs/latest@0`, given the spec of any of its weights.
 
     Raises ConfigError for contenders that are not runs.
     """

@@ -37,7 +37,7 @@ class Stragglers:
     """Play of iterations whose updates wait only for a share of the deals; the next update learns from the others."""
 
     def __init__(self, rule: PlaySpec, iterations: int, play: PlayPlans, late: Sequence[MatchPlan] = ()) -> None:
-        """Prepare to play with `play`. Plans in `late` are matches that an earlier process left unfinished."""
+        """Prepare to play with `play`. `late` are plans that an earlier process left unfinished, to be played again."""
         self.rule, self.iterations, self._play, self._late = rule, iterations, play, late
         self._rounds: dict[int, _Round] = {}
 
