@@ -109,7 +109,7 @@ class Trajectory:
         return new
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
-        """Return a copy with a reward and an advantage per turn. Raises ValueError if their numbers differ."""
+        """Return a copy with a reward and an advantage per turn. Raises ValueError unless each turn has one of each."""
         earned = zip(self.turns, rewards, advantages, strict=True)
         turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in earned)
         return replace(self, turns=tuple(turns))
@@ -237,7 +237,7 @@ class MatchRecord:
         return _ENCODE(self.to_json()) if "NaN" in line or "Infinity" in line else line
 
     def _row(self) -> dict[str, Any]:
-        """Return the unchecked row. Raises ValueError for values outside the schema."""
+        """Return the log's row with unchecked numbers. Raises ValueError for a wrong seed or streams of no seat."""
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed {self.seed} is not within 64 bits")
         if unknown := set(self.streams) - set(self.seats):

@@ -47,7 +47,7 @@ def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> De
     or its rules have changed.
     """
     try:
-        name = row["game"] if row["game"] in games.GAMES else _own(run, row["game"], trust)
+        name = row["game"] if row["game"] in games.GAMES else _import_own_game(run, row["game"], trust)
     except (ConfigError, StoreError, RoleError) as error:
         raise StoreError(f"{_WITHOUT}: {error}") from None
     return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
@@ -67,7 +67,7 @@ def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
         raise StoreError(f"{_WITHOUT}: {error}") from None
 
 
-def _own(run: Path, game: str, trust: bool) -> str:
+def _import_own_game(run: Path, game: str, trust: bool) -> str:
     """Make the game in the run's folder importable and return its name."""
     from arena.config.own_files import same_game, with_own_roles
     from arena.config.saved_config import experiment_of

@@ -38,7 +38,10 @@ class History:
                 row[LONGEST] = max(row[LONGEST], len(record.turns))
 
     def attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
-        """Split `total` attempts among deals (game, seed): `rule.least` each, the rest by their outcomes' deviation."""
+        """Return the number of attempts for each deal (game, seed), in order, `total` in all.
+
+        Each deal gets `rule.least`. The rest is in proportion to the standard deviation of its outcomes.
+        """
         shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
         more = apportion(total - self.rule.least * len(deals), shares)
         return [self.rule.least + count for count in more]
@@ -46,7 +49,8 @@ class History:
     def options(self, game: str, seed: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Return a deal's game options and the name of the option that was lowered, or "" if none was.
 
-        The option `rule.cap` is lowered to the number of turns of the deal's longest success, if that is less.
+        The option `rule.cap` is lowered to the number of turns of the deal's longest success, if that is below its
+        value.
         """
         cap, row = self.rule.cap, self._deals.get(_key(game, seed))
         if cap is None or row is None or not row[SUCCESSES] or row[LONGEST] >= options[cap]:

@@ -25,7 +25,7 @@ from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, Vie
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits beyond which a match fails; times are wall time. None is no limit, but turns never exceed `MOST_TURNS`."""
+    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MOST_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -280,7 +280,7 @@ class _Playthrough:
     async def _turn(self, seat: str) -> None:
         """Let the seat act, pass its act to the game, and record the turn with its rewards.
 
-        Summaries, and acts that the expert's replaces, are recorded but not played. A full context or a rule cuts off.
+        Summaries and acts replaced by an expert's are recorded only. A rule or a full context ends the match early.
         """
         start, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, start - self.clock)

@@ -134,7 +134,7 @@ class Play:
         return self.instructions.assign(k, plans) if self.instructions else plans
 
     async def _renew(self, k: int) -> None:
-        """Add a new instruction to each role's population that is due for one before iteration `k`, and report it."""
+        """Add a new instruction for each role that is due for one before iteration `k`, and notify the watcher."""
         if self.instructions is None:
             return
         for role in self.instructions.due(k):

@@ -23,7 +23,7 @@ EXPERIMENT = "experiment.yaml"
 
 
 class Run(NamedTuple):
-    """One arm with one seed."""
+    """Planned run of a study: one arm (variant of the settings) with one seed, and its folder."""
 
     arm: str
     seed: int
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A study's folder, its experiment, and the planned arms and number of seeds."""
+    """Planned runs of a study, in `runs`: its folder, experiment, arms (variants of settings) and number of seeds."""
 
     folder: Path
     experiment: Experiment
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def record(self) -> Path:
-        """Path of the file with the results."""
+        """Path of the file with the study's results."""
         return self.folder / self.name
 
     @property
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """All runs, seed by seed, so that a study that is stopped early has all arms of its first seeds."""
+        """All planned runs, seed by seed, so that a study that is stopped early has all arms of its first seeds."""
         first = self.spec.first_seed
         return [self.run(arm, seed) for seed in range(first, first + self.seeds) for arm in self.arms]
 
@@ -102,7 +102,7 @@ def plan(
 
 
 def _store(place: Path, fitted: Experiment, wanted: Experiment) -> Experiment:
-    """Write the experiment and return it, or return what another process wrote first."""
+    """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
     with locked(make_folder(place.parent)):
         if place.exists():
             return _require_same(compose([file_layer(place)]), wanted, place)

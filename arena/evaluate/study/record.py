@@ -83,7 +83,7 @@ def read_record(place: Path) -> Record:
 
 
 def find_record(place: Path) -> Record | None:
-    """Read a study.json, or return None if there is no file. Raises StoreError as `read_record`."""
+    """Read a study.json, or return None if there is no file. Raises StoreError if it is damaged, like `read_record`."""
     return read_record(place) if place.exists() else None
 
 
