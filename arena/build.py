@@ -196,7 +196,7 @@ def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkp
 def _source(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
 ) -> tuple[Checkpoint | None, Imitated | None]:
-    """Return the checkpoint with the policies, and the progress of an interrupted warm start; None for what is missing.
+    """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
 
     With a checkpoint of the run, data of the warm start is deleted. A damaged warm start is reported and restarted.
     """
@@ -258,7 +258,7 @@ async def _critic(
 
 
 def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
-    """Return the source of the run's matches: another run's log, play, or play ahead of learning."""
+    """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
     if experiment.source is None:
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play

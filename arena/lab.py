@@ -52,7 +52,7 @@ class Examiner(Protocol):
     """Interface of evaluations of a run during training, which do not affect learning."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
+        """Return True if the weights after iteration `k` should be evaluated now and were not yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
         """Evaluate the weights after iteration `k`; return values for its row of metrics, {} if that is impossible."""

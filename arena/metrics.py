@@ -82,7 +82,7 @@ def _merged(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return the mean payoff by seat."""
+    """Return the mean payoff of each seat over the matches that have one for it, by seat."""
     seats = sorted({seat for record in records for seat in record.payoffs})
     return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
 
@@ -108,11 +108,11 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
 
 
 def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of branches; {} if matches share no deals.
+    """Return metrics of branches (matches that repeat another one up to some turn); {} if no matches share a deal.
 
-    `count` of them, and their share of the turns that could have had one (`taken`); `turns` and `tokens` sampled by
-    learners, without the repeated beginning of branches; and `outcomes`, the number of distinct action sequences per
-    sampled turn.
+    `count` is their number, `taken` their share of the turns that could have had one. `turns` and `tokens` are those of
+    learners, without the repeated beginning of branches. `outcomes` is the number of distinct action sequences per
+    turn.
     """
     if all(record.group < 0 and record.identity.parent is None for record in records):
         return {}
@@ -204,7 +204,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
 
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's win rate against each other policy that it met, keyed like `shared vs random`."""
+    """Return each trained policy's win rate (draws count half) against each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
@@ -212,7 +212,7 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's mean payoff in matches with each untrained one, keyed like `shared vs random`."""
+    """Return each trained policy's mean payoff in matches with each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
         others = {seating.policy for seating in record.seats.values() if not seating.trained}

@@ -154,7 +154,7 @@ class Policies(Mapping[str, Policy]):
         self._serving_reference.discard(name)
 
     def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
-        """Raise StoreError for a token id outside the model's vocabulary, as an edited log may contain."""
+        """Raise StoreError for a token id outside the vocabulary of its policy's model, as edited logs may contain."""
         for found in trajectories:
             known = self._vocabularies.get(found.policy, 1 << 31)
             for token in (end(stream.ids) for stream in found.streams if stream.ids for end in (min, max)):
@@ -228,8 +228,8 @@ class Policies(Mapping[str, Policy]):
 class PastVersions:
     """Limit on loaded past versions: at most `pool.spec.in_memory` in the running matches of one event loop.
 
-    A match waits until its past versions fit; a match that needs more versions than the limit runs alone. The order of
-    matches does not depend on the loaded versions.
+    `seated` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
+    the limit runs alone. The order of matches does not depend on the loaded versions.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:

@@ -173,7 +173,7 @@ def check_expert(experiment: Experiment, tables: Sequence[Table]) -> None:
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
     """Check that the matches of `source.log` have this experiment's games, options, roles and tokenizers.
 
-    Raises ConfigError or StoreError otherwise.
+    Does nothing without `source`. Raises ConfigError or StoreError otherwise.
     """
     if experiment.source is None:
         return
@@ -203,7 +203,10 @@ def _check_images(log: LogReader, iterations: int) -> None:
 
 
 def committed_iterations(run: Path) -> int:
-    """Return a run's number of committed iterations. Raises StoreError if it is not a run or its log was changed."""
+    """Return a run's number of committed iterations, 0 before the first.
+
+    Raises StoreError if the folder is not a run or its log was changed.
+    """
     run = RunReader(run).path
     check_newest(run)
     return checkpoints.newest(run).iteration if checkpoints.iterations(run) else 0

@@ -33,7 +33,7 @@ class RecordError(StoreError, ValueError):
 
 
 class Turn(NamedTuple):
-    """One act of one player: observation, reply, parsed action and rewards.
+    """One act of one player in a match: what it read (`messages`), its reply (`raw`), the parsed act and its rewards.
 
     `rewards` are named and unweighted, including those that arrived before the seat's next turn. Credit fills `reward`
     (their weighted sum) and `advantage`, and stores them in a file of its own.
@@ -64,7 +64,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One seat's turns and streams in one match: the unit of credit and learning."""
+    """One seat's turns and token streams in one match: the unit of credit and learning."""
 
     match: str
     """Printed id of the match."""
@@ -199,7 +199,7 @@ class MatchRecord:
 
     @property
     def id(self) -> str:
-        """Printed identity."""
+        """Printed identity, such as 0001-0003-b4."""
         return str(self.identity)
 
     @property
@@ -280,9 +280,9 @@ _DEFAULTS = {"group": -1, "stage": "", "source": "played"}
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
-    """Return one trajectory per seat with a turn or a stream, in seat order; [] for a failed match.
+    """Return a finished match's trajectories, one per seat with a turn or a stream, in seat order; else [].
 
-    Patched acts and their rewards are excluded, so that they are not learned from.
+    Turns of an expert that replaced a policy's act are left out with their rewards, so that they are not learned from.
     """
     if record.status != "finished":
         return []
@@ -309,17 +309,17 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 
 
 def is_patch(turn: Turn) -> bool:
-    """Return True for an expert's act that replaced a policy's act."""
+    """Return True for a turn in which an expert's act replaced that of a policy."""
     return turn.source == "patch" and turn.finish == "script"
 
 
 def is_excused(turn: Turn) -> bool:
-    """Return True for a truncated reply without a legal act whose penalty the role waived."""
+    """Return True for a reply cut at its token limit, without a legal act, whose penalty the role waived."""
     return turn.finish == "length" and not turn.valid and ILLEGAL not in turn.rewards
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
-    """Return the trajectories of trained seats that took a turn."""
+    """Return the trajectories of trained seats that took a turn, over all finished matches."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 

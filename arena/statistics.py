@@ -32,7 +32,7 @@ COUNTS = frozenset({
 
 
 class Interval(NamedTuple):
-    """Estimate with the ends of its confidence interval; the ends are NaN if the data are too few."""
+    """Estimate with the ends of its confidence interval, `low` and `high`, which are NaN if the data are too few."""
 
     estimate: float
     low: float
@@ -191,12 +191,15 @@ def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds,
 
 
 def _dispersion(share: float, error: float, n: int) -> float:
-    """Return the variance of n values in [0, 1] relative to p(1 - p), its maximum; 1 if both are 0."""
+    """Return the variance of n values in [0, 1] relative to its maximum p(1 - p), with p = `share`; 1 if that is 0.
+
+    `error` is the standard error of their mean.
+    """
     return n * error**2 / (share * (1 - share)) if 0 < share < 1 else 1.0
 
 
 def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, float]:
-    """Return the ends of all m with |mean - m| <= distance · √(V(m) / V(mean)), V(m) the distance from the bound."""
+    """Return both ends of all m with |mean - m| <= distance · √(V(m) / V(mean)), V(m) the distance from the bound."""
     low, high = bounds
     if math.isinf(low):
         above, below = _one_sided(-mean, distance, (-high, math.inf))
@@ -209,7 +212,7 @@ def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, flo
 
 
 def _wilson(rate: float, reach: float) -> tuple[float, float]:
-    """Return the ends of all m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
+    """Return both ends of all m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
     centre = (rate + reach / 2) / (1 + reach)
     half = math.sqrt(reach * rate * (1 - rate) + reach**2 / 4) / (1 + reach)
     return 0.0 if rate == 0 else max(0.0, centre - half), 1.0 if rate == 1 else min(1.0, centre + half)

@@ -25,7 +25,7 @@ class BestPlay(NamedTuple):
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> BestPlay:
-        """Take the payoffs from an earlier evaluation of the same deals, members and seats."""
+        """Take the payoffs of best play from an earlier evaluation with the same deals, members and seats."""
         responses = {(c.member, c.seat): c.best_response for c in evaluation.cells if c.best_response}
         return cls(responses, evaluation.best_against_mixture)
 

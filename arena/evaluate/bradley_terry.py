@@ -62,7 +62,7 @@ def _add_imagined(wins: np.ndarray, prior: float) -> np.ndarray:
 
 
 def _fit(wins: np.ndarray) -> np.ndarray:
-    """Return the maximum-likelihood log-strengths [n], relative to the imagined opponent's."""
+    """Return maximum-likelihood log-strengths [n], relative to the imagined opponent's, from wins [n + 1, n + 1]."""
     current = np.zeros(len(wins) - 1)
     height = _log_likelihood(wins, current)
     for _ in range(_MAX_STEPS):
@@ -82,7 +82,7 @@ def _log_likelihood(wins: np.ndarray, log_strength: np.ndarray) -> float:
 
 
 def _derivatives(wins: np.ndarray, log_strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-likelihood's gradient [n] and information [n, n], the negated second derivatives."""
+    """Return gradient [n] and negated second derivatives (information) [n, n] of the log-likelihood."""
     padded = np.append(log_strength, 0.0)
     chance = 0.5 * (1.0 + np.tanh(0.5 * (padded[:, None] - padded)))
     matches = wins + wins.T

@@ -48,7 +48,7 @@ class Casting:
         return own or [*seats]
 
     def warn_unknown_game(self, game: str) -> str:
-        """Return a warning if the run never played this game and has no role for any game; "" otherwise."""
+        """Return a warning if the policies' run never played this game and has no role for any game; "" otherwise."""
         tables = self.experiment.all_tables() if self.experiment else []
         if self.own_role or not tables or any(table.game.name == game for table in tables) or self._for_any_game():
             return ""
@@ -103,7 +103,7 @@ class Casting:
         return next((role for spec in specs if (role := load_role(spec.role, folders)).game is None), None)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
-        """Return the run's settings of this seat at each of its tables of this game."""
+        """Return the settings of this seat in each of the run's games of that name; [] if it has none."""
         tables = self.experiment.all_tables() if self.experiment else []
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]
 

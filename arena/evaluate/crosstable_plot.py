@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def save_picture(draw: Callable[[], "Figure"], path: Path) -> None:
-    """Draw a figure and write it to `path` as PNG. Raises ConfigError if matplotlib is missing."""
+    """Call `draw` and write its figure to `path` as PNG. Raises ConfigError if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -64,13 +64,13 @@ class Played:
         return 1.0 if len(winners) == 1 else 0.5
 
     def payoff(self, seats: Sequence[str]) -> float:
-        """Return the mean payoff of these seats."""
+        """Return the mean payoff of the player at these seats."""
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
 @dataclass
 class Result:
-    """Results of a contender in a game against one opponent, or alone in a game of one seat."""
+    """Results of a contender in a game against one opponent (or alone, with one seat): `mean`, `rate` and `to_json`."""
 
     game: GameSpec
     contender: str
@@ -105,7 +105,7 @@ class Result:
         return mean_ci(known, self.ranges.get(figure, ANY))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results as JSON values. Intervals are [estimate, low, high], with null for NaN."""
+        """Return counts, and the figures' means over deals as [estimate, low, high], as JSON with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "contender": self.contender,
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
@@ -267,7 +267,7 @@ def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[s
 def _figures(
     played: list[list[Played | None]], held: list[list[str]], scored: bool
 ) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
-    """Return each figure's mean over the matches of each deal, NaN if one is missing, and each figure's range."""
+    """Return, by figure, its mean over each deal's matches (NaN if one is missing), and its range."""
 
     def measure(p: Played, own: Sequence[str]) -> dict[str, float | bool]:
         acts = sum(p.acts[seat] for seat in own)

@@ -30,7 +30,7 @@ from arena.store.run import RunFolder
 
 
 class Examination:
-    """Panel evaluation of a run before its first iteration, at intervals, and after its last (`arena.lab.Examiner`)."""
+    """Evaluation of a run's weights against a panel of opponents: before learning, at intervals, and at the end."""
 
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
         """Prepare to evaluate a run whose `experiment` has a panel that `check_panel` accepted."""

@@ -73,7 +73,7 @@ class ForkResults:
         return paired_ci(one, two, self.bounds(figure)) if len(one) == len(two) else Interval(*[float("nan")] * 3)
 
     def figures(self) -> list[str]:
-        """Return the names of all figures, payoffs first."""
+        """Return the names of all figures: payoffs (`payoff SEAT`), then numbers of the game's report."""
         return list(dict.fromkeys([*self.logged, *self.unchanged, *self.forked]))
 
 
@@ -227,7 +227,7 @@ def _outcome(record: MatchRecord) -> dict[str, float]:
 
 
 def _figures(records: Sequence[MatchRecord | None]) -> Figures:
-    """Return one value per finished fork for each figure that all of them have."""
+    """Return, for each figure that all finished forks have, one value per fork."""
     outcomes = [_outcome(record) for record in records if record]
     names = [name for name in (outcomes[0] if outcomes else ()) if all(name in one for one in outcomes)]
     return {name: [one[name] for one in outcomes] for name in names}

@@ -50,7 +50,7 @@ class Person:
 
     @property
     def name(self) -> str:
-        """Name as a user types it: PERSONA or PERSONA+VOICE."""
+        """Name as a user types it: PERSONA or PERSONA+VOICE, with the voice's player."""
         persona = self.persona or NOBODY
         return persona if self.voice is None else f"{persona}+{self.voice.name}"
 
@@ -115,7 +115,7 @@ class Cell:
         return mean_ci(means, range_of(figure, means))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results as JSON values. Intervals are [estimate, low, high], with null for NaN."""
+        """Return success rates, faults and figures as JSON; intervals as [estimate, low, high], null for NaN."""
         return {
             "agent": self.agent, "person": self.person, "words": self.speaker,
             "matches": self.matches, "missing": self.tasks * self.trials - self.matches,

@@ -45,7 +45,7 @@ class PanelPlan:
 
     @property
     def places(self) -> list[Place]:
-        """Lineups of every member with every seat of the contender, member by member."""
+        """Lineups with every member of the panel at every seat of the contender, member by member."""
         seats = tuple(make_game(self.game).possible_agents)
         return [
             Place(member, mine, {seat: self.who if seat == mine else member for seat in seats})
@@ -160,7 +160,7 @@ def check_size(panel: Panel, game: GameSpec, seats: int) -> None:
 
 
 def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
-    """Check that every member exists and can play, without loading weights. `own` are the evaluated seats.
+    """Check that every member exists and can play the seats opposite to those in `own`, without loading weights.
 
     Raises ConfigError, StoreError or WeightsError.
     """

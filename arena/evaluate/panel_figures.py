@@ -30,12 +30,12 @@ class Comparison(NamedTuple):
 
 
 def payoffs(evaluation: Evaluation) -> Deals:
-    """Return each deal's mean payoff over members and seats; None if a match is missing."""
+    """Return, by deal, the contender's mean payoff over all members and seats; None if a match is missing."""
     return [_mean_if_complete(row) for row in _by_deal([cell.payoff for cell in evaluation.cells])]
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
-    """Return each deal's mean share of valid acts over its finished matches; None without any."""
+    """Return, by deal, the contender's mean share of legal acts over the finished matches; None without any."""
     return [_mean_of_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
 
 

@@ -122,7 +122,7 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
 
 
 def newest(run: Path) -> int:
-    """Return the iteration of the newest checkpoint. Raises StoreError if there is none or it is damaged."""
+    """Return the iteration of a run's newest checkpoint. Raises StoreError if there is none or it is damaged."""
     return checkpoints.newest(run).iteration
 
 
@@ -163,7 +163,7 @@ class Contenders:
         engine: EngineSpec | None = None,
         summaries: int | None = None,
     ) -> None:
-        """Configure the loader.
+        """Configure the loader; nothing is loaded yet.
 
         `role` replaces the roles of all models. `doing` is called with a description of each slow step, `note` with a
         message for each file that was edited since its run began. `trust` lets code in a run's folder run. `summaries`
@@ -177,7 +177,7 @@ class Contenders:
         self._policies: dict[Path, Policy] = {}
 
     async def load(self, *specs: str, games: Iterable[str] = ()) -> list[Contender]:
-        """Load the contenders of these specs, after parsing all specs and probing all endpoints.
+        """Load the contenders of these specs, in order, after parsing all specs and probing all endpoints.
 
         Scripted players of `games` from files become available by their names. Raises ConfigError, StoreError or
         WeightsError for an unknown or unusable contender or game.
@@ -235,7 +235,7 @@ class Contenders:
             await engine.close()
 
     async def unload(self, contender: Contender) -> None:
-        """Release a contender's weights from its engine."""
+        """Release the weights of a contender from its engine; other contenders stay unchanged."""
         if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
             for policy in contender.cast.policies.values():
                 await contender.engine.retire(policy.name)
@@ -253,7 +253,7 @@ def before(spec: str, trust: bool = False) -> str:
 
 
 def history(spec: str, trust: bool = False) -> list[str]:
-    """Return the specs of all available weights of a run, oldest first; [spec] for other contenders."""
+    """Return the specs of all available weights of a run, oldest first, given one of them; [spec] for others."""
     match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         return [spec]

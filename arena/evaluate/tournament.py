@@ -75,7 +75,7 @@ def _finite(row: Mapping[Any, float]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Matches of players `a` and `b` (indices) on the same deals; `a` may equal `b`."""
+    """Matches of a pair of players, `a` and `b` (indices), on the same deals in both orders; `a` may equal `b`."""
 
     a: int
     b: int
@@ -93,10 +93,10 @@ class Meeting:
 async def tournament(
     contenders: Sequence[Contender], game: GameSpec, matches: int, seed: int, ended: Callable[[], None] = lambda: None
 ) -> Standings:
-    """Play at least `matches` matches per pair and return the standings. `ended` is called after each match.
+    """Play at least `matches` matches per pair and return the standings.
 
-    Raises ConfigError for a repeated name, fewer than two players, a game without exactly two seats, or a player that
-    cannot play. Raises PlayError if matches of a pair keep failing.
+    `ended` is called after each match. Raises ConfigError for a repeated name, fewer than two players, a game without
+    exactly two seats, or a player that cannot play. Raises PlayError if matches of a pair keep failing.
     """
     names = [contender.name for contender in contenders]
     for name, count in Counter(names).items():
@@ -205,5 +205,5 @@ def rotational_share(payoffs: np.ndarray) -> np.ndarray:
 
 
 def antisymmetric(payoffs: np.ndarray) -> np.ndarray:
-    """Return half the payoff difference [..., n, n] between row and column in their meeting."""
+    """Return half the difference [..., n, n] between the payoffs of row and column in their matches."""
     return np.asarray((payoffs - np.swapaxes(payoffs, -1, -2)) / 2)

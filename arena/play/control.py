@@ -79,7 +79,7 @@ class Control:  # implements Rules of arena.play.match
         return normalise_act(act) == normalise_act(expected)
 
     def may_patch(self) -> bool:
-        """Add one to the number of patches, and return False if it now exceeds `patch.most` (None: no maximum)."""
+        """Count one more act replaced by the expert's; return False if that exceeds `patch.most` (None: no limit)."""
         self.patches += 1
         patch = self.rule.patch
         return patch is not None and (patch.most is None or self.patches <= patch.most)

@@ -69,12 +69,12 @@ class MatchPlan:
 
     @cached_property
     def id(self) -> str:
-        """Printed identity."""
+        """Printed identity, such as 0001-0003-b4."""
         return str(self.identity)
 
     @property
     def iteration(self) -> int:
-        """Iteration of the match."""
+        """Iteration of the run that plays the match."""
         return self.identity.iteration
 
     @property
@@ -97,7 +97,7 @@ class Rules(Protocol):
         """Return True if an act counts as equal to the expert's."""
 
     def may_patch(self) -> bool:
-        """Add one to the number of patches, and return False if it now exceeds the limit."""
+        """Count one more act replaced by the expert's, and return False if that exceeds the limit."""
 
     def why_stop(self, act: Act, seat: str, valid: bool) -> str:
         """Return why the match has to stop after this act; "" if it continues. `valid` is False for an illegal act."""
@@ -109,7 +109,7 @@ OnTurn = Callable[[MatchPlan, Turn], None]
 
 @dataclass
 class _Now:
-    """Progress of a match, for its record and for the description of a failure."""
+    """Mutable progress of a match in play, for its record and for the description of a failure."""
 
     versions: dict[str, int]
     """Policy version of each seat's latest turn."""

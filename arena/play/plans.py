@@ -33,7 +33,7 @@ def iteration_plans(
     history: History | None = None,
     iterations: int = 1,
 ) -> list[MatchPlan]:
-    """Return the plans of iteration `k`, table by table in proportion to their shares, with the league's opponents.
+    """Return the plans of iteration `k` for all `tables` (games with roles), by their shares, with league opponents.
 
     `seed` is the run's. `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones.
     A `history` decides the number of attempts at each deal and their length. `iterations` is the run's number, for
@@ -112,7 +112,7 @@ def _plans(
     source: MatchSource = "played",
     history: History | None = None,
 ) -> list[MatchPlan]:
-    """Return numbered plans: `group` matches for each deal (table and seatings), each with different draws.
+    """Return numbered plans: `group` matches for each deal (a game and its seatings), each with different draws.
 
     `before` deals of the iteration were planned earlier. `pool` has the seeds of all its deals so far, if deals repeat.
     Then draws also depend on the iteration and on the number of earlier occurrences of the seed. A `history`

@@ -58,7 +58,7 @@ class Source(Protocol):
     """Source of an iteration's matches, which it writes to the run's own log before it returns them."""
 
     async def matches(self, k: int) -> Played:
-        """Return the matches of iteration `k`. A second call returns the same matches."""
+        """Return the matches of iteration `k`, finished and failed. A second call returns the same ones."""
 
     async def close(self) -> None:
         """Cancel all matches that are still in progress."""
@@ -185,7 +185,7 @@ class Play:
         return self._room.past_versions() | past_versions(self._late(k))
 
     def learned(self, records: Iterable[MatchRecord]) -> None:
-        """Update the history of deals and the scores of instructions, if on, from these finished matches."""
+        """Update the history of deals and the scores of instructions, as far as these are on, from finished matches."""
         records = list(records)
         if self.history:
             self.history.add(records)

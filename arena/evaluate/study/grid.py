@@ -172,7 +172,10 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
 
 
 def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
-    """Return the settings of the point's arm. Raises ConfigError if the sweep would change one of them."""
+    """Return the settings of the study's arm in which the point is tried.
+
+    Raises ConfigError if the sweep would change one of them.
+    """
     own = known.arms.get(point.arm, []) if known else []
     for own_setting, setting in product(own, point.settings):
         if do_clash(own_setting, setting):
@@ -182,14 +185,14 @@ def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
 
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
-    """Raise ConfigError if the sweep would use seeds that the recipe's rule judges."""
+    """Raise ConfigError if the sweep would use seeds on which the recipe's study is judged."""
     judged = known.judged(known.seeds) if known and known.seeds else range(0)
     if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
         raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 
 def _mark_uneven(experiment: Experiment) -> Experiment:
-    """Mark all arms as `uneven`, of unknown duration, if some settings play more matches than others."""
+    """Mark all arms as `uneven`, with unknown duration, if some settings play more matches than others."""
     spec = study_of(experiment)
     if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
         return experiment

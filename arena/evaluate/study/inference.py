@@ -28,9 +28,9 @@ class Tails(NamedTuple):
 def tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> Tails:
     """Return one-sided p-values of a mean of differences, each within `bounds`, against `value`; 1 for fewer than two.
 
-    Without bounds the test is Student's. Within bounds the interval's ends are all m with (mean - m)² ≤ reach · m (1 -
-    m), both as shares of the range, with reach = min(t² d, z²) / n and d the dispersion. This solves for t and z at m =
-    value.
+    Without bounds the test is Student's. Within bounds the interval's ends are all m with
+    (mean - m)² ≤ reach · m (1 - m), both as shares of the range, with reach = min(t² d, z²) / n and d the dispersion.
+    This solves for t and z at m = value.
     """
     n = len(differences)
     if n < 2:

@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """File of the run's output."""
+        """File with the run's output, beside its folder."""
         return self.path.with_name(f"{self.path.name}.log")
 
 
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def spec(self) -> StudySpec:
-        """The study's arms, figure and rule."""
+        """Settings of the study: its arms, figure and rule."""
         return study_of(self.experiment)
 
     @property
@@ -65,7 +65,7 @@ class Plan:
         return [self.run(arm, seed) for seed in range(first, first + self.seeds) for arm in self.arms]
 
     def run(self, arm: str, seed: int) -> Run:
-        """Return the run of this arm and seed, with its folder."""
+        """Return the planned run of this arm and seed, with its folder."""
         return Run(arm, seed, self.folder / f"{arm}-{seed}")
 
     def iterations(self, arm: str) -> int:
@@ -81,11 +81,11 @@ def plan(
     fit: Callable[[Experiment], Experiment],
     name: str = RESULT,
 ) -> Plan:
-    """Create or reopen a study's folder and return the plan.
+    """Create or reopen a study's folder, and return the plan of its runs.
 
-    `fit` fixes the settings that depend on the machine, once for all runs of a new folder. `name` is the record's
-    file name. Raises ConfigError if an arm is not a valid experiment or has another budget, if the rule does not judge
-    these seeds, or if the folder holds something else, such as another experiment or another rule.
+    `fit` fixes the settings that depend on the machine, once for all runs of a new folder. `name` is the record's file
+    name. Raises ConfigError if an arm is not a valid experiment or has another budget, if the rule does not judge these
+    seeds, or if the folder holds something else, such as another experiment or another rule.
     """
     check_arms(experiment)
     _check_sample(study_of(experiment), seeds)

@@ -18,7 +18,7 @@ Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_leng
 
 
 class RecordedRun(BaseModel):
-    """Results of one finished run."""
+    """Results of one finished run of a study: its figures at each iteration, its seconds and its work."""
 
     arm: str
     seed: int
@@ -67,7 +67,7 @@ class Record(BaseModel):
 
 
 def read_record(place: Path) -> Record:
-    """Read a study.json. Raises StoreError if it is not one, or if it does not match its own hash."""
+    """Read a study.json or sweep.json. Raises StoreError if it is not one, or if it does not match its own hash."""
     with explained(place, "reading"):
         text = read_plain(place)
     try:

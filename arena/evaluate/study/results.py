@@ -50,7 +50,7 @@ class Results:
 
     @property
     def arms(self) -> list[ArmSummary]:
-        """Summaries of the arms that have runs, the study's own arm first."""
+        """Summaries of the arms that have runs, by the deciding figure; the study's own arm first."""
         return self._summarise(self.ends, self.curves)
 
     @property
@@ -74,7 +74,7 @@ class Results:
 
 
 def collect(plan: Plan) -> Results:
-    """Return the results of the plan's finished runs."""
+    """Read the results of the plan's finished runs, from the record if they are in it, else from their folders."""
     runs = [plan.kept.get((run.arm, run.seed)) or _read_run(plan, run) for run in plan.runs if is_done(plan, run)]
     return _to_results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, runs)
 

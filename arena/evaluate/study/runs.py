@@ -31,13 +31,13 @@ class Task(Protocol):
     """Interface of a run in progress that writes into its folder; `subprocess.Popen` has it, too."""
 
     def poll(self) -> int | None:
-        """Return the exit code; None while it runs."""
+        """Return the exit code; None while the run is in progress."""
 
     def terminate(self) -> None:
-        """Ask the run to end."""
+        """Ask the run to end, without waiting for that."""
 
     def wait(self) -> int:
-        """Wait for the end and return the exit code."""
+        """Wait for the end of the run and return its exit code."""
 
 
 Begin = Callable[[Run, Sequence[str]], Task]
@@ -74,7 +74,7 @@ class Runner:
 
     @property
     def running(self) -> list[Run]:
-        """Runs in progress, in the order of their start."""
+        """Runs in progress, in the order in which they were started."""
         return list(self._running)
 
     def run(
@@ -130,7 +130,7 @@ class Runner:
             self._counted[run] = now
 
     def _remove_ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
-        """Remove ended runs from the running ones and yield a message for each that failed."""
+        """Remove ended runs from the running ones, and yield a message for each that failed. `step` gets iterations."""
         ended = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
         for run, code in ended:
             del self._running[run]
@@ -160,9 +160,10 @@ def resume_command(run: Run) -> list[str]:
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
-    """Return settings that start a warm arm from the weights after the imitation of run `first`.
+    """Return settings that start a run from the weights after the imitation of run `first`.
 
-    Empty if the run imitates itself: it is `first`, its arm is not warm, or `first` has no such weights.
+    Empty if the run imitates itself: it is `first`, its arm is not in the study's `warm`, or `first` has no such
+    weights.
     """
     if run == first or run.arm not in plan.spec.warm or not _has_weights(first):
         return []
@@ -175,7 +176,7 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
 
 
 def is_done(plan: Plan, run: Run) -> bool:
-    """Return True if the run is recorded, or all its iterations are committed and any evaluation is written."""
+    """Return True if the run is in the record, or has committed all its iterations and written any evaluation."""
     if (run.arm, run.seed) in plan.kept:
         return True
     if plan.iterations(run.arm) not in checkpoints.iterations(run.path):

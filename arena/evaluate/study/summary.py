@@ -32,7 +32,7 @@ class Ends:
     """First value, and mean of the last values, of every run by arm and seed, with the figure's range as `bounds`."""
 
     def __init__(self, curves: Mapping[str, Mapping[int, Curve]], figure: str, last: int) -> None:
-        """Average the last `last` values of each curve. `curves` are by arm and seed."""
+        """Compute the ends of each curve (by arm and seed) of this figure, averaging the last `last` values."""
         self.first = {arm: {seed: c[0] for seed, c in seeds.items()} for arm, seeds in curves.items()}
         self.last = {arm: {seed: fmean(c[-last:]) for seed, c in seeds.items()} for arm, seeds in curves.items()}
         every = (value for seeds in curves.values() for curve in seeds.values() for value in curve)
@@ -73,7 +73,7 @@ def _numbers(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def average_figures(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
-    """Return each figure's mean over the rows that have it; None if no row has it."""
+    """Return the mean of each named number over the rows of metrics that have it; None if no row has it."""
     found = {name: [row[name] for row in map(named_figures, rows) if name in row] for name in names}
     return {name: fmean(values) if values else None for name, values in found.items()}
 

@@ -35,7 +35,7 @@ class Decision(NamedTuple):
 
     @property
     def p(self) -> float:
-        """P-value of the decision that the numbers favour."""
+        """P-value of the verdict that the numbers favour: the smaller of the two."""
         return min(self.better, self.worse)
 
 
@@ -96,7 +96,7 @@ def _find_missing(spec: StudySpec, last: Values, seeds: int, gauges: Gauges) -> 
 
 
 def list_missing_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
-    """Yield a message for each gauge that no run has."""
+    """Yield a message for each gauge (metric that shows if the mechanism acted) that no run has."""
     for gauge in spec.gauges:
         runs = [value for seeds in gauges.get(gauge.figure, {}).values() for value in seeds.values()]
         if all(value is None for value in runs):
@@ -111,9 +111,9 @@ def _list_idle_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
 
 
 def gauge_distance(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[float, str]:
-    """Return how far a gauge's mean over the own arm's seeds is from its idle value, and that value as text.
+    """Return how far a gauge (see `GaugeSpec`) is from its idle value on average over seeds, and that value as text.
 
-    The idle value is a number, or the gauge's mean in another arm with the same seeds.
+    The idle value is a number, or the gauge's value in another arm with the same seeds.
     """
     own, idle = gauges[gauge.figure].get(spec.arm, {}), gauge.nothing
     if gauge.unlike is None:
@@ -125,10 +125,7 @@ def gauge_distance(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[f
 
 
 def _find_ceiling(spec: StudySpec, last: Values, gains: Mapping[str, Interval]) -> str:
-    """Return the reason why the world cannot tell the learning arms apart: all reach the best value, or end alike.
-
-    "" if it can.
-    """
+    """Return why the world cannot tell the learning arms apart: all reach the best value, or end alike; else ""."""
     if spec.room is None or not spec.baselines:
         return ""
     if spec.room.best is None:
