@@ -12,7 +12,7 @@ from arena.parts.spec import Matches, Name, Positive, Spec
 
 
 class GameSpec(Spec):
-    """Game with its options."""
+    """Game, by name, with its options."""
 
     name: GameName
     """Name from `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
@@ -21,7 +21,7 @@ class GameSpec(Spec):
 
 
 class SeatSpec(Spec):
-    """Role and policy at a seat."""
+    """Role and policy of the player at a seat."""
 
     role: RoleName
     """Name of a built-in role or of one in the roles folder, or a path ending in .yaml."""
@@ -31,7 +31,7 @@ class SeatSpec(Spec):
 
 
 class TableSpec(Spec):
-    """Game with the roles and policies at its seats."""
+    """Game with the roles and policies at its seats. A run plays one or more of these."""
 
     game: GameSpec
     """Game of the table."""
@@ -42,7 +42,7 @@ class TableSpec(Spec):
 
 
 class LimitsSpec(Spec):
-    """Limits of a match, beyond which it fails; null is no limit."""
+    """Limits of turns, tokens and seconds beyond which a match fails; null is no limit."""
 
     turns: Positive | None = 100
     """Maximum turns of all seats together."""
@@ -55,7 +55,7 @@ class LimitsSpec(Spec):
 
 
 class AdaptiveSpec(Spec):
-    """Allocation of attempts by a deal's earlier outcomes, for deals that repeat (`play.pool`)."""
+    """Allocation of attempts to deals by their earlier outcomes, for deals that repeat (`play.pool`)."""
 
     above: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
     """A match is a success if the mean payoff of its trained seats is above this."""
@@ -72,7 +72,7 @@ Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)
 
 
 class InstructionsSpec(Spec):
-    """Population of instructions. Each deal draws one, which ends the role's system prompt."""
+    """Competing instructions for a role. Each deal draws one, which ends the role's system prompt."""
 
     texts: Annotated[list[Instruction], Field(min_length=1, max_length=100)]
     """Initial instructions, all different."""
@@ -98,7 +98,7 @@ class InstructionsSpec(Spec):
 
 
 class TreesSpec(Spec):
-    """Tree rollouts: the number of a deal's matches that start at the deal, and the turns at which others branch."""
+    """Tree rollouts: how many of a deal's matches start at the deal, and at which turns the others branch off."""
 
     first: Matches | Literal["auto"] = "auto"
     """Number of a deal's matches that start at the deal; `auto` uses the entropies of the first match (AEPO)."""
@@ -124,7 +124,7 @@ class PatchSpec(Spec):
 
 
 class StopSpec(Spec):
-    """Rules that cut off hopeless matches; 0 turns a rule off."""
+    """Rules that end a match early if a learner repeats itself or acts illegally; 0 turns a rule off."""
 
     repeated: Annotated[int, Field(ge=0, le=10**4)] = 0
     """Number of equal acts of a learner in a row."""
@@ -133,7 +133,7 @@ class StopSpec(Spec):
 
 
 class HorizonSpec(Spec):
-    """Maximum length of matches, by a schedule over iterations (ScalingInter-RL)."""
+    """Maximum number of turns of a match, by a schedule over iterations (ScalingInter-RL)."""
 
     turns: Annotated[Chosen, SCHEDULE]
     """Number or schedule, such as `steps: {values: [6, 13, 20], every: 100}`; rounded, at least 1."""
@@ -146,7 +146,7 @@ class HorizonSpec(Spec):
 
 
 class PlaySpec(Spec):
-    """Settings of an iteration's matches."""
+    """Settings of an iteration's matches: their number, deals, branches, interventions, limits and concurrency."""
 
     matches: Matches = 16
     """Number of matches per iteration, over all tables."""
@@ -255,7 +255,7 @@ class PlaySpec(Spec):
 
 
 class SourceSpec(Spec):
-    """Logged matches to learn from, without play."""
+    """Logged matches of another run to learn from, without play."""
 
     log: Folder
     """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last."""
