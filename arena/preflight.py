@@ -102,7 +102,7 @@ def fitted(experiment: Experiment) -> Experiment:
 
 
 def _resolve_models(experiment: Experiment) -> Experiment:
-    """Replace models that name another run's weights, such as runs/first@12, by the folder of those weights."""
+    """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
     begun = {
         name: spec.model_copy(update={"model": _model_folder(name, spec.model)})
         for name, spec in experiment.policies.items()
@@ -213,7 +213,10 @@ def committed_iterations(run: Path) -> int:
 
 
 def _with_iterations(experiment: Experiment) -> Experiment:
-    """Set `source.iterations` to the log's committed iterations, because the logged run may continue meanwhile."""
+    """Return the experiment with `source.iterations` fixed, because the logged run may continue meanwhile.
+
+    It becomes the log's number of committed iterations, unless it is set or there is no `source`.
+    """
     source = experiment.source
     if source is None or source.iterations:
         return experiment

@@ -97,7 +97,7 @@ def _heat_map(axis: "Axes", values: np.ndarray, labels: Sequence[Sequence[str]],
 
 
 def _fold(name: str) -> str:
-    """Break a name before its `+`, cut each line at 26 characters, and escape TeX."""
+    """Return a name broken before its `+`, with each line cut at 26 characters and TeX escaped."""
     first, plus, rest = name.partition("+")
     lines = [line if len(line) <= 26 else f"{line[:25]}…" for line in (first, plus + rest) if line]
     return "\n".join(lines).replace("$", r"\$")

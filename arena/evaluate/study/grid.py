@@ -192,7 +192,7 @@ def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
 
 
 def _mark_uneven(experiment: Experiment) -> Experiment:
-    """Mark all arms as `uneven`, with unknown duration, if some settings play more matches than others."""
+    """Return the experiment with all arms `uneven`, of unknown duration, if settings change the number of matches."""
     spec = study_of(experiment)
     if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
         return experiment
