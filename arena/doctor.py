@@ -128,7 +128,7 @@ def _packages() -> list[Finding]:
 
 
 def _extra(name: str, needed: Sequence[Required]) -> Finding:
-    """Check an extra's packages. Wrong versions fail, missing packages only for the core and learning."""
+    """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
     what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
     missing = [one for one in needed if one.installed == "missing"]

@@ -166,7 +166,7 @@ async def _complete(
 
 @contextmanager
 def _explained(run: RunFolder) -> Iterator[None]:
-    """Convert errors that end the run into ones that say how to resume, and log them. Store the match of a bug."""
+    """Convert errors that end the run into ones that say how to resume, and log them. A bug's match is stored, too."""
     again = f"arena resume {run.path}"
     try:
         with _logged_end():

@@ -111,7 +111,7 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return metrics of branches (matches that repeat another one up to some turn); {} if no matches share a deal.
 
     `count` is their number, `taken` their share of the turns that could have had one. `turns` and `tokens` are those of
-    learners, without the repeated beginning of branches. `outcomes` is the number of distinct action sequences per
+    learners, without the repeated beginning of branches. `outcomes` is the number of distinct act sequences per such
     turn.
     """
     if all(record.group < 0 and record.identity.parent is None for record in records):

@@ -48,7 +48,8 @@ from games import complaint as unknown_game
 
 @dataclass(frozen=True)
 class Source:
-    """Contender spec after parsing, before any weights are loaded: its kind, and folders of weights."""
+    """Contender spec after parsing, before weights are loaded: kind (scripted `brain`, weights, endpoint) and folders.
+    """
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]

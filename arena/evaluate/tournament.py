@@ -95,8 +95,8 @@ async def tournament(
 ) -> Standings:
     """Play at least `matches` matches per pair and return the standings.
 
-    `ended` is called after each match. Raises ConfigError for a repeated name, fewer than two players, a game without
-    exactly two seats, or a player that cannot play. Raises PlayError if matches of a pair keep failing.
+    `ended` is called after each finished match. Raises ConfigError for a repeated name, fewer than two players, a game
+    without exactly two seats, or a player that cannot play. Raises PlayError if matches of a pair keep failing.
     """
     names = [contender.name for contender in contenders]
     for name, count in Counter(names).items():
