@@ -48,8 +48,7 @@ from games import complaint as unknown_game
 
 @dataclass(frozen=True)
 class Source:
-    """Contender spec after parsing, before weights are loaded: kind (scripted `brain`, weights, endpoint) and folders.
-    """
+    """Contender spec after parsing, before weights are loaded: kind (`brain` is scripted) and folders of weights."""
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
