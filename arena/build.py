@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Makers:
-    """Factories of engines and trainers, in this process or on a cluster."""
+    """Factories of a run's engine and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
@@ -64,7 +64,10 @@ class Makers:
 
 @asynccontextmanager
 async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
-    """Context with the experiment's factories: local ones, or with `scale` those of a cluster."""
+    """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
+
+    The cluster's trainer processes start before and end after the context. `note` gets messages to the user.
+    """
     if experiment.scale is None:
         yield Makers()
         return
@@ -89,7 +92,7 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
 
 
 async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
-    """Return a context in which slow steps of matches run as tasks of the cluster, if `scale.tasks` is set."""
+    """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
     from arena.scale.tasks import RayCalls
 
     if not cluster.spec.tasks:
@@ -101,7 +104,7 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a run, used by its lab."""
+    """All objects that a run's training loop (`Lab`) uses, such as policies, critic and league; `build` makes them."""
 
     done: int
     """Number of committed iterations."""
@@ -128,7 +131,7 @@ class Parts:
 
     @property
     def temperatures(self) -> dict[str, float]:
-        """Sampling temperature by role."""
+        """Sampling temperature by role name."""
         return {name: role.sampling.temperature for name, role in self.roles.items()}
 
 
@@ -139,9 +142,10 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """Build all parts from the newest valid checkpoint, or from the start without one; delete newer data.
+    """Build a run's parts from its newest valid checkpoint, or for its start, and delete newer data.
 
-    The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid.
+    The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid. Raises
+    StoreError if no checkpoint is intact, or if the league's pool lists no past version.
     """
     checkpoint = _resumed(run, experiment, watcher)
     done = checkpoint.iteration if checkpoint else 0
@@ -182,7 +186,7 @@ async def build(
 
 
 def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
-    """Return the newest valid checkpoint, or None; delete newer data and checkpoints due for pruning."""
+    """Return the newest valid checkpoint, or None. Delete newer data, and the checkpoints that are due for pruning."""
     checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
     run.prune(experiment.checkpoint.keep)
@@ -192,7 +196,10 @@ def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkp
 def _source(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
 ) -> tuple[Checkpoint | None, Imitated | None]:
-    """Return the checkpoint of the policies and the progress of an interrupted imitation, which may be its source."""
+    """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
+
+    With a checkpoint of the run, data of the warm start is deleted. A damaged warm start is reported and restarted.
+    """
     if checkpoint:
         warm_start.discard(run.path)
         return checkpoint, None
@@ -235,7 +242,7 @@ def _lineup(
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """Return the experiment's policies, not yet loaded."""
+    """Return the experiment's policies, whose weights are not loaded yet."""
     return Policies(
         _used(experiment), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
@@ -244,14 +251,14 @@ def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer)
 
 
 def _used(experiment: Experiment) -> dict[str, PolicySpec]:
-    """Return the settings of the policies that may play in this run, by name."""
+    """Return the settings of the policies at the run's seats and in its league, by name."""
     named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
     named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
     return {name: experiment.policies[name] for name in sorted(named & set(experiment.policies))}
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
-    """Return the folder of each policy's reference weights: before learning from reward, after any warm start."""
+    """Return the folder of each trained policy's reference weights: checkpoint 0 after a warm start, else its model."""
     warm_start = run.path / "checkpoints" / "0000"
     return {
         name: checkpoints.verify(warm_start).policy(name)
@@ -264,7 +271,7 @@ def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies
 async def _critic(
     experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
 ) -> Critic | None:
-    """Return the critic that credit needs, restored from the checkpoint, or None."""
+    """Return the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
     known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
     rule = experiment.credit
     critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
@@ -275,7 +282,7 @@ async def _critic(
 
 
 def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
-    """Return the source of the run's matches: another run's log, play, or play ahead of learning."""
+    """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
     if experiment.source is None:
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
@@ -291,7 +298,7 @@ def _crediting(
     policies: Policies,
     critic: Critic | None,
 ) -> Crediting:
-    """Return the experiment's credit over these policies, with its restored state."""
+    """Return the assignment of rewards and advantages by the experiment's rules, with its restored `state`."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
     gold = gold_of(experiment.credit.stages)
 
@@ -306,7 +313,7 @@ def _crediting(
 
 
 def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
-    """Restore the pool, and remove newer versions from the folder."""
+    """Restore the league's pool of past versions, and delete weights that no checkpoint lists from the run's folder."""
     league = experiment.league
     lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0
     pool = Pool(run.path, league.pool if league else PoolSpec(), lag, state)

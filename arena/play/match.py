@@ -25,7 +25,7 @@ from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, Vie
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits beyond which a match fails; times are wall time. None is no limit, but turns never exceed `MOST_TURNS`."""
+    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MOST_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -69,12 +69,12 @@ class MatchPlan:
 
     @cached_property
     def id(self) -> str:
-        """Printed identity."""
+        """Printed identity, such as 0001-0003-b4."""
         return str(self.identity)
 
     @property
     def iteration(self) -> int:
-        """Iteration of the match."""
+        """Iteration of the run that plays the match."""
         return self.identity.iteration
 
     @property
@@ -129,7 +129,7 @@ OnTurn = Callable[[MatchPlan, Turn], None]
 
 @dataclass
 class _Now:
-    """Progress of a match, for its record and for the description of a failure."""
+    """Mutable progress of a match in play, for its record and for the description of a failure."""
 
     versions: dict[str, int]
     """Policy version of each seat's latest turn."""
@@ -305,7 +305,7 @@ class _Playthrough:
     async def _turn(self, seat: str) -> None:
         """Let the seat act, pass its act to the game, and record the turn with its rewards.
 
-        Summaries, and acts that the expert's replaces, are recorded but not played. A full context or a rule cuts off.
+        Summaries and acts replaced by an expert's are recorded only. A rule or a full context ends the match early.
         """
         start, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, start - self.clock)
