@@ -202,8 +202,7 @@ async def play_match(
 
     `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
-    no turns and no streams. `on_turn` is called with each new turn. `controls` may replace models' acts and stop the
-    match; the first decision other than `Continue` counts.
+    no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
     turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
