@@ -194,7 +194,7 @@ class Lab:
         return metrics | {"gated": gated}
 
     async def score(self, credited: Sequence[Credited]) -> dict[str, list[StreamScores]]:
-        """Score the policies' sampled tokens under the current weights if `learn.keep_tokens` is set; else return {}."""
+        """Score the policies' sampled tokens under the current weights; return {} without `learn.keep_tokens`."""
         scores = {}
         for name in self.trainers if self.experiment.learn.keep_tokens else ():
             own, temperatures = fresh_of(name, credited), self.parts.temperatures
