@@ -166,10 +166,9 @@ class _Line(_Row):
 
 
 class Playing:
-    """Match read from the feed: its settings (`head`), its progress, and if it ended (`over`).
+    """Match read from the feed: settings (`head`), if it is `over`, offset and length of each turn's line (`places`).
 
-    `places` has the offset and length of each turn's line, `seat` the last turn's seat, and `said` the start of its
-    text.
+    `seat` is the last turn's seat, and `said` the beginning of its text.
     """
 
     def __init__(self, head: _Head) -> None:

@@ -113,18 +113,11 @@ class RunFolder:
         _write_environment(self.path, environment)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return a context manager that holds the run's lock.
-
-        Entering it raises StoreError if another process holds the lock.
-        """
+        """Return a context manager that holds the run's lock. Entering raises StoreError if another process has it."""
         return locked(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-        """Write the checkpoint of an iteration atomically and return it.
-
-        `fill` writes the state into a temporary folder. The hashes of the run's logs, metrics and evaluations so far
-        are stored with it.
-        """
+        """Write and return an iteration's checkpoint: the state, by `fill`, and hashes of logs and metrics so far."""
 
         def fill_with_contents(folder: Path) -> None:
             fill(folder)

@@ -17,10 +17,7 @@ PACKAGES = ("arena", "agents", "games", "simulators")
 
 
 class PlainLines(logging.Formatter):
-    """Log formatter without secrets and control characters.
-
-    Lines after the first are indented: none can pass for a record.
-    """
+    """Log formatter that removes secrets and control characters, and indents all lines of a record but the first."""
 
     def __init__(self, head: str, secret_variables: Collection[str] = ()) -> None:
         super().__init__(head)
