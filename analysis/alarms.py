@@ -151,10 +151,7 @@ def _difference(before: list[float], after: list[float], bounds: Bounds = SHARE)
 
 
 def _earlier_parts(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
-    """Return the values to compare the last third with: those of the first iteration and of the first two thirds.
-
-    `opening` has the ids of the first iteration's matches. Empty lists are left out.
-    """
+    """Return the values to compare the last third with: those of the matches `opening` and of the first two thirds."""
     first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
     return [part for part in (first["value"].tolist(), *_split_thirds(frame)[:2]) if part]
 

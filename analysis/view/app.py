@@ -98,7 +98,7 @@ class Viewer:
         return self._cache(run).get(alarm_rows)
 
     def summary(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's figures in the first and the last iteration."""
+        """Return the run's summary: figures in the first and last iteration. Cached while files do not change."""
         index = self.library.run(run)
         index.refresh(0.1)
         stated = {game: self.services.theory(game) for game in index.names()["game"]} if self.services.theory else {}
@@ -210,7 +210,7 @@ class Viewer:
         return self.seats.seat(id).since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
     def act(self, posted: Mapping[str, Any], id: str) -> Any:
-        """Submit a human player's action."""
+        """Send a human player's action and speech to the match. Raises ConfigError if the match is over."""
         asked = parse(ActPost, posted)
         self.seats.seat(id).answer(asked.act, asked.talk)
         return {}

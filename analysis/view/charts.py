@@ -59,7 +59,7 @@ class Level(NamedTuple):
 class Curve(NamedTuple):
     """Chart: lines (`series`), theory values (`levels`), their metrics (`keys`) and the y range (`bounds`).
 
-    `still` is True if no share of it moves by `STILL`.
+    `still` is True for shares that all move by less than `STILL`.
     """
 
     title: str
@@ -121,7 +121,7 @@ def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, 
 
 
 def intervals(log: Frames, key: str) -> dict[int, Interval]:
-    """Return a metric's intervals by iteration; empty if the match log does not hold its single values."""
+    """Return mean and 95 % interval of a metric by iteration, over matches; empty if the match log does not hold it."""
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
         paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
@@ -157,7 +157,7 @@ def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, flo
 
 
 def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Yield the chart of payoff against the panel, with the best response as a level, from the second evaluation on."""
+    """Yield the chart of payoff against the panel of fixed opponents, with the best response, if evaluated twice."""
     points = []
     for one in evaluations:
         values = [value for value in values_by_deal(one, "payoff") if value is not None]
@@ -193,7 +193,9 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
 
 
 def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Return the pairs that no other pair improves on one side without loss on the other, sorted by the first value.
+    """Return the Pareto-optimal pairs of payoffs, without repeats and sorted by the first payoff.
+
+    No other pair exceeds such a pair on one side without loss on the other.
 
     >>> pareto_front([(1, 4), (2, 2), (3, 3), (1, 1), (3, 3), (2, 4)])
     [(2.0, 4.0), (3.0, 3.0)]

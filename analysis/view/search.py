@@ -25,9 +25,10 @@ MOST, SECONDS, AROUND, RANKED = 500, 10.0, 160, 200_000
 
 
 def search_texts(index: Index, query: str, by: str = "text", of: str = "said") -> dict[str, Any]:
-    """Return matching turns: `hits` with match, turn, seat and surrounding text, and `matches`, their ids.
+    """Search a run's turns: `hits` with match, turn, seat, iteration and text, `matches` (ids), and `whole`.
 
-    `whole` is False if only part of the run was searched. Raises ConfigError for an invalid query.
+    `by` is text (substring), regex, words or meaning; `of` is one of `PARTS`. `whole` is False if only part of the run
+    was searched. Raises ConfigError for an invalid query.
     """
     if not query.strip():
         raise ConfigError("nothing to search for: write a few letters")
@@ -83,14 +84,14 @@ def _matching(texts: Any, query: str, by: str) -> Any:
 
 
 def _excerpt(whole: str, query: str) -> str:
-    """Return the text around the first occurrence of the query."""
+    """Return the text around the query's first occurrence, or its beginning if the query does not occur."""
     place = max(0, whole.casefold().find(query.casefold()))
     begin = max(0, place - AROUND // 2)
     return ("…" if begin else "") + whole[begin : begin + 2 * AROUND]
 
 
 def _rank_texts(index: Index, query: str, by: str, of: str) -> dict[str, Any]:
-    """Return the best texts, ranked as by `arena find`."""
+    """Return the 50 best texts in the form of `search_texts`, ranked as by `arena find`."""
     table = find(load(index.reader.path), query, "words" if by == "words" else "meaning", _UNITS.get(of, "turns"), n=50)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     hits = [
