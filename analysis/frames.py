@@ -147,7 +147,8 @@ class Frames:
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
-        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if self._by_turn else set())
+        by_turn = self.of_seats is not None or self.policies is not None
+        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if by_turn else set())
         parts = [
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
@@ -163,10 +164,6 @@ class Frames:
             for column, values in more.items():
                 table = table.append_column(column, values)
         return table
-
-    @property
-    def _by_turn(self) -> bool:
-        return self.of_seats is not None or self.policies is not None
 
     def _iteration_part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
         """Return one iteration's rows of a table, filtered by game, seat and policy; None if no match has the games."""

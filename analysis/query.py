@@ -33,8 +33,6 @@ _SEALED = {
 """DuckDB settings: no files, network, extensions or variables of this process, and at most half of the memory."""
 SECONDS = 600.0
 """Time limit of a query."""
-
-
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
 

@@ -30,6 +30,7 @@ OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_tur
 COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
 STRONG = 0.95
+_CREDIT = "credit.parquet"
 PATIENCE = 0.2
 """Seconds that a request spends reading."""
 Stamp = tuple[tuple[int, int], ...]
@@ -172,9 +173,6 @@ class Index:
         new = _short(_matches(tail.new()), {})
         before = self._parts.get(number, ((), None))[1]
         return new if before is None or tail.again else pa.concat_tables([before, new])
-
-
-_CREDIT = "credit.parquet"
 
 
 def _stamp(path: Any) -> tuple[int, int]:

@@ -165,10 +165,7 @@ def _match_figures(log: Frames) -> Iterator[Figure]:
 
 
 def learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
-    """Return name and values by iteration of metrics that are no figures of matches and not always zero.
-
-    Figures in `known` are left out.
-    """
+    """Return name and values by iteration of metrics that are no figures of matches, not in `known`, and not zero."""
     frame, taken = log.iterations, {figure.key for figure in known}
     found = []
     for key in map(str, frame.columns):

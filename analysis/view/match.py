@@ -50,7 +50,7 @@ def match(
     At most `max_turns` turns are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
     row, cut = row_of(index, id), partial(truncate, max_characters=max_characters)
-    credit = _credit(index, row)
+    credit = {one["turn"]: one for one in index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()}
     turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
     _returns(turns)
     return {
@@ -90,11 +90,6 @@ def family(index: Index, id: str) -> list[dict[str, Any]]:
         newest = [one["match"] for one in below]
         found += below
     return found
-
-
-def _credit(index: Index, row: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    table = index.reader.log.credit_table(row["iteration"], ids=[row["id"]])
-    return {one["turn"]: one for one in table.to_pylist()}
 
 
 def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:

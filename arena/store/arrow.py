@@ -11,6 +11,8 @@ import pyarrow as pa
 from arena.store.lines import LogError
 from arena.store.schema import CREDIT, DEFAULTS, MATCHES, items, paths, select_fields, without
 
+_ENCODE = json.JSONEncoder(allow_nan=False).encode
+
 # -- from rows to Arrow -----------------------------------------------------------------------------------------------
 
 
@@ -85,9 +87,6 @@ def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
     columns |= {name: pa.array(values, struct.field(name).type) for name, values in special.items()}
     structs = pa.StructArray.from_arrays([columns[name] for name in struct.names], fields=list(struct))
     return pa.ListArray.from_arrays(ends, structs, type=field.type)
-
-
-_ENCODE = json.JSONEncoder(allow_nan=False).encode
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

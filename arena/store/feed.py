@@ -215,7 +215,8 @@ class FeedReader:
                 if line and line.turn:
                     turns.append(line.turn.model_dump())
         outcome = {"status": PLAYING, "reason": "", "payoffs": {}, "report": {}, "rules": 0}
-        return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": _seconds(turns)}
+        seconds = float(sum(turn["seconds"] for turn in turns))
+        return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": seconds}
 
     def _open(self) -> BinaryIO:
         """Open the file for reading. Raises OSError if it is missing, a link, or larger than twice `LARGEST`."""
@@ -241,7 +242,3 @@ def _line(text: bytes) -> _Line | None:
         return _Line.model_validate_json(text) if len(text) <= LINE else None
     except ValidationError:
         return None
-
-
-def _seconds(turns: list[dict[str, Any]]) -> float:
-    return float(sum(turn["seconds"] for turn in turns))

@@ -46,7 +46,8 @@ def explained(path: Path, doing: str = "writing") -> Iterator[None]:
     except StoreError:
         raise
     except Exception as error:
-        code = error.errno if isinstance(error, OSError) else _native_code(error)
+        native = re.search(r"\(os error (\d+)\)", str(error))  # in the message of a Rust library (safetensors)
+        code = error.errno if isinstance(error, OSError) else int(native[1]) if native else None
         if code is None:
             raise
         raise StoreError(_explain(code, getattr(error, "strerror", None), path, doing)) from error
@@ -181,12 +182,6 @@ def require_run(path: Path) -> Path:
     if not (path / CONFIG).is_file():
         raise StoreError(f"{path} is not a run folder: it has no {CONFIG}")
     return path
-
-
-def _native_code(error: Exception) -> int | None:
-    """Return the operating system's error number from a Rust library's message (safetensors); None if it has none."""
-    match = re.search(r"\(os error (\d+)\)", str(error))
-    return int(match[1]) if match else None
 
 
 def _explain(code: int, reason: str | None, path: Path, doing: str) -> str:

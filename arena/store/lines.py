@@ -14,6 +14,8 @@ from arena.errors import StoreError
 from arena.store.files import explained, fsync, make_folder, require_own, write_all
 from games.plain_files import read_plain
 
+_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
 
 class LogError(StoreError):
     """Raised for a log that cannot be read. The message names the file and, if known, the line."""
@@ -33,9 +35,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def to_line(value: dict[str, Any]) -> str:
     """Encode the object as one line of ASCII JSON without line break. Raises ValueError for NaN and infinity."""
     return _ENCODE(value)
-
-
-_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 class LineWriter:
@@ -92,7 +91,6 @@ class LineWriter:
             self._descriptor = -1
 
     def __enter__(self) -> "LineWriter":
-        """Return this writer. The end of the block closes the file."""
         return self
 
     def __exit__(

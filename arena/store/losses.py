@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 Deal = TypeVar("Deal", bound=Hashable)
 Row = TypeVar("Row", bound=Mapping[str, Any])
+_ATTEMPT = re.compile(r"-r\d+$")
+_ATTEMPTS = ("matches", "failed", "given_up", "left_out")
 
 
 def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
@@ -19,9 +21,6 @@ def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
         planned = _ATTEMPT.sub("", match)
         finished.add(planned) if status == "finished" else failed.setdefault(planned, deal)
     return {deal for planned, deal in failed.items() if planned not in finished}
-
-
-_ATTEMPT = re.compile(r"-r\d+$")
 
 
 def complete(rows: Sequence[Row]) -> list[Row]:
@@ -51,6 +50,3 @@ def losses(rows: Iterable[Mapping[str, Any]]) -> str:
     lost += f"{total['left_out']} more of their deals left out, " if total["left_out"] else ""
     why = "".join(f": {cause}" for cause, _ in causes.most_common(1))
     return f"{lost}{share}{why}; see --failures"
-
-
-_ATTEMPTS = ("matches", "failed", "given_up", "left_out")
