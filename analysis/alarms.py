@@ -67,9 +67,9 @@ class Alarm(NamedTuple):
 
 
 def alarms(log: Frames) -> list[Alarm]:
-    """Check the runs for the failures listed above, and return an alarm for each one found, run by run.
+    """Check the runs for nine kinds of failure that a good reward curve can hide, such as collapse and repetition.
 
-    Runs of a single iteration have none.
+    Returns an alarm for each failure found, run by run. Runs of a single iteration have none.
 
     >>> alarms(log)
     []
@@ -141,10 +141,7 @@ def _split_thirds(frame: pd.DataFrame) -> list[list[float]]:
 
 
 def _difference(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
-    """Return `after` minus `before` with its interval at `LEVEL`.
-
-    Ends are NaN if either list has fewer than two matches.
-    """
+    """Return `after` minus `before` with its interval at `LEVEL`; NaN ends if a list has fewer than two matches."""
     if not before or not after:
         return Interval(*[float("nan")] * 3)
     return difference_ci(before, after, bounds, LEVEL)
@@ -195,9 +192,9 @@ def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
     return _by_match(own := paid[paid["trained"]], own["payoff"])
 
 
-def _has_gained(reached: pd.DataFrame) -> bool:
+def _has_gained(values: pd.DataFrame) -> bool:
     """Return True if `value` rose from the earliest third with matches to the last, by a 95 % interval."""
-    *before, last = _split_thirds(reached)
+    *before, last = _split_thirds(values)
     first = next((part for part in before if part), [])
     return bool(first and last and difference_ci(first, last, ANY).low > 0)
 
@@ -263,15 +260,15 @@ def _count_words(lines: pd.DataFrame) -> pd.Series[Any]:
     return lines["public"].str.lower().str.split().explode().value_counts().astype("float64")
 
 
-def _likeliest_role(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
+def _likeliest_role(texts: pd.Series[Any], log_probabilities: pd.DataFrame) -> pd.Series[Any]:
     """Return the role whose words each text resembles most, "" if none of its words is known.
 
-    `logs` has the log probability of each word (row) by role (column).
+    `log_probabilities` has the log probability of each word (row) by role (column).
     """
-    words = said.str.lower().str.split().explode()
-    known = words[words.isin(logs.index)]
-    evidence = logs.reindex(known).set_axis(known.index).groupby(level=0).sum()
-    return evidence.idxmax(axis=1).reindex(said.index, fill_value="")
+    words = texts.str.lower().str.split().explode()
+    known = words[words.isin(log_probabilities.index)]
+    evidence = log_probabilities.reindex(known).set_axis(known.index).groupby(level=0).sum()
+    return evidence.idxmax(axis=1).reindex(texts.index, fill_value="")
 
 
 def _check_one_sidedness(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:

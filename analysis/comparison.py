@@ -166,7 +166,7 @@ def figures_of(log: Frames) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Groups of runs with the sampling unit of their intervals. `row` compares one figure."""
+    """Groups of runs with the sampling unit of their intervals: seeds or matches. `row` compares one figure."""
 
     arms: Sequence[Arm]
     unit: Unit

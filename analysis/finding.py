@@ -173,10 +173,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _with_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
-    """Add a column `before`: seat and text of the turn before each result, "" if none.
-
-    Whole matches are left as they are.
-    """
+    """Add the seat and text of the turn before each result as `before`; whole matches are left as they are."""
     if of == "matches":
         return results
     turns = collect_texts(log)
@@ -188,10 +185,7 @@ def _with_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
 
 
 def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
-    """Return the rows that satisfy the SQL condition, all without one.
-
-    Raises ConfigError if it is more than a condition.
-    """
+    """Return the rows that satisfy the SQL condition, if any. Raises ConfigError if it is more than a condition."""
     if not where.strip():
         return texts
     keys = KEYS[of]

@@ -85,8 +85,8 @@ def seats(log: Any) -> Any:
 def turns(log: Any, credit: Any) -> Any:
     """Convert an iteration's log to the table `turns`: a row per turn, with reward and advantage from `credit`.
 
-    `credit` is the iteration's credit table, which may be empty: the reward is then the plain sum of the turn's
-    rewards. The column `rewards` is still a list of named values.
+    `credit` has reward and advantage by match and turn, and may be empty: the reward is then the plain sum of the
+    turn's rewards. The column `rewards` is still a list of named values.
     """
     table = _explode(log, "turns")
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
@@ -147,9 +147,9 @@ def tokens(log: Any) -> Any:
 def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
     """Add the columns of `TOKEN_CREDIT` to the table of tokens: each turn's lists are spread over its tokens in order.
 
-    `credit` is the iteration's credit table, which may be empty; `ids` are the matches' ids. Where credit has no list,
-    the advantage is the turn's and other columns are null. Raises LogError if a list has not one value per token of its
-    turn.
+    `credit` has these lists and an advantage by match and turn, and may be empty; `ids` are the matches' ids. Where it
+    has no list, the advantage is the turn's and other columns are null. Raises LogError if a list has not one value per
+    token of its turn.
     """
     keys = _turn_keys(tokens["match"], tokens["turn"], ids)
     rows = pc.index_in(keys, value_set=_turn_keys(credit["match"], credit["turn"], ids), skip_nulls=True)
@@ -183,7 +183,7 @@ def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
 
 
 def _add_policy(table: Any, log: Any) -> Any:
-    """Add the column `policy`: the policy of each row's seat."""
+    """Add the column `policy`, the policy of each row's seat, to a table with match and seat."""
     held = _explode(log, "seats")
     places = pc.index_in(_seat_keys(table), value_set=_seat_keys(held))
     return table.append_column("policy", held["policy"].take(places))
@@ -245,7 +245,7 @@ def _sum_values(lists: Any) -> Any:
 
 
 def _positions(lists: Any) -> Any:
-    """Return the position of each item within its list, from 0, for all lists in a row."""
+    """Return the position of each item within its list, from 0, as one flat array."""
     sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     starts = np.cumsum(sizes) - sizes
     return pa.array((np.arange(sizes.sum()) - np.repeat(starts, sizes)).astype(np.int32))

@@ -217,10 +217,7 @@ def load(
 
 
 def _run_names(paths: Sequence[Path]) -> list[str]:
-    """Return the runs' names: their folders' names, or all paths if two are equal.
-
-    Raises StoreError for none or a repeat.
-    """
+    """Return the folders' names, or all paths if two are equal. Raises StoreError for no run, or one given twice."""
     if not paths:
         raise StoreError("no run to load: name one, such as runs/latest")
     whole = [path.resolve() for path in paths]

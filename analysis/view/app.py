@@ -69,7 +69,7 @@ class Viewer:
         self._caches: dict[Index, FigureCache] = {}
 
     def runs(self, query: Mapping[str, str]) -> Any:
-        """Return a row for each run, as `runs.line` makes it."""
+        """Return a row for each run: name, game, progress, if it is live, and its most relevant figure."""
         return [runs.line(name, index) for name, index in self.library.runs().items()]
 
     def changes(self, query: Mapping[str, str]) -> Any:
@@ -77,7 +77,7 @@ class Viewer:
         return {name: index.fingerprint() for name, index in self.library.runs().items()}
 
     def run(self, query: Mapping[str, str], run: str) -> Any:
-        """Return a run's row and settings, as `runs.about`. Raises StoreError for an unknown run."""
+        """Return a run's row in the list with its settings. Raises StoreError for an unknown run."""
         return runs.about(run, self.library.run(run))
 
     def flight(self, query: Mapping[str, str], run: str) -> Any:
@@ -121,10 +121,7 @@ class Viewer:
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match with its turns, related matches (`family`) and notes.
-
-        Texts are cut, less if `query` has `whole`.
-        """
+        """Return a match, related matches (`family`) and notes. Texts are cut, later if `query` has `whole`."""
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
         told = one_match(
@@ -205,7 +202,7 @@ class Viewer:
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
-        """Return the output lines of a human player's match from line `from` on."""
+        """Return the output `lines` of a human player's match from number `from` on, if it is `open`, any `error`."""
         begin = query.get("from", "0")
         return self.seats.seat(id).since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
@@ -220,10 +217,7 @@ class Viewer:
         return self.jobs.state(id)
 
     def image(self, query: Mapping[str, str], run: str, hash: str) -> Any:
-        """Return the bytes of the image in the run's log with this SHA-256.
-
-        Raises StoreError if it is missing or damaged.
-        """
+        """Return the bytes of the logged image with this SHA-256. Raises StoreError if missing or damaged."""
         return self.library.run(run).reader.log.blobs.get(hash)
 
     def _cache(self, run: str) -> FigureCache:

@@ -46,10 +46,10 @@ SHELL = """<!doctype html>
 """
 
 
-def build_page(title: str, told: str, answers: Any) -> str:
+def build_page(title: str, summary: str, answers: Any) -> str:
     """Return the viewer's page as one HTML file that loads nothing, with the server's answers embedded as JSON.
 
-    `told` is the text for readers without JavaScript. Title and text are escaped.
+    `summary` is the text for readers without JavaScript. Title and text are escaped.
     """
     script, style = bundle_modules(), "\n".join(_source(name) for name in STYLES)
     policy = (
@@ -58,7 +58,7 @@ def build_page(title: str, told: str, answers: Any) -> str:
     )
     held = to_json(answers).replace("<", "\\u003c")
     return SHELL.format(
-        policy=policy, title=escape(sanitize(title)), told=escape(told), style=style, answers=held, script=script
+        policy=policy, title=escape(sanitize(title)), told=escape(summary), style=style, answers=held, script=script
     )  # fmt: skip
 
 

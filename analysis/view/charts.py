@@ -121,7 +121,7 @@ def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, 
 
 
 def intervals(log: Frames, key: str) -> dict[int, Interval]:
-    """Return mean and 95 % interval of a metric by iteration, over matches; empty if the match log does not hold it."""
+    """Return a metric's mean over matches with its 95 % interval, by iteration; empty if the match log lacks it."""
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
         paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
@@ -173,8 +173,8 @@ def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
 def outcomes(log: Frames) -> dict[str, Any] | None:
     """Return the payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
 
-    `sides` are their names, `clouds` pairs of payoffs with their share of matches, `front` is the Pareto front,
-    `theory` holds mean payoffs of theory's solutions.
+    `sides` are their names; `clouds` have, for both iterations, the pairs of payoffs with their share of matches;
+    `front` is the Pareto front; `theory` has the mean payoffs of theory's solutions.
     """
     with suppress(StoreError):
         paid, theory = two_sides(log)

@@ -23,10 +23,7 @@ KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
 
 
 class Curves:
-    """Charts of one run.
-
-    Intervals are read from the log over several calls, and cached until an iteration's files change.
-    """
+    """Charts of one run. Intervals are read over several calls and cached until an iteration's files change."""
 
     def __init__(self, index: Index, theory: Theory | None) -> None:
         self.index, self.theory = index, theory

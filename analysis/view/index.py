@@ -51,10 +51,7 @@ class Index:
         self._feed = FeedReader(reader.path)
 
     def fingerprint(self) -> str:
-        """Return a text that changes whenever the run's logs, metrics, evaluations, notes or process do.
-
-        The page polls it.
-        """
+        """Return a text that changes whenever the run's files do, or its process starts or ends. The page polls it."""
         names = (METRICS, PANEL, NOTES, "run.pid")
         found = [(name, *_stamp(self.reader.path / name)) for name in names]
         return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"

@@ -65,7 +65,7 @@ class Jobs:
         self.command, self._jobs = command, dict[str, Job]()
 
     def state(self, id: str) -> dict[str, Any]:
-        """Return the state of a job, as `Job.state`. Raises ConfigError for an unknown id."""
+        """Return if a job is `running`, or its `answer` or `error`. Raises ConfigError for an unknown id."""
         if id not in self._jobs:
             raise ConfigError("unknown job: start it again")
         return self._jobs[id].state()
@@ -85,10 +85,7 @@ class Jobs:
         return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
-        """Send SIGTERM to the process that writes the run, and return its id as `stopping`.
-
-        Raises ConfigError without one.
-        """
+        """Send SIGTERM to the run's process, and return its id as `stopping`. Raises ConfigError if there is none."""
         number = holder(index)
         if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
             raise ConfigError("this run is not running: there is nothing to stop")

@@ -114,9 +114,9 @@ def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
 
 
 def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
-    """Return a value per deal: the mean of the cells' `name` over opponents and seats; None if one of them is missing.
+    """Return the figure `name` of `Cell`, such as `payoff`, by deal: its mean over opponents and seats.
 
-    [] if a cell lacks the figure.
+    None for a deal without a value for one of them; [] if a cell lacks the figure.
     """
     told = [own for cell in evaluation.cells if (own := getattr(cell, name)) is not None]
     rows = zip(*told, strict=True) if len(told) == len(evaluation.cells) else ()

@@ -13,7 +13,7 @@ Better = Literal["more", "less", ""]
 
 
 class Name(NamedTuple):
-    """Readable name of a figure, and the direction of an improvement."""
+    """Readable name of a figure (`words`), and if `more` or `less` of it is better; "" if that depends."""
 
     words: str
     better: Better = ""

@@ -160,10 +160,7 @@ def make_folder(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or folder, if it exists, and sync to disk.
-
-    A folder is renamed first, so that it disappears at once.
-    """
+    """Delete a file or folder, if any, and sync to disk. A folder is renamed first, so it disappears at once."""
     with explained(path, "removing"):
         if path.is_dir() and not path.is_symlink():
             aside = path.with_name(f".{path.name.lstrip('.')}.removed{TEMPORARY}")

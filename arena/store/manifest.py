@@ -29,10 +29,7 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def described(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
-    """Return the manifest's content after verifying only its own hash.
-
-    Raises StoreError, with `label`, if it is damaged.
-    """
+    """Return the manifest after verifying only its own hash. Raises StoreError, with `label`, if it is damaged."""
     try:
         raw = read_plain(folder / MANIFEST)
     except OSError:

@@ -159,10 +159,7 @@ class MatchBatch:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffer to the log now.
-
-        Raises the errors of `MatchLog.extend`, also of an earlier write by the timer.
-        """
+        """Write the buffer to the log now. Raises the errors of `MatchLog.extend`, also of a write by the timer."""
         with self._lock:
             if self._clock:
                 self._clock.cancel()

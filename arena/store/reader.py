@@ -76,10 +76,7 @@ def _may_hold(group: Any, ids: Collection[str]) -> bool:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a metrics log; [] if missing.
-
-    Raises LogError for a line that is damaged or names no iteration.
-    """
+    """Return a metrics log's rows; [] if missing. Raises LogError for a line that is damaged or has no iteration."""
     rows = read_lines(path)
     for number, row in enumerate(rows, start=1):
         iteration = row.get("iteration")
@@ -175,10 +172,7 @@ class LogReader:
         return table
 
     def open_rows(self, iteration: int) -> list[dict[str, Any]]:
-        """Return the rows of an iteration's JSON lines in the order of writing; [] if it has none.
-
-        Raises LogError if damaged.
-        """
+        """Return an iteration's JSON lines rows in the order of writing; [] if none. Raises LogError if damaged."""
         path = log_path(self.folder, iteration, "jsonl")
         rows = read_lines(path)
         for number, row in enumerate(rows, start=1):

@@ -48,7 +48,7 @@ class MetricsLog:
         return read_metrics(self.path)
 
     def discard_after(self, iteration: int, size: int | None = None) -> None:
-        """Remove the rows of later iterations. If `size` is given, instead cut the file after so many bytes."""
+        """Remove the rows of later iterations. If `size` is given, cut the file to that many bytes instead."""
         if size is not None and self.path.exists():
             with explained(self.path, "reading"):
                 data = read_plain(self.path)
@@ -167,10 +167,7 @@ class RunFolder:
         return checkpoints.keep(self.path, count, also=[0])
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Delete all data of later iterations: log, metrics, evaluations, failures, checkpoints.
-
-        Return these iterations.
-        """
+        """Delete later iterations' log, metrics, evaluations, failures and checkpoints. Return these iterations."""
         self.failures.discard_after(iteration)
         dropped = set(self.log.discard_after(iteration))
         dropped |= set(checkpoints.discard_after(self.path, iteration))

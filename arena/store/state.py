@@ -144,10 +144,7 @@ class State(_Part):
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Read and validate a checkpoint's `state.json`, and return it as a dict.
-
-    Raises StoreError naming the invalid field.
-    """
+    """Return a checkpoint's validated `state.json` as a dict. Raises StoreError naming the first invalid field."""
     path = checkpoint.folder / STATE
     with explained(path, "reading"):
         text = read_plain(path)
