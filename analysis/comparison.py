@@ -210,7 +210,7 @@ class _Sample:
 
 
 def _means_by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
-    """Return a list of the runs' means of a figure for each game."""
+    """Return the runs' means of a figure, one per run, as a list for each game."""
     means = matches.groupby(["game", "run"])[figure].mean()
     return {str(game): own.tolist() for game, own in means.groupby("game")}
 

@@ -205,7 +205,10 @@ def _distinct(texts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scores(texts: list[str], query: str, by: By, embedding: Embedding) -> Any:
-    """Return a score per text [n]: cosine, BM25, or 1 for a match of the expression. But for cosines, 0 is no match."""
+    """Return a score per text [n]: cosine, BM25, or 1 for a match of the expression and 0 otherwise.
+
+    BM25 is 0 for no match; cosines have no such threshold. Without a query, all scores are 1.
+    """
     if not query.strip():
         return np.ones(len(texts))
     if by == "words":

@@ -113,7 +113,7 @@ class Frames:
 
     @cached_property
     def seats(self) -> pd.DataFrame:
-        """Table with a row per seat of each match: role, policy, payoff (null if it failed), if it is trained."""
+        """Table with a row per seat of each match: role, policy, `trained`, and payoff (null in failed matches)."""
         return self.frame("seats")
 
     @cached_property

@@ -100,7 +100,7 @@ def _import_statement(name: str, default: str | None, names: str | None, other: 
 
 
 def _object_entry(each: str, export: bool = False) -> str:
-    """Convert `a as b` of an import or export list to an entry of a JavaScript object."""
+    """Convert `a as b` of an import list to `a: b`, or of an `export` list to `b: a`, for a JavaScript object."""
     before, _, after = (part.strip() for part in each.partition(" as "))
     return f"{after}: {before}" if after and export else f"{before}: {after}" if after else before
 

@@ -25,7 +25,10 @@ MAX_TURNS, MAX_FACTS = 2000, 60
 
 
 def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
-    """Return a match's row of the log, or of the turn feed while it is played. Raises StoreError for an unknown id."""
+    """Return a match's row of the log, or of the turn feed while it is played. Raises StoreError for an unknown id.
+
+    Rows of sealed iterations lack their tokens unless `streams` is True.
+    """
     number = iteration_of(id)
     if number is not None and number in index.iterations():
         if (row := index.open_match(number, id)) is not None:

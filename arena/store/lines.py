@@ -68,10 +68,7 @@ class LineWriter:
         self.write([to_line(value)])
 
     def write(self, texts: Iterable[str]) -> None:
-        """Write lines, each an object as ASCII JSON, and sync once.
-
-        Raises StoreError, with the file unchanged, on failure.
-        """
+        """Write lines, each an object as ASCII JSON, and sync once. On a StoreError, the file is unchanged."""
         lines = "".join(f"{text}\n" for text in texts).encode("ascii")
         with explained(self.path):
             try:

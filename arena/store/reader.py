@@ -172,7 +172,7 @@ class LogReader:
         return table
 
     def open_rows(self, iteration: int) -> list[dict[str, Any]]:
-        """Return an iteration's JSON lines rows in the order of writing; [] if none. Raises LogError if damaged."""
+        """Return an open iteration's rows in the order of writing; [] if it has none. Raises LogError if damaged."""
         path = log_path(self.folder, iteration, "jsonl")
         rows = read_lines(path)
         for number, row in enumerate(rows, start=1):

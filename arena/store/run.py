@@ -30,7 +30,7 @@ class MetricsLog:
     """Writer of a JSON lines file with rows of metrics, each with its iteration, synced to disk."""
 
     def __init__(self, path: Path) -> None:
-        """Use this file, which need not exist yet."""
+        """Use the file `path`, which need not exist yet."""
         self.path = path
 
     def append(self, row: Mapping[str, Any]) -> None:
