@@ -197,8 +197,8 @@ def load(
 ) -> Frames:
     """Load one or several runs as tables, which are read on first use.
 
-    `iterations` and `games` select matches; `seats` and `policies` select rows of the tables below matches. Raises
-    StoreError if a path is no run or a run is damaged, and ConfigError if a selection is a text instead of a
+    `iterations` and `games` select matches; `seats` and `policies` select rows of seats, turns, messages and tokens.
+    Raises StoreError if a path is no run or a run is damaged, and ConfigError if a selection is a text instead of a
     collection.
 
     >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
