@@ -17,7 +17,7 @@ BAG = 25.0
 
 
 class Airline(AirlineTables):
-    """Tools and rules of the airline."""
+    """Airline domain of the desk: the tools and rules for bookings."""
 
     domain = "airline"
     rules = RULES
@@ -143,11 +143,10 @@ class Airline(AirlineTables):
         return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return all possible goals of the owner."""
         return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls; `mentions` are an origin and a destination, or flights."""
+        """Return helpful read calls as text; `mentions` are an origin and a destination, or ids of flights."""
         calls = ["show_customer()", "list_bookings()", *(f'show_booking(booking="{number}")' for number in numbers)]
         calls += [f'show_flight(flight="{name}")' for name in mentions if name not in AIRPORTS]
         towns = [name for name in mentions if name in AIRPORTS]
@@ -156,7 +155,7 @@ class Airline(AirlineTables):
         ]
 
     def marks(self, write: Write) -> list[str]:
-        """Return words for the booking's status, fare and flight, and for their relation to the request."""
+        """Return words for the booking's status, fare, age and flight, and how they relate to the write."""
         booking = self.booking(write.subject)
         flight = booking and self.flight(booking["flight"])
         if booking is None or flight is None:

@@ -15,7 +15,7 @@ from simulators.desk.shop.tables import LOST_DAYS, PRODUCTS, RETURN_DAYS, ShopTa
 
 
 class Shop(ShopTables):
-    """Tools and rules of the shop."""
+    """Shop domain of the desk: the tools and rules for orders."""
 
     domain = "shop"
     rules = RULES
@@ -146,17 +146,16 @@ class Shop(ShopTables):
         return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return all possible goals of the owner."""
         return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls."""
+        """Return helpful read calls as text; `mentions` are products."""
         calls = ["show_customer()", "list_orders()"]
         calls += [f'{tool}(order="{number}")' for tool in ("show_order", "track_order") for number in numbers]
         return calls + [f'show_product(product="{name}")' for name in mentions]
 
     def marks(self, write: Write) -> list[str]:
-        """Return words for the order's status and age, and for their relation to the request."""
+        """Return words for the order's status and age, and how its payment and items relate to the write."""
         order = self.order(write.subject)
         if order is None:
             return []
