@@ -88,8 +88,7 @@ class Seat:
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}
 
     def _counted(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
-        """Add a free text's faults by kind to `counts`, and return them. `said` and `due`: facts in text and template.
-        """
+        """Add a text's faults by kind to `counts`, and return them. `said` and `due` are facts in text and template."""
         customer, person = self.customer, self.customer.record.person
         own = {*customer.numbers(), customer.number, person.email}
         made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own
