@@ -63,9 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that knows the user's mindset, shows the page of most expected joy, and names genres as its
-    reason.
-    """
+    """Return a player that knows the user's mindset, shows the page of most expected joy, and names genres on it."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.knowing(service)
@@ -107,9 +105,7 @@ def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: f
 
 
 def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
-    """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements if it
-    `listens`.
-    """
+    """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
     taps = chart.taps(catalogue)
     asked_for = {wish.what for wish in chart.told if wish.kind == "more"} if listens else set()

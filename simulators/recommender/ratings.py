@@ -46,8 +46,7 @@ class Ratings:
 
 
 def load(path: str) -> Ratings:
-    """Load ratings, with genres from the file or a `movies.csv` beside. Raises ValueError with row, fault and remedy.
-    """
+    """Load ratings, with genres from the file or a `movies.csv` beside. Raises ValueError with row and remedy."""
     file = tables.file_of(path, "ratings")
     users: dict[str, int] = {}
     items: dict[str, int] = {}

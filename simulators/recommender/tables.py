@@ -25,8 +25,7 @@ def file_of(path: str, purpose: str) -> Path:
 
 
 def rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tuple[str, Row]]:
-    """Yield (`file:line`, cells by column) of each row. Raises ValueError if the file, a column or a cell is invalid.
-    """
+    """Yield (`file:line`, cells by column) of each row. Raises ValueError for a missing file, column or cell."""
     reader = csv.DictReader(_lines(file, purpose), strict=True)
     try:
         named = reader.fieldnames or ()

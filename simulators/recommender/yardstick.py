@@ -37,8 +37,7 @@ class Yardstick:
         return sum(self.randoms) / len(self.randoms)
 
     def score(self, worth: float) -> float:
-        """Return a joy's score, (worth - random) / (oracle - random) clipped to [0, 1]; 0 if the oracle gains nothing.
-        """
+        """Return (worth - random) / (oracle - random), clipped to [0, 1]; 0 if the oracle gains nothing."""
         span = self.oracle - self.random
         return max(0.0, min(1.0, (worth - self.random) / span)) if span > 0 else 0.0
 
