@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def head(self) -> int:
-        """Number of weights of the head."""
+        """Number of weights of the head, the output layer."""
         return self.vocabulary * self.width
 
     @property

@@ -92,7 +92,7 @@ class Fitting:
         return [self.need(way, way == asked) for way in ways]
 
     def need(self, way: Way, asked: bool) -> Need:
-        """Return a method's memory needs with the experiment's settings, and the largest settings that fit."""
+        """Return a method's memory needs and the largest settings that fit; `asked` if it is the experiment's own."""
         place = Place(way.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
         parts = loading(self.shape, place, files, frozen=way.rank is not None)

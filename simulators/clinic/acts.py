@@ -29,8 +29,7 @@ def code(kind: str) -> str:
 def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
     """Parse an act and return its kind ("a" ask, "t" test, "d" diagnose) and the index of the named thing from 0.
 
-    Things are given by name or by number from 1, in terse mode by two letters such as `Ab`. Raises IllegalAct for no
-    act.
+    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for no act.
     """
     if terse:
         return _read_terse("".join(text.split()), table)
@@ -52,7 +51,7 @@ def _read_terse(text: str, table: Table) -> tuple[str, int]:
 
 
 def written(kind: str, index: int, table: Table, terse: bool) -> str:
-    """Format an act in words, such as `ASK fever`, or in two letters in terse mode. `index` counts from 0."""
+    """Format an act in words, such as `ASK fever`, or in terse mode as a code, such as `Ab`. `index` counts from 0."""
     return f"{kind.upper()}{code(kind)[index]}" if terse else f"{VERBS[kind]} {names(kind, table)[index]}"
 
 

@@ -126,10 +126,7 @@ class Clinic(Simulator):
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the budget and the patient, or take the patient from the option `record` (as in `twin_deals`).
-
-        The patient's first words are sent to the doctor.
-        """
+        """Draw the budget and the patient (or take it from the option `record`), and send its first words."""
         low, high = self.budgets
         self.budget = int(rng.integers(low, high + 1))
         voice, draws = rng.spawn(2)
@@ -245,7 +242,7 @@ class Clinic(Simulator):
     # How a turn goes.
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match, and take the shaping reward paid so far back, so that it changes no policy's value."""
+        """End the match and take back the shaping potential, so that shaping changes no policy's value."""
         if self.information:
             self.pay(DOCTOR, "information", -self.informed)
         super().end(reason, announcement)

@@ -125,7 +125,7 @@ def _choose_terms(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, 
 
 
 class _ChosenTerms:
-    """Set of chosen terms that refuses further terms which imply or name a chosen one."""
+    """Set of chosen terms. It refuses a term that implies a chosen one, is implied by one, or shares its words."""
 
     def __init__(self) -> None:
         self.terms: set[str] = set()
@@ -184,7 +184,7 @@ def _annotations() -> dict[str, dict[str, float]]:
 
 @functools.cache
 def _terms() -> dict[str, Term]:
-    """Return all terms below phenotypic abnormality, by code."""
+    """Return HPO's terms for phenotypic abnormalities, by code."""
     names, words, parents = {}, {}, {}
     for stanza in "\n".join(_lines("hp.obo")).split("\n[Term]\n")[1:]:
         code = re.search("^id: (.*)$", stanza, re.MULTILINE)

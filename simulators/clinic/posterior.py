@@ -87,10 +87,7 @@ class Inference:
         return diseases
 
     def question_gains(self, weights: Floats) -> Floats:
-        """Return the expected information about the disease from asking each symptom, [symptoms], in bits.
-
-        `weights` are those of the method `weights`.
-        """
+        """Return the expected information about the disease from asking each symptom, [symptoms], in bits."""
         joint = np.einsum("spdi,pd->sid", np.exp(self.said), weights)
         return _gains(joint)
 

@@ -154,7 +154,7 @@ class Customer:
             "yes": YES[self.manner],
             "no": NO,
             "identity": " ".join(_identity_texts(self.known())),
-            "number": self._numbered()[1],
+            "number": self._number_statement()[1],
             "request": STILL[self.manner].format(ask=self._wish()),
             "bye": GOODBYE,
         }
@@ -199,7 +199,8 @@ class Customer:
         if speech.number and not outcome.closed:
             useful |= not self.corrected
             self.corrected = True
-            said.append(self._number())
+            act, text = self._number_statement()
+            said.append(self._say(*act, text))
         if outcome.closed and not self.pending and not said:
             return self._go_on()
         self.fruitless += not (useful or self.pending)
@@ -236,16 +237,12 @@ class Customer:
         texts = _identity_texts(self.identity)
         return " ".join(self._say("inform", name, text) for name, text in zip(self.identity, texts, strict=True))
 
-    def _numbered(self) -> tuple[Act, str]:
+    def _number_statement(self) -> tuple[Act, str]:
         if self.goal.subject == ACCOUNT:
             return Act("inform", "account"), "It is about my account."
         if not self.number:
             return Act("unknown", "number"), f"I do not know the number. It is {self.goal.hint}."
         return Act("inform", "number"), f"It is {self._subject_text()}."
-
-    def _number(self) -> str:
-        act, text = self._numbered()
-        return self._say(*act, text)
 
     def _agree(self, proposal: Proposal) -> str:
         if self.outcomes[self.at].written or not self._wants(proposal):

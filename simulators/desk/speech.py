@@ -139,12 +139,13 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         else frozenset()
     )
     agree = not denies and any(map(_asks_consent, sentences))
+    tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
     more = any(MORE.search(sentence) for sentence in sentences)
     return Speech(
         shown,
         identity=not agree and any(WHO.search(sentence) for sentence in asking),
         number=not agree and any(WHICH.search(sentence) for sentence in asking),
-        proposal=_proposal(text, words, world) if agree else None,
+        proposal=Proposal(None, tools, frozenset(NUMBER.findall(text))) if agree else None,
         facts=_facts(sentences, world.facts),
         denies=denies,
         reasons=reasons,
@@ -177,11 +178,6 @@ def _tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
     if not canonical:
         raise IllegalAct(f"TELL {name} needs its value")
     return Speech(f"TELL {name} {canonical}", facts={name: canonical})
-
-
-def _proposal(text: str, words: str, world: World) -> Proposal:
-    tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
-    return Proposal(None, tools, frozenset(NUMBER.findall(text)))
 
 
 def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:

@@ -107,15 +107,21 @@ class World:
     # Tools that are the same everywhere.
 
     def find_customer(self, email: str, postcode: str) -> dict[str, str]:
-        """Verify a customer by email and postcode."""
+        """Verify a customer by email and postcode.
+        Sets `session.verified` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        """
         return self._verify("email", email, postcode)
 
     def find_customer_by_name(self, name: str, postcode: str) -> dict[str, str]:
-        """Verify a customer by full name and postcode."""
+        """Verify a customer by full name and postcode.
+        Sets `session.verified` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        """
         return self._verify("name", name, postcode)
 
     def show_customer(self) -> dict[str, Any]:
-        """Show the verified customer's name, address and payment methods."""
+        """Show the verified customer's name, address and payment methods.
+        Records an identity breach and raises ValueError if nobody is verified.
+        """
         person = self.row("SELECT name, email, address FROM customers WHERE id = ?", self.verified())
         payments = self.all(
             "SELECT id AS payment, method FROM payments WHERE customer = ? ORDER BY id", self.verified()
@@ -123,7 +129,9 @@ class World:
         return {**(person or {}), "payments": payments}
 
     def change_account_address(self, address: str) -> dict[str, str]:
-        """Change the address in the verified customer's account."""
+        """Change the address in the verified customer's account.
+        Records breaches (`judge`) and returns {"address": text}. Raises ValueError for "".
+        """
         customer, address = self.verified(), self.clean(address)
         self.judge(Write("change_account_address", {"address": address}))
         self.run("UPDATE customers SET address = ? WHERE id = ?", address, customer)

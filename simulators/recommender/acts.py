@@ -25,10 +25,11 @@ class Act(NamedTuple):
 
 
 def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
-    """Parse an act; `names` maps the names of items to ids. Raises IllegalAct, with the correct form, if it is none."""
+    """Parse an act; `names` maps the names of items to ids. Raises IllegalAct, with the correct form, for any other."""
     said, _, words = text.partition("|")
     if terse:
-        return _read_terse("".join(said.split()), names, slate)
+        text = "".join(said.split())
+        return Act("ask", words=TERSE[text]) if text in TERSE else Act("show", _item_ids(list(text), names, slate))
     match = ACT.fullmatch(said)
     if match is None:
         raise IllegalAct(USAGE)
@@ -43,10 +44,6 @@ def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Ac
     if not query:
         raise IllegalAct("FIND needs words to look for")
     return Act("find", words=query)
-
-
-def _read_terse(text: str, names: Mapping[str, int], slate: int) -> Act:
-    return Act("ask", words=TERSE[text]) if text in TERSE else Act("show", _item_ids(list(text), names, slate))
 
 
 def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -> tuple[int, ...]:

@@ -106,7 +106,7 @@ class Visitor:
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
     def chance(self, item: Item) -> float:
-        """Return the probability that the user clicks on this item now."""
+        """Return the probability that the user clicks on an item now; 0 if it is too expensive or disliked."""
         interest = self.interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0

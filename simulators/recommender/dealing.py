@@ -67,7 +67,7 @@ class Table:
 def shelf_key(
     catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
 ) -> tuple[Key, tuple[float, ...]]:
-    """Validate options; return the shelf's key and the tastes' Dirichlet parameters, () without ratings.
+    """Validate options; return the shelf's key and the Dirichlet parameters fitted to ratings, () without any.
 
     Raises ValueError for an invalid option or file.
     """

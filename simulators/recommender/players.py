@@ -63,7 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that knows the user's mindset, shows the page of most expected joy, and names genres on it."""
+    """Return a player that knows the user's mindset and shows the page of most expected joy, with genres as reason."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.knowing(service)

@@ -295,12 +295,10 @@ class Recommender(Simulator):
             return False
         if self.service.visitor is not visitor:
             self.seat.before = {}
-        self.tell(f"{news} Day {self.service.day + 1}{self._visitor()}.", RECOMMENDER, sender=SHOP)
+        user = f", user {self.service.at + 1}" if self.users > 1 else ""
+        self.tell(f"{news} Day {self.service.day + 1}{user}.", RECOMMENDER, sender=SHOP)
         self._greet()
         return False
-
-    def _visitor(self) -> str:
-        return f", user {self.service.at + 1}" if self.users > 1 else ""
 
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
         """Have the user state an instruction, once per visit at low patience, or a complaint about the page."""

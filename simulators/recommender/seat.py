@@ -52,7 +52,7 @@ class Seat:
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """Return the listed texts of a free seat, codes in terse mode; others are allowed. None for "render"."""
+        """Return the texts offered to a free seat, codes in terse mode; others are allowed. None for "render"."""
         if self.person == "render":
             return None
         if self.terse:

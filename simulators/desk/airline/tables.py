@@ -76,7 +76,7 @@ class AirlineTables(World):
             self.fill("bookings", [row])
 
     def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Add flights from one airport to seven others, and return the one to be booked for each; some are past."""
+        """Add flights, some of them past, from one airport to seven others; return one of each route, to be booked."""
         taken = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):
