@@ -164,10 +164,7 @@ class Recommender(Simulator):
         return facts
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the recommender's candidates, the user's statements and the searches left, or the page in few tokens.
-
-        The user's seat gets its due statement and, with person "free", its taste and mindset.
-        """
+        """Return the candidates, the user's statements and searches left, or for the user's seat `Seat.facts`."""
         if seat == USER:
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
