@@ -188,7 +188,7 @@ class Recommender(Simulator):
         return USER if self.seat.due else RECOMMENDER
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act of the recommender, or the user's text. Raises IllegalAct for no act or too many searches."""
+        """Play an act or the user's text and return it for the other seat. Raises IllegalAct if it is not allowed."""
         if seat == USER:
             return self._listen(act)
         service, names = self.service, self.names()
@@ -210,7 +210,7 @@ class Recommender(Simulator):
         return {**self.tally.figures(self.service, self.stick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options for two users who behave and speak alike but differ in hidden properties."""
+        """Return reset options for two users who behave alike but differ in hidden properties; None for the user."""
         if seat != RECOMMENDER:
             return None
         prices, coded = [item.price for item in self.shelf.catalogue.items], self.person == "free"
@@ -279,7 +279,7 @@ class Recommender(Simulator):
             self._say(answer(self.service.visitor, topic))
 
     def _continues(self) -> bool:
-        """Return True if the visit continues; else pay retention and start the next visit, or end the match."""
+        """Return True if the visit goes on; else pay the retention reward and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.leave_or_stay():
             return True

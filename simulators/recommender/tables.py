@@ -17,7 +17,7 @@ LARGEST = 4 * 10**9
 
 
 def file_of(path: str, purpose: str) -> Path:
-    """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, if there is no such user."""
+    """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, if `~name` is no user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
