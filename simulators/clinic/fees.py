@@ -44,8 +44,7 @@ class Fees:
 
 
 def outcome(question_cost: float, test_cost: float) -> Fees:
-    """Return fees that reward only the right diagnosis (1); questions, tests, repetitions and illegal acts have costs.
-    """
+    """Return fees that reward only the right diagnosis (1); questions, tests, repeats and illegal acts have costs."""
     return Fees(diagnosis=1.0, question=-question_cost, test=-test_cost, repeat=-REPEAT, invalid=-REPEAT)
 
 
