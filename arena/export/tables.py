@@ -31,8 +31,8 @@ Table = tuple[Any, Iterator[list[Row]]]
 def matches(reader: RunReader, selection: Selection) -> Table:
     """Return schema and rows of the table of matches: a row per selected match, failed ones included.
 
-    Besides `_MATCH_COLUMNS` it has payoff, role, policy and version of each seat, such as `payoff.SEAT`, and `report.NAME`
-    for each figure that a game reports. Reads the log once now, for the columns, and again for the rows.
+    Besides `_MATCH_COLUMNS` it has payoff, role, policy and version of each seat, such as `payoff.SEAT`, and a column
+    `report.NAME` for each figure that a game reports. Reads the log once now, for the columns, and again for the rows.
     """
     seats, reports = dict[str, None](), dict[str, set[str]]()
     for iteration in selection.iterations_of(reader):
