@@ -13,8 +13,8 @@ _RUNNER = asyncio.Runner()
 def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
     """Run the coroutine on the process's event loop and return its result. Inside the loop, use `await` instead.
 
-    Ctrl-C cancels the work; without `by_signal` it is left to what the work waits on, such as a prompt. Tasks that the
-    work started are cancelled if it fails; other tasks, such as an engine's, continue. If another loop is running, as
+    Ctrl-C cancels the work; without `by_signal`, code that the work waits on, such as a prompt, has to handle it.
+    Tasks that the work started are cancelled if it fails; other tasks, such as an engine's, continue. If another loop is running, as
     in a notebook, the loop runs in a thread, and an interrupt waits for it.
     """
     if _is_in_other_loop():

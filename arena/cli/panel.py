@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
-    """Return the panel with the overrides. Raises ConfigError for `others`, options that the panel decides."""
+    """Load a panel, with its number of deals and seed replaced unless None.
+
+    Raises ConfigError if one of `others`, values of options that the panel decides, is not empty.
+    """
     from arena.panels.settings import load_panel
 
     if extra := [option for option, value in others.items() if value]:
@@ -30,7 +33,7 @@ def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str,
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Options of `arena eval` about the contender and the output."""
+    """Options of `arena eval` about the contender `who` and the output."""
 
     who: str
     before: bool
@@ -40,7 +43,7 @@ class EvalOptions:
 
 
 async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders) -> None:
-    """Play the panel, with --before also with the run's first weights, and print the payoffs."""
+    """Play the panel, with --before also with the run's first weights; write the results and print the payoffs."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.best_play import BestPlay
@@ -100,7 +103,7 @@ def entries() -> list[dict[str, str]]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return a panel as JSON data."""
+    """Return the settings of a panel, such as its game, members, deals and seed, as JSON data."""
     from arena.panels.settings import load_panel
 
     return load_panel(name).model_dump(mode="json")

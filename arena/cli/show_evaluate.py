@@ -87,7 +87,7 @@ NAMES = {"invalid": "illegal", "win": "win rate"}
 
 
 def show_differences(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
-    """Print every figure before and after, with the difference paired by deal."""
+    """Print every figure of the results before and after training, with the difference paired by deal."""
     say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
     short = shortened(dict.fromkeys(_opponent(r) for r in after))
     for game in {titled(r.game): r.game for r in after}.values():

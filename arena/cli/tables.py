@@ -25,7 +25,7 @@ Cell = str | Text
 
 
 def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
-    """Print the text as one harmless line, which a terminal may wrap."""
+    """Print the text as one line without control characters, which a terminal may wrap."""
     from arena.plain import printable  # loads NumPy
 
     console.print(Text(" " * indent + printable(text), style=style), soft_wrap=True)
