@@ -192,7 +192,10 @@ def commit(versions: Mapping[str, str]) -> str:
 
 
 class BatchScreen:
-    """Progress display of a batch: a bar in a terminal, a line every 30 seconds elsewhere."""
+    """Progress display of a study or sweep, updated by `tick`: a bar in a terminal, a line every 30 seconds elsewhere.
+
+    `done` is the number of iterations that this command ran.
+    """
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet

@@ -14,8 +14,8 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
     """Run the coroutine on the process's event loop and return its result. Inside the loop, use `await` instead.
 
     Ctrl-C cancels the work; without `by_signal`, code that the work waits on, such as a prompt, has to handle it.
-    Tasks that the work started are cancelled if it fails; other tasks, such as an engine's, continue. If another loop is running, as
-    in a notebook, the loop runs in a thread, and an interrupt waits for it.
+    If the work fails, tasks that it started are cancelled; other tasks, such as an engine's, continue. If another loop
+    is running, as in a notebook, the loop runs in a thread, and an interrupt waits for it.
     """
     if _is_in_other_loop():
         with ThreadPoolExecutor(1, "arena-loop") as beside:

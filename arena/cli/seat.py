@@ -25,7 +25,7 @@ MAX_LINE = 100_000
 
 
 class PageSeat(Human):
-    """Player that asks a person on stdout until stdin answers with a legal act."""
+    """Player of a person in the web page: writes questions to stdout and reads acts from stdin, as JSON lines."""
 
     async def act(self, view: View) -> Act:
         """Ask until a legal act is typed and return it. Raises HumanLeft at the end of the input."""

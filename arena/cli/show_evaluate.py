@@ -123,7 +123,7 @@ def warn(console: Console, results: Iterable[Result]) -> None:
 
 
 def show_standings(console: Console, s: Standings) -> None:
-    """Print the ranking, the payoffs of every pair, the share of cycles, and the matches that went wrong."""
+    """Print a tournament's ranking, every pair's payoffs, the share of intransitive triples, and the failures."""
     _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
     rated, short = "elo" in s.table, shortened(map(str, s.table.index))
     own = ("score", "Elo\n(Bradley–Terry)") if rated else ()

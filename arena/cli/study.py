@@ -164,7 +164,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _announce(experiment: Experiment, label: str, runs: int, jobs: int | None, on_ray: str | None) -> None:
-    """Print the number and estimated time of the runs, before loading and checking, which take a while."""
+    """Print the number and estimated time of the runs, before they are loaded and checked, which takes a while."""
     note(plan_line(label, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
 
 

@@ -132,7 +132,7 @@ def _wins(opponent: str) -> Figure:
 
 
 def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
-    """Return the names and functions of the figures that matches like this one report."""
+    """Return name and function of each figure of matches like this one: deal rate, payoffs, joint value."""
     figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
         figures.append(("deal rate", _reported("deal")))

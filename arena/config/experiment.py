@@ -162,7 +162,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _can_cap(self) -> Self:
-        """Raise ConfigError unless every game sets the option that `play.adaptive` lowers to a number."""
+        """Raise ConfigError unless every game has an integer as the option that `play.adaptive` lowers."""
         cap = self.play.adaptive.cap if self.play.adaptive else None
         for table in self.all_tables() if cap else ():
             if not isinstance(table.game.options.get(cap or ""), int):
@@ -174,7 +174,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_a_horizon(self) -> Self:
-        """Raise ConfigError unless every game sets the option that `play.horizon` replaces to a number."""
+        """Raise ConfigError unless every game has an integer as the option that `play.horizon` replaces."""
         option = self.play.horizon.option if self.play.horizon else None
         for table in self.all_tables() if option else ():
             if not isinstance(table.game.options.get(option or ""), int):

@@ -64,7 +64,7 @@ def with_hints(error: ValidationError) -> ValidationError:
 
 
 def _hint(name: str, kind: str) -> str:
-    """Return the end of an error message: the key that this name belongs to, or the nearest name of the kind."""
+    """Return the end of an error message: the experiment key where this name fits, or the kind's nearest name."""
     places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in KINDS[other].table]
     places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
     if places:

@@ -140,7 +140,7 @@ def _explain(error: ValidationError, stack: list[Layer]) -> str:
 
 
 def _misspelt_entry(path: tuple[str | int, ...], stack: list[Layer]) -> str:
-    """Return the error for an incomplete entry with a misspelt key, such as `seats.opner`; "" if it is none."""
+    """Return an error message if the incomplete entry at `path` has a misspelt key, such as `seats.opner`; else ""."""
     if not path or not isinstance(path[-1], str):
         return ""
     siblings = [key for layer in stack for key in _keys(layer.data, path[:-1]) if key != path[-1]]

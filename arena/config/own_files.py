@@ -61,7 +61,7 @@ def admit_code(run: Path, config: Any, trust: bool = False) -> None:
 def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
     """Return the experiment with its roles read from the run folder; make the loader use the folder's other copies.
 
-    Raises ConfigError if a copy is missing or was edited.
+    `trust` trusts the copied code from now on. Raises ConfigError if a copy was edited, StoreError if one is missing.
     """
     known = _recorded_files(run)
     for about in known.values():
@@ -116,9 +116,9 @@ def trust_servers(servers: Iterable[EndpointSpec]) -> None:
 def admit_servers(
     run: Path, asked: Mapping[str, EndpointSpec], recorded: Mapping[str, EndpointSpec], trust: bool = False
 ) -> None:
-    """Raise ConfigError if a run folder names an untrusted server, which would get a key; else trust all.
+    """Raise ConfigError if a run folder names an untrusted server, which would get a key.
 
-    `trust` allows them. Servers in `asked` that differ from the `recorded` ones come from the user's command and are
+    Otherwise, or with `trust`, records all `asked` servers as trusted. Servers in `asked` that differ from the `recorded` ones come from the user's command and are
     trusted.
     """
     for name, server in asked.items():
@@ -158,7 +158,7 @@ def _server_digest(server: EndpointSpec) -> str:
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Make the loader refuse untrusted modules of games, as `pettingzoo:package.module` names them."""
+    """Make the loader refuse untrusted modules of games named `pettingzoo:package.module`; `trust` trusts them."""
     for module, known in _modules(config).items():
         if trust:
             _trust([known])
@@ -177,7 +177,7 @@ def _plain_games(experiment: Experiment) -> list[Any]:
 
 
 def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
-    """Make the loader take a game file and its data files from the run folder, and refuse untrusted code."""
+    """Make the loader import a game file, and read its data files, from the run folder; refuse untrusted code."""
     path = file_of(game.name)
     if path is None:
         return
@@ -247,7 +247,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _data_options(game: GameSpec) -> list[str]:
-    """Return the options of a file's game that look like paths of files."""
+    """Return the option values of a user's game file that look like paths of data files; [] for other games."""
     texts = [value for value in game.options.values() if isinstance(value, str) and Path(value).suffix]
     return [text for text in texts if file_of(game.name) and "\0" not in text and len(text) < 1000]
 

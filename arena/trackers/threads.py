@@ -63,7 +63,7 @@ class TrackerThread:
         self.update()
 
     def update(self) -> None:
-        """Let the thread send newly committed iterations. Returns at once. Raises TrackerError if the thread failed."""
+        """Wake the thread to send newly committed iterations. Returns at once. TrackerError if the thread failed."""
         self._check()
         self._committed = checkpoints.committed(self.reader.path)
         self._wake.set()
@@ -164,7 +164,7 @@ class Trackers:
             self._try(name, lambda name=name: self._threads.update({name: TrackerThread(name, run, seed)}))  # type: ignore[misc]
 
     def update(self) -> None:
-        """Let the trackers send newly committed iterations. Never raises and never waits."""
+        """Wake the trackers' threads to send newly committed iterations. Never waits, never raises their errors."""
         for name, thread in list(self._threads.items()):
             self._try(name, thread.update)
 
