@@ -219,7 +219,7 @@ class BatchScreen:
         return f"about {lasting(seconds)} left"
 
     def tick(self) -> None:
-        """Update the bar, or print a line if one is due."""
+        """Update the bar, or print a line if the last is 30 seconds old; nothing if quiet."""
         if self._quiet:
             return
         if self._bar is not None and self._task is not None:

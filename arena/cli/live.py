@@ -170,7 +170,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def _finite(value: Any) -> Any:
-    """Return the row with None for NaN and infinity, which JSON lacks."""
+    """Return the value with None for NaN and infinity, which JSON lacks, also within nested dicts."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value

@@ -38,7 +38,7 @@ def _is_in_other_loop() -> bool:
 
 
 def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks and ignore their exceptions."""
+    """Cancel the tasks, wait for their end, and ignore their exceptions."""
     for task in tasks:
         task.cancel()
     while pending := {task for task in tasks if not task.done()}:

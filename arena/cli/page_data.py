@@ -74,7 +74,7 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
 
 
 def list_estimators() -> list[dict[str, str]]:
-    """Return the rows of `arena list estimators`."""
+    """Return a row of texts per estimator of advantages, as `arena list estimators` prints."""
     from arena.cli.catalogue import entries
 
     return entries("estimators")

@@ -92,7 +92,7 @@ def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 
 def entries() -> list[dict[str, str]]:
-    """Return the rows of `arena list panels`."""
+    """Return a row per built-in panel with `panel`, `game`, `members` and `what`, for `arena list panels`."""
     from arena.panels.settings import about, load_panel, panel_names
 
     panels = {name: load_panel(name) for name in panel_names()}
@@ -110,7 +110,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def show(console: PlainConsole, name: str) -> None:
-    """Print a panel's game, members and number of deals."""
+    """Print the game, members and number of deals of the panel `name`."""
     from agents.players.scripted import OWN, SCRIPTED
     from arena.cli.show_evaluate import titled
     from arena.cli.tables import say, show_table

@@ -79,7 +79,7 @@ def _players(game: Game) -> list[str]:
 
 
 def show_game(console: Console, name: str) -> None:
-    """Print the description of a game."""
+    """Print a game's rules, facts, acts, options, rewards, theory and players, as `describe` returns them."""
     from agents.reply import visible
 
     about = describe(name)

@@ -81,7 +81,7 @@ def print_table(console: Console, table: Table) -> None:
 def show_table(
     console: Console, columns: Sequence[str], rows: Iterable[Sequence[Cell]], justify: Literal["left", "right"] = "left"
 ) -> None:
-    """Print rows of figures under their columns; the first column holds names."""
+    """Print a table without frame: a header per column, then the rows. The first column holds names and may fold."""
     table = bare_table(*columns, justify=justify)
     for row in rows:
         table.add_row(*(Text(value) if isinstance(value, str) else value for value in row))

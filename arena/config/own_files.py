@@ -118,8 +118,8 @@ def admit_servers(
 ) -> None:
     """Raise ConfigError if a run folder names an untrusted server, which would get a key.
 
-    Otherwise, or with `trust`, records all `asked` servers as trusted. Servers in `asked` that differ from the `recorded` ones come from the user's command and are
-    trusted.
+    Otherwise, or with `trust`, records all `asked` servers as trusted. Servers in `asked` that differ from the
+    `recorded` ones come from the user's command and are trusted.
     """
     for name, server in asked.items():
         from_folder = name in recorded and _server_digest(recorded[name]) == _server_digest(server)
@@ -235,7 +235,7 @@ def _code_files(config: Any) -> list[Path]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every key and every text within a value."""
+    """Yield every text in a nested config, keys of mappings included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of `learn` that a paper or library uses, under its name."""
+    """Settings of `learn` (loss, aggregate, regularisers) that a paper or library uses, and their source."""
 
     learn: Mapping[str, Any]
     """Settings of `learn`."""
