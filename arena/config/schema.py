@@ -101,7 +101,7 @@ def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
 
 
 def _part(kind: Kind, settings: Schema) -> Schema:
-    """Return the schema of a part: its name, its name with settings, or for a schedule a number."""
+    """Return the schema of a part (estimator, loss, …): a name, its name with settings, or for a schedule a number."""
     names = [*settings, *(PRESETS if kind == LOSS else ())]
     forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
     forms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})

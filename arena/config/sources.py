@@ -115,7 +115,7 @@ def set_layer(assignment: str) -> Layer:
 def recipe_of(game: str) -> Layer:
     """Return the recipe named after the game, or a generic one: the default model at all seats.
 
-    Each seat has the role written for it, or `player`. Raises ConfigError if the game needs options.
+    Each seat has the role written for it, or `player`. Raises ConfigError if the game cannot be made without options.
     """
     if game in recipe_names():
         return recipe_layer(game)
