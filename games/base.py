@@ -195,8 +195,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return None
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act and return its text for the other seats ("" if hidden). Raises IllegalAct, with nothing changed.
-        """
+        """Play an act and return its text for other seats, or "". Raises IllegalAct, changing nothing, if illegal."""
         raise NotImplementedError
 
     def figures(self) -> dict[str, float | bool | str]:
@@ -264,9 +263,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._publish()
 
     def step(self, action: str | None) -> None:
-        """Apply an act, `ACT` or `ACT | talk`, of the seat to move. An illegal one costs it the penalty (see the
-        class).
-        """
+        """Apply an act, `ACT` or `ACT | talk`, of the seat to move. An illegal one costs the penalty."""
         seat = self.agent_selection
         if self.terminations[seat] or self.truncations[seat]:
             self._was_dead_step(action)
