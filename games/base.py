@@ -211,7 +211,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return self.perfect_information
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return two options for `reset` whose deals differ only in secrets this seat never learns; None without such.
+        """Return a pair of `reset` options whose deals differ only in secrets this seat never learns, or None.
 
         With equal acts and seed the seat must see the same in both, until the match ends. Conformance checks use this.
         """

@@ -18,7 +18,7 @@ def words(spiel: str) -> tuple[str, ...]:
 
 
 class Breakthrough(OpenSpielGame):
-    """Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
+    """Board game Breakthrough. Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
 
     Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows of pieces, or with one if there are
     fewer than 6 rows.

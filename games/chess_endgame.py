@@ -20,7 +20,7 @@ SEATS: tuple[str, ...] = ("white", "black")
 
 
 class ChessEndgame(TextGame):
-    """Acts: moves as UCI (a1a8) or SAN (Ra8); the side with the rook moves first and wins by checkmate.
+    """King and rook against king. Acts: UCI (a1a8) or SAN (Ra8); the rook's side moves first and wins by checkmate.
 
     Drawn: stalemate, the rook lost, fifty moves of either side without a capture, or max_turns (repetition is
     not claimed). The start is a random legal position, the rook's side to move, in which there is no mate at
@@ -49,7 +49,7 @@ class ChessEndgame(TextGame):
         self.board = chess.Board(None)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a start position, or take the `fen` of the options. Raises ValueError if that is not allowed."""
+        """Draw a start position, or take the `fen` of the options. Raises ValueError if it is no valid start."""
         color = self.strong == "white"
         self.board = self._given(options["fen"], color) if "fen" in options else _draw(rng, color)
         self.agent_selection = SEATS[not self.board.turn]
@@ -131,7 +131,7 @@ def _bare(text: str) -> str:
 
 
 def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
-    """Draw a random start position: the rook's side (white if `color` is True) moves, without a mate in one."""
+    """Draw a random start position: the rook's side (white if `color` is True) moves, no mate in one."""
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)

@@ -13,7 +13,7 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
 class ConnectFour(DrawnGame):
-    """Acts: DROP n, columns counting from 1 at the left. Payoffs 1 and -1; option draw: what a draw pays both.
+    """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1; option draw: what a draw pays both.
 
     Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
     """

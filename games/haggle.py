@@ -14,7 +14,7 @@ ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.I
 
 
 class Haggle(TextGame):
-    """Acts: PRICE n (name a price), ACCEPT (the other's last price), WALK (no deal).
+    """Bargaining over one good's price. Acts: PRICE n, ACCEPT (the other's last price), WALK (no deal).
 
     Options besides TextGame's: max_price >= 2: cost and value are drawn independently and uniformly from 1 to it, as
     in Chatterjee and Samuelson (1983), so that in half of all matches no deal can gain; max_turns >= 2, legal acts in

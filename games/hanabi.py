@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 class Hanabi(OpenSpielGame):
-    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slots count from 1, the oldest card.
+    """Card game Hanabi. Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slot 1 has the oldest card.
 
     Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
     hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. The talk option is off unless given: words

@@ -14,7 +14,7 @@ WORDS = ("PASS", "BET")
 
 
 class KuhnPoker(OpenSpielGame):
-    """Acts: PASS (check or fold), BET (bet or call). Payoffs in chips, zero-sum: 1 or 2 won or lost.
+    """Kuhn poker. Acts: PASS (check or fold), BET (bet or call). Payoffs in chips, zero-sum: 1 or 2 won or lost.
 
     Equilibria, one for each a from 0 to 1/3: first bets J with probability a, K with 3a, never Q, and calls with Q
     with a + 1/3; second bets J after PASS with 1/3, never Q, and calls with Q with 1/3; J never calls; K always calls,

@@ -16,7 +16,7 @@ ANTE, RAISES = 1, (2, 4)  # chips; a raise in the first and in the second round
 
 
 class LeducPoker(OpenSpielGame):
-    """Acts: FOLD, CALL (check, where nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
+    """Leduc poker. Acts: FOLD, CALL (check, if nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
 
     reset(options={"chance": [first's card, second's card, public card]}) fixes the deal: 0 to 5 are J J Q Q K K.
     """

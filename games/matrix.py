@@ -78,7 +78,7 @@ class MatrixGame(SimultaneousGame):
 
 
 class PrisonersDilemma(MatrixGame):
-    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating between CD and DC pays as much as CC (T + S = 2R)."""
+    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating CD and DC pays as much as CC (T + S = 2R)."""
 
     name = "prisoners_dilemma"
     metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}

@@ -18,7 +18,7 @@ MOST_LOCKS = 3
 
 
 class Maze(Solitaire):
-    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and in vain, a turn is lost.
+    """Walk through a maze. Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and only loses a turn.
 
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
     most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.

@@ -18,7 +18,7 @@ from games.families.pools import WORTH, Triple, instances, offers, remainder, tw
 
 
 class Negotiation(BargainingGame):
-    """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
+    """Division of items. Acts: OFFER a b c (I take these), ACCEPT (the other's standing offer), WALK (no deal).
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
     breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for

@@ -17,7 +17,7 @@ GOAL = "goal"
 
 
 class Recall(TextGame):
-    """Acts: PASS while lines come, then the digit that was asked for.
+    """Memory test. Acts: PASS after each line of facts or filler, then the digit that was asked for.
 
     Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
     likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)

@@ -14,7 +14,7 @@ ANSWERS = ("PASS", "INSPECT")
 
 
 class Sheriff(OpenSpielGame):
-    """Acts: the smuggler's LOAD n, unseen, then in each round BRIBE n; the sheriff's INSPECT or PASS.
+    """Smuggling with bribes. Acts: the smuggler's hidden LOAD n, then BRIBE n per round; the sheriff's INSPECT or PASS.
 
     Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
     sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
@@ -95,7 +95,7 @@ class Sheriff(OpenSpielGame):
         return "inspect", f"The sheriff inspected the cargo and found {cargo - 2} illegal items."
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `items` loaded, the last `bribe` (-1 for acts never reached), and whether the sheriff `inspected`."""
+        """Return `items` loaded and the last `bribe` (-1 if never reached), and whether the sheriff `inspected`."""
         bribes = self.public()["bribes"]
         items = self.private("smuggler").get("items", -1)
         return {"items": items, "bribe": bribes[-1] if bribes else -1, "inspected": self.ended == "inspect"}

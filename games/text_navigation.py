@@ -21,7 +21,7 @@ SUBGOAL = "subgoal"
 
 
 class TextNavigation(Solitaire):
-    """Acts: GO direction, TAKE item, DROP item. Solved by dropping the wanted item in the wanted room.
+    """Errand in a house. Acts: GO direction, TAKE item, DROP item. Goal: drop the wanted item in the wanted room.
 
     Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
     every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
@@ -87,7 +87,7 @@ class TextNavigation(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the task, room, exits, items here and carried, turns left, and the strategist's advice by its name."""
+        """Return task, room, exits, items here and carried, turns left, and the strategist's advice (`strategy`)."""
         return {
             "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],

@@ -28,7 +28,7 @@ def table(payoffs: str) -> str:
 
 
 class TinyHanabi(OpenSpielGame):
-    """Acts: PLAY A, PLAY B, PLAY C. Both seats get the same payoff, 0 to 10.
+    """Signalling with two cards. Acts: PLAY A, PLAY B, PLAY C. Both seats get the same payoff, 0 to 10.
 
     reset(options={"chance": [0, 1]}) deals card 1 to first and card 2 to second.
     """

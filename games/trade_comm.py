@@ -15,7 +15,7 @@ LETTERS = string.ascii_uppercase
 
 
 class TradeComm(OpenSpielGame):
-    """Acts: SAY letter, once each, then TRADE give FOR get, once each and unseen; 1 to both if the trades match.
+    """Blind trade. Acts: SAY letter, then TRADE give FOR get, unseen, once each; pays both 1 if the trades match.
 
     Options: num_items 2 to 26. The talk option is off unless given: the one letter is all that may be said.
     reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.

@@ -14,7 +14,7 @@ OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 
 
 class Ultimatum(TextGame):
-    """Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option besides TextGame's: pie >= 1.
+    """Ultimatum game. Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option: pie >= 1, coins to split.
 
     Reward part "deal": to both seats when the offer is accepted. Subgame perfect are two pure outcomes (`theory`,
     at the default pie): the offer of nothing, accepted; and of one, by a responder that would reject nothing.

@@ -24,11 +24,12 @@ def nouns() -> tuple[str, ...]:
 
 
 class WordClue(TextGame):
-    """Acts: the giver's CLUE word number; in turn the guessers' GUESS word or STOP (no more guesses in this round).
+    """Find target words by clues. Acts: the giver's CLUE word number; then the guessers' GUESS word or STOP in turn.
 
-    Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board; targets 1 to words - 1;
-    rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: a clue is all that may be
-    said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
+    STOP ends the guesser's round. Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board;
+    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: only a
+    clue may be said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes
+    them.
     """
 
     name, cooperative = "word_clue", True

@@ -45,7 +45,7 @@ def is_word(text: str) -> bool:
 
 
 class Wordle(Solitaire):
-    """Act: GUESS and five letters; any may be guessed, `legal` lists the words that may be hidden.
+    """Wordle. Act: GUESS and any five letters; `legal` lists the words that may be hidden.
 
     Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
     max_turns, the tries; words, different words of five small letters (None: the common ones).
