@@ -26,10 +26,9 @@ def nouns() -> tuple[str, ...]:
 class WordClue(TextGame):
     """Find target words by clues. Acts: the giver's CLUE word number; then the guessers' GUESS word or STOP in turn.
 
-    STOP ends the guesser's round. Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board;
-    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: only a
-    clue may be said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes
-    them.
+    STOP ends a guesser's round. Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board;
+    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given. Nobody
+    checks that clues are English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
     """
 
     name, cooperative = "word_clue", True
