@@ -39,7 +39,7 @@ def set_tables(experiment: Experiment) -> list[Table]:
         check_tables(experiment.play.parts, tables, {n: policy.train for n, policy in experiment.policies.items()})
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    _check_shown(experiment, tables)
+    _check_imitated(experiment, tables)
     return tables
 
 
