@@ -32,10 +32,11 @@ from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.settings import PolicySpec
 from arena.learn.trainer import local_trainer
+from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
-from arena.play.match import Limits, MatchControl, MatchPlan
+from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
 from arena.play.source import Ahead, Play, Source, load_parts
 from arena.play.steps import Steps, stepping

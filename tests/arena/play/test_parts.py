@@ -17,7 +17,7 @@ HALF = '''
 
 from dataclasses import replace
 
-from arena.play.match import MatchControl, Replace, Stop
+from arena.play.control import MatchControl, Replace, Stop
 from arena.play.parts.base import Expansion, RolloutPart, declare
 
 
