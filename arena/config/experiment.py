@@ -208,7 +208,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _demonstrations_are_imitated(self) -> Self:
-        """Raise ConfigError if patches are to be imitated without the part `patch`, or a weight is negative or infinite."""
+        """Raise ConfigError if patches are imitated without the part `patch`, or a weight is negative or infinite."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
         if demonstrations.patches and not self.play.part("patch"):
