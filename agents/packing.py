@@ -1,6 +1,7 @@
 """Group streams into forward passes so that shared tokens are computed once.
 
-Streams of one role start with the same tokens: within a pass this common prefix runs once for all rows. Some streams
+Tokens are compared by `Stream.keys`, so that equal placeholders of different images differ. Streams of one role start
+with the same tokens: within a pass this common prefix runs once for all rows. Some streams
 share more, such as attempts at one deal, nested branches, or turns with stripped thoughts. They form a tree, and a tree
 can be one row in which each token attends to its own path (SpecInfer, Miao et al. 2024).
 """
@@ -84,7 +85,7 @@ def passes(
     `which` selects streams by index; the default is all.
     """
     chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
-    paths = Paths({i: tuple(streams[i].ids) for i in chosen}, costs, token_budget)
+    paths = Paths({i: tuple(streams[i].keys) for i in chosen}, costs, token_budget)
     for family in paths.families():
         prefix = _prefix_length([streams[i] for i in family])
         found = sorted(paths.rows(family, prefix), key=lambda row: (row.size, row.streams))
@@ -109,7 +110,7 @@ def _prefix_length(family: Sequence[Stream]) -> int:
     """Return the length of the common prefix to run once, such that the rows still predict every sampled token."""
     if len(family) == 1:
         return 0
-    shared = len(common_prefix([stream.ids for stream in family]))
+    shared = len(common_prefix([stream.keys for stream in family]))
     return max(0, min(shared, min(stream.mask.index(True) for stream in family) - 1))
 
 

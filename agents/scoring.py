@@ -16,6 +16,7 @@ import torch
 from agents.packing import ROWS, Costs, Pass, passes
 from agents.stream import Stream
 from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
+from agents.vision import Images, Source, Vision, embed, images_in, no_images, text_body
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class StreamBatch:
     """[B, L, L] bool, tree attention mask of each row; None if all rows are plain sequences."""
     positions: torch.Tensor | None = None
     """[B, L] int64, with a tree: position of each token in its streams, including the prefix."""
+    images: Images | None = None
+    """Images among the tokens, whose ids are 0 here; None without any."""
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Return the batch with all tensors on a device."""
@@ -64,11 +67,20 @@ class Scores:
 class StreamScorer(torch.nn.Module):
     """A causal language model that scores the sampled tokens of a `StreamBatch`."""
 
-    def __init__(self, model: torch.nn.Module, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        bf16: bool = False,
+        gradient_checkpointing: bool = False,
+        source: Source = no_images,
+    ) -> None:
+        """Create the scorer of a transformers model; `source` returns the bytes of the streams' images."""
         super().__init__()
         self.model: Any = model
+        self.source = source
         self.bf16, self.gradient_checkpointing = bf16, gradient_checkpointing
         config = _config(model)
+        self.vision = Vision.of(config)
         self.plain_head = not any(
             getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
@@ -80,11 +92,24 @@ class StreamScorer(torch.nn.Module):
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
+            body, features = text_body(self.model), self._features(batch)
             if self.plain_head:
-                logits = self.model.get_output_embeddings()(predictors(self.model.base_model, batch))
+                logits = self.model.get_output_embeddings()(predictors(body, batch, features))
             else:
-                logits = self.model(**_inputs(self.model.base_model, batch)).logits[batch.rows, batch.columns]
+                logits = self.model(**_inputs(body, batch, features)).logits[batch.rows, batch.columns]
         return Scores(*_TokenScores.apply(logits, batch.targets, batch.temperatures))  # type: ignore[no-untyped-call]
+
+
+    def _features(self, batch: StreamBatch) -> torch.Tensor | None:
+        """Return the features [M * tokens, width] of the batch's images; None without images.
+
+        Raises ValueError if the model cannot see, or an image is missing or cannot be read.
+        """
+        if batch.images is None:
+            return None
+        if self.vision is None:
+            raise ValueError("streams have images, and the model has no vision")
+        return self.vision.features(self.model, batch.images.load(self.vision, self.source))
 
 
 class _TokenScores(torch.autograd.Function):
@@ -131,16 +156,24 @@ def _few_rows(logits: torch.Tensor) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(logits), step))
 
 
-def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
-    """Run a model's body; return the hidden states [N, width] at the positions that predict the sampled tokens."""
-    hidden: torch.Tensor = body(**_inputs(body, batch)).last_hidden_state
+def predictors(body: Any, batch: StreamBatch, features: torch.Tensor | None = None) -> torch.Tensor:
+    """Run a model's body; return the hidden states [N, width] at the positions that predict the sampled tokens.
+
+    `features` [M * tokens, width] are those of the batch's images.
+    """
+    hidden: torch.Tensor = body(**_inputs(body, batch, features)).last_hidden_state
     return hidden[batch.rows, batch.columns]
 
 
-def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
+def _inputs(body: Any, batch: StreamBatch, features: torch.Tensor | None) -> dict[str, Any]:
     """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
-    past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
-    given = {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None}
+    if batch.images is None or features is None:
+        prefix, suffix, name = batch.prefix, batch.suffix, "input_ids"
+    else:
+        prefix = embed(body, batch.prefix, features, batch.images.prefix)
+        suffix, name = embed(body, batch.suffix, features, batch.images.suffix), "inputs_embeds"
+    past = prefix_cache(body, **{name: prefix[None]}) if len(batch.prefix) else None
+    given = {name: suffix, "past_key_values": past, "use_cache": past is not None}
     if batch.tree is not None:
         before = batch.tree.new_ones((*batch.suffix.shape, len(batch.prefix)))
         seen = torch.cat([before, batch.tree], -1)
@@ -175,7 +208,7 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
     """
     if not one.rows:
         return _IDLE
-    prefix, rows = one.prefix, [tree_of([streams[i].ids for i in row.streams], one.prefix) for row in one.rows]
+    prefix, rows = one.prefix, [tree_of([streams[i].keys for i in row.streams], one.prefix) for row in one.rows]
     suffix = torch.zeros((len(rows), max(len(row.ids) for row in rows)), dtype=torch.long)
     owners, numbers, columns, targets, per_token = [], [], [], [], []
     paths = ((number, path) for number, row in enumerate(rows) for path in row.paths)
@@ -189,11 +222,12 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
         per_token += [temperatures[i]] * len(sampled)
     for number, row in enumerate(rows):
         suffix[number, : len(row.ids)] = torch.tensor(row.ids)
+    opening = torch.tensor(streams[one.index[0]].keys[:prefix], dtype=torch.long)
     trees = paths_seen(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
     return StreamBatch(
         one.index,
-        torch.tensor(streams[one.index[0]].ids[:prefix], dtype=torch.long),
-        suffix,
+        opening.clamp(min=0),
+        suffix.clamp(min=0),
         torch.tensor([len(row.ids) for row in rows]),
         torch.tensor(owners),
         torch.tensor(numbers),
@@ -201,6 +235,7 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
         torch.tensor(targets),
         torch.tensor(per_token, dtype=torch.float32),
         *trees,
+        images=images_in([streams[i] for i in one.index], opening, suffix),
     )
 
 

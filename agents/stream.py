@@ -1,11 +1,51 @@
-"""The token record of one seat in one match."""
+"""The token record of one seat in one match, with the images among its tokens."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 OBSERVED = -1
 """Turn index of tokens that the policy did not sample."""
+
+
+OFFSETS = 1 << 12
+"""Maximum tokens of one image."""
+
+
+class MediaSpan(NamedTuple):
+    """Image in a context: its placeholder tokens and the hash of its bytes."""
+
+    start: int
+    """Position of the first placeholder token."""
+    length: int
+    """Number of placeholder tokens, which hold the image's features."""
+    hash: str
+    """SHA-256 of the encoded image, as hex digits."""
+
+    def keys(self) -> range:
+        """Return a negative integer per token, which no other image and no token id has: 48 bits of hash, 12 of offset.
+
+        Raises ValueError if the hash is not hexadecimal or the image has more than `OFFSETS` tokens.
+        """
+        if not 0 < self.length <= OFFSETS:
+            raise ValueError(f"an image has 1 to {OFFSETS} tokens, not {self.length}")
+        first = -1 - int(self.hash[:12], 16) * OFFSETS
+        return range(first, first - self.length, -1)
+
+
+def keys_of(ids: Sequence[int], media: Sequence[MediaSpan]) -> list[int]:
+    """Return the ids with the keys of images in place of their placeholders, so that contexts can be compared.
+
+    Contexts are equal if their keys are. Raises ValueError if spans overlap or lie outside the ids.
+    """
+    keys, end = list(ids), 0
+    for span in media:
+        if not end <= span.start <= span.start + span.length <= len(keys):
+            raise ValueError(f"images overlap or lie outside the context's {len(keys)} tokens: {span}")
+        end = span.start + span.length
+        keys[span.start : end] = span.keys()
+    return keys
 
 
 @dataclass
@@ -22,6 +62,8 @@ class Stream:
     """Index of the turn that sampled the token; -1 for observed tokens."""
     entropy: list[float] = field(default_factory=list)
     """Entropy of the sampling distribution in nats; 0.0 for observed tokens. Empty if it was not measured."""
+    media: list[MediaSpan] = field(default_factory=list)
+    """Images among the observed tokens, in order."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if the lists differ in length; `entropy` may be empty."""
@@ -40,8 +82,18 @@ class Stream:
         """Number of tokens that the policy sampled."""
         return sum(self.mask)
 
-    def observe(self, ids: Sequence[int]) -> None:
-        """Append tokens that the policy reads: turn markup, observations and tool results. They carry no loss."""
+    @property
+    def keys(self) -> list[int]:
+        """The ids, with distinct negative integers in place of images' placeholders; see `keys_of`."""
+        return keys_of(self.ids, self.media) if self.media else self.ids
+
+    def observe(self, ids: Sequence[int], media: Sequence[MediaSpan] = ()) -> None:
+        """Append tokens that the policy reads: turn markup, observations and tool results. They carry no loss.
+
+        `media` are the images among them, with positions in `ids`. Raises ValueError if they overlap or lie outside.
+        """
+        keys_of(ids, media)
+        self.media.extend(span._replace(start=len(self) + span.start) for span in media)
         self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
 
     def wrote(

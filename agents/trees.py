@@ -57,10 +57,13 @@ def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Ten
     return seen, places
 
 
-def prefix_cache(body: Any, prefix: torch.Tensor) -> Cache:
-    """Run a prefix's ids [P]; return its attention cache for passes over continuations. Gradients flow into it."""
+def prefix_cache(body: Any, **prefix: torch.Tensor) -> Cache:
+    """Run a prefix and return its attention cache for passes over continuations. Gradients flow into the cache.
+
+    `prefix` is `input_ids` [1, P] or `inputs_embeds` [1, P, width].
+    """
     own = Cache(layer_class_to_replicate=_OfPrefix)
-    body(input_ids=prefix[None], past_key_values=own, use_cache=True)
+    body(**prefix, past_key_values=own, use_cache=True)
     return Cache(layers=[_Before(layer.keys, layer.values) for layer in own.layers])
 
 
