@@ -172,10 +172,7 @@ def best_against_mixture(
         return taken if turn + 1 == turns else taken + goes_on * asked(turn, said, belief)
 
     def asked(turn: int, said: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
-        """Return the expected value of the other side's demands at this turn, without its other answers.
-
-        `said` has each answer's probability by member. After a demand the side accepts or makes its best offer.
-        """
+        """Return the expected value of the demands in `said`, which the side accepts or counters by its best offer."""
         total = 0.0
         for ask, by_member in said.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
