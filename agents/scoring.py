@@ -99,7 +99,6 @@ class StreamScorer(torch.nn.Module):
                 logits = self.model(**_inputs(body, batch, features)).logits[batch.rows, batch.columns]
         return Scores(*_TokenScores.apply(logits, batch.targets, batch.temperatures))  # type: ignore[no-untyped-call]
 
-
     def _features(self, batch: StreamBatch) -> torch.Tensor | None:
         """Return the features [M * tokens, width] of the batch's images; None without images.
 

@@ -23,7 +23,7 @@ class MediaSpan(NamedTuple):
     hash: str
     """SHA-256 of the encoded image, as hex digits."""
 
-    def keys(self) -> range:
+    def token_keys(self) -> range:
         """Return a negative integer per token, which no other image and no token id has: 48 bits of hash, 12 of offset.
 
         Raises ValueError if the hash is not hexadecimal or the image has more than `OFFSETS` tokens.
@@ -44,7 +44,7 @@ def keys_of(ids: Sequence[int], media: Sequence[MediaSpan]) -> list[int]:
         if not end <= span.start <= span.start + span.length <= len(keys):
             raise ValueError(f"images overlap or lie outside the context's {len(keys)} tokens: {span}")
         end = span.start + span.length
-        keys[span.start : end] = span.keys()
+        keys[span.start : end] = span.token_keys()
     return keys
 
 

@@ -100,7 +100,7 @@ class Images:
         return Images(self.hashes, self.tokens, self.prefix.to(device), self.suffix.to(device))
 
     def load(self, vision: Vision, source: Source) -> torch.Tensor:
-        """Return the pixels [M, 3, size, size]. Raises ValueError for other images than the model's, or missing ones."""
+        """Return the pixels [M, 3, size, size]. Raises ValueError for images of another size in tokens, or missing."""
         if self.tokens != vision.tokens:
             raise ValueError(f"images have {self.tokens} tokens, and the model has {vision.tokens} for each")
         return torch.stack([_pixels(vision, source, name) for name in self.hashes]).to(self.suffix.device)
@@ -117,13 +117,15 @@ def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Ten
     lengths = {span.length for span in spans.values()}
     if len(lengths) > 1:
         raise ValueError(f"images of one pass have different numbers of tokens: {sorted(lengths)}")
-    keys = [key for span in spans.values() for key in span.keys()]
+    keys = [key for span in spans.values() for key in span.token_keys()]
     rows = {key: row for row, key in enumerate(keys)}
     if len(rows) < len(keys):
         raise ValueError("two images have the same first 48 bits of their hashes")
 
     def places(of: torch.Tensor) -> torch.Tensor:
-        return torch.tensor([-1 if key >= 0 else rows[key] for key in of.flatten().tolist()]).reshape(of.shape)
+        return torch.tensor([-1 if key >= 0 else rows[key] for key in of.flatten().tolist()], dtype=torch.long).reshape(
+            of.shape
+        )
 
     return Images(tuple(spans), lengths.pop(), places(prefix), places(suffix))
 
@@ -152,4 +154,3 @@ def text_body(model: Any) -> Any:
 def no_images(name: str) -> bytes:
     """Source without images."""
     raise KeyError(name)
-

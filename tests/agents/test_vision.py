@@ -1,0 +1,197 @@
+"""Images in a context: keys, packing, scores and gradients of a small SmolVLM, beside those of transformers."""
+
+import hashlib
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from agents.errors import WeightsError
+from agents.packing import Costs, passes
+from agents.scoring import StreamScorer, batch_of, score_streams
+from agents.stream import OFFSETS, MediaSpan, Stream, keys_of
+from agents.vision import LARGEST, Vision
+
+IMAGE, TOKENS, SIZE = 15, 9, 48
+
+
+def smolvlm(seed: int = 0) -> Any:
+    """Return a random SmolVLM of a million parameters: 9 tokens per image of 48 pixels."""
+    from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
+
+    torch.manual_seed(seed)
+    text = {
+        "model_type": "llama", "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "vocab_size": 200,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 512, "pad_token_id": 0,
+    }  # fmt: skip
+    vision = {
+        "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "image_size": SIZE, "patch_size": 8,
+    }  # fmt: skip
+    config = SmolVLMConfig(
+        vision_config=vision, text_config=text, scale_factor=2, image_token_id=IMAGE, tie_word_embeddings=False,
+        pad_token_id=0, initializer_range=0.08,
+    )  # fmt: skip
+    return SmolVLMForConditionalGeneration(config).eval()
+
+
+MODEL = smolvlm()
+VISION = Vision.of(MODEL.config)
+BYTES: dict[str, bytes] = {}
+
+
+def picture(seed: int, change: int = 0) -> str:
+    """Return the hash of a random picture; `change` is added to one level of its first pixel."""
+    levels = np.random.default_rng(seed).integers(1, 255, (SIZE, SIZE, 3), dtype=np.uint8)
+    levels[0, 0, 0] += change
+    file = io.BytesIO()
+    Image.fromarray(levels).save(file, "PNG")
+    name = hashlib.sha256(file.getvalue()).hexdigest()
+    BYTES[name] = file.getvalue()
+    return name
+
+
+def stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
+    """Return a stream with one image per turn, four tokens of text around it, and three sampled tokens."""
+    rng, made = np.random.default_rng(seed), Stream()
+    for turn in range(turns):
+        text = [int(id) for id in np.random.default_rng(turn).integers(20, 200, 4)]
+        name = images[turn % len(images)]
+        made.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [MediaSpan(2, TOKENS, name)])
+        made.wrote([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
+    return made
+
+
+def scorer(model: Any = MODEL) -> StreamScorer:
+    return StreamScorer(model, source=BYTES.__getitem__)
+
+
+def reference(model: Any, one: Stream) -> torch.Tensor:
+    """Return the log-probabilities of the sampled tokens by transformers' own forward pass."""
+    assert VISION
+    pixels = torch.stack([VISION.pixels(BYTES[span.hash]) for span in one.media])
+    logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
+    own = [i for i, sampled in enumerate(one.mask) if sampled]
+    scores = torch.log_softmax(logits[[i - 1 for i in own]], -1)
+    return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
+
+
+def test_scores_are_those_of_transformers() -> None:
+    streams = [stream(picture(1), picture(2)), stream(picture(3), turns=2, seed=4)]
+    for one, scores in zip(streams, score_streams(scorer(), streams, [1.0, 1.0]), strict=True):
+        with torch.no_grad():
+            assert scores == pytest.approx(reference(MODEL, one).numpy(), abs=2e-5)
+
+
+def test_gradients_are_those_of_transformers() -> None:
+    model, one = smolvlm(1), stream(picture(1), picture(2))
+    (single,) = passes([one], 4096)
+    scorer(model)(batch_of([one], [1.0], single)).logprobs.sum().backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    reference(model, one).sum().backward()
+    wanted = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert found.keys() == wanted.keys() and any("vision_model" in name for name in found)
+    for name, gradient in found.items():
+        assert torch.allclose(gradient, wanted[name], atol=1e-4 * float(wanted[name].abs().max()) + 1e-7), name
+
+
+@pytest.mark.parametrize("costs", [Costs(), Costs(scores=10**6)])
+def test_shared_contexts_with_images_are_scored_as_alone(costs: Costs) -> None:
+    """A common prefix runs once and shared turns become a tree, but only if their images are equal too."""
+    same, other = picture(1), picture(2)
+    streams = [stream(same, seed=s) for s in range(3)] + [stream(same, other, seed=7), stream(other, seed=8)]
+    together = score_streams(scorer(), streams, [1.0] * 5, 10**5, costs)
+    for one, scores in zip(streams, together, strict=True):
+        (alone,) = score_streams(scorer(), [one], [1.0])
+        assert scores == pytest.approx(alone, abs=2e-5)
+
+
+def test_contexts_that_differ_in_an_image_share_nothing_from_there_on() -> None:
+    streams = [stream(picture(1)), stream(picture(2))]
+    assert streams[0].ids[:12] == streams[1].ids[:12], "the tokens are equal"
+    assert streams[0].keys[:2] == streams[1].keys[:2] and streams[0].keys[2] != streams[1].keys[2]
+    assert max(one.prefix for one in passes(streams, 4096)) <= 2
+
+
+def test_one_level_of_one_pixel_changes_log_probabilities() -> None:
+    before, after = score_streams(scorer(), [stream(picture(1)), stream(picture(1, 1))], [1.0, 1.0])
+    assert 0 < np.abs(before - after).max() < 0.05
+
+
+def test_pixels_are_scaled_and_never_zero() -> None:
+    assert VISION and (VISION.tokens, VISION.image_token, VISION.size) == (TOKENS, IMAGE, SIZE)
+    file = io.BytesIO()
+    Image.new("L", (7, 300), 128).save(file, "PNG")
+    pixels = VISION.pixels(file.getvalue())
+    assert pixels.shape == (3, SIZE, SIZE) and float(pixels.min()) > 0
+    assert VISION.pixels(BYTES[picture(1)]).abs().min() > 1e-3
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, None, "torn"])
+def test_what_is_no_image_is_refused_in_one_line(data: Any) -> None:
+    assert VISION
+    if data == "torn":
+        data = BYTES[picture(1)][:500]
+    elif data is None:
+        file = io.BytesIO()
+        Image.new("L", (LARGEST + 1, 1)).save(file, "PNG")
+        data = file.getvalue()
+    BYTES["ab" * 32] = data
+    with pytest.raises(ValueError, match="image abab") as error:
+        score_streams(scorer(), [stream("ab" * 32)], [1.0])
+    assert "\n" not in str(error.value)
+
+
+def test_images_that_do_not_fit_the_model_are_refused() -> None:
+    with pytest.raises(ValueError, match="there is no image cdcd"):
+        score_streams(scorer(), [stream("cd" * 32)], [1.0])
+    short = Stream()
+    short.observe([20, IMAGE, IMAGE], [MediaSpan(1, 2, picture(1))])
+    short.wrote([30], [-1.0], 0)
+    with pytest.raises(ValueError, match="images have 2 tokens, and the model has 9"):
+        score_streams(scorer(), [short], [1.0])
+    with pytest.raises(ValueError, match="different numbers of tokens"):
+        score_streams(scorer(), [short, stream(picture(1))], [1.0, 1.0], costs=Costs(start=10**6))
+
+
+def test_a_text_model_has_no_vision_and_refuses_images() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2VLConfig
+
+    model = LlamaForCausalLM(LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, vocab_size=200,
+                                         num_attention_heads=2))  # fmt: skip
+    assert Vision.of(model.config) is None
+    with pytest.raises(ValueError, match="the model has no vision"):
+        score_streams(scorer(model), [stream(picture(1))], [1.0])
+    with pytest.raises(WeightsError, match="qwen2_vl sees in another layout"):
+        Vision.of(Qwen2VLConfig())
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8), st.sampled_from("abcd")), max_size=6))
+def test_keys_are_equal_exactly_if_contexts_are(spans: list[tuple[int, int, str]]) -> None:
+    media = [MediaSpan(start, length, letter * 64) for start, length, letter in spans]
+    ids, end = [7] * 40, 0
+    fits = True
+    for span in media:
+        fits, end = fits and end <= span.start and span.start + span.length <= 40, span.start + span.length
+    if not fits:
+        with pytest.raises(ValueError, match="overlap or lie outside"):
+            keys_of(ids, media)
+        return
+    keys = keys_of(ids, media)
+    assert sum(key < 0 for key in keys) == sum(span.length for span in media)
+    for span in media:
+        other = [s._replace(hash="e" * 64) if s is span else s for s in media]
+        assert keys_of(ids, other)[span.start] != keys[span.start]
+    assert all(key > -(1 << 61) for key in keys)
+
+
+def test_a_span_has_at_most_so_many_tokens() -> None:
+    with pytest.raises(ValueError, match="1 to 4096 tokens"):
+        MediaSpan(0, OFFSETS + 1, "ab" * 32).token_keys()
