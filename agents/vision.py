@@ -114,7 +114,7 @@ def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Ten
     spans = {span.hash: span for stream in streams for span in stream.media}
     if not spans:
         return None
-    lengths = {span.length for span in spans.values()}
+    lengths = {span.length for stream in streams for span in stream.media}
     if len(lengths) > 1:
         raise ValueError(f"images of one pass have different numbers of tokens: {sorted(lengths)}")
     keys = [key for span in spans.values() for key in span.token_keys()]
@@ -123,9 +123,8 @@ def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Ten
         raise ValueError("two images have the same first 48 bits of their hashes")
 
     def places(of: torch.Tensor) -> torch.Tensor:
-        return torch.tensor([-1 if key >= 0 else rows[key] for key in of.flatten().tolist()], dtype=torch.long).reshape(
-            of.shape
-        )
+        found = [-1 if key >= 0 else rows[key] for key in of.flatten().tolist()]
+        return torch.tensor(found, dtype=torch.long).reshape(of.shape)
 
     return Images(tuple(spans), lengths.pop(), places(prefix), places(suffix))
 
