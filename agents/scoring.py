@@ -222,7 +222,7 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
     for number, row in enumerate(rows):
         suffix[number, : len(row.ids)] = torch.tensor(row.ids)
     opening = torch.tensor(streams[one.index[0]].keys[:prefix], dtype=torch.long)
-    trees = paths_seen(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
+    tree, positions = paths_seen(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
     return StreamBatch(
         one.index,
         opening.clamp(min=0),
@@ -233,8 +233,9 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
         torch.tensor(columns),
         torch.tensor(targets),
         torch.tensor(per_token, dtype=torch.float32),
-        *trees,
-        images=images_in([streams[i] for i in one.index], opening, suffix),
+        tree,
+        positions,
+        images_in([streams[i] for i in one.index], opening, suffix),
     )
 
 

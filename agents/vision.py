@@ -79,7 +79,8 @@ class Vision:
         body = model.base_model
         weight = next(body.vision_model.parameters())
         found = body.get_image_features(pixel_values=pixels[:, None].to(weight.dtype), return_dict=True).pooler_output
-        return found.reshape(-1, found.shape[-1])
+        features: torch.Tensor = found.reshape(-1, found.shape[-1])
+        return features
 
 
 @dataclass(frozen=True)

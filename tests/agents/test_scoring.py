@@ -1,5 +1,7 @@
 """Scoring: shared openings and packing change the cost of a forward pass, never its numbers or gradients."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -65,7 +67,7 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
         torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
 
 
-def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: bool) -> dict[str, torch.Tensor]:
+def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
     """By parameter, of a sum over log-probabilities and entropies in which every token weighs something else."""
     model.zero_grad()
     scores = StreamScorer(model, **settings)(batch)
