@@ -239,7 +239,7 @@ def _lineup(
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """Return the experiment's policies, whose weights are not loaded yet."""
+    """Create the policies at the run's seats and in its league; their weights are not loaded yet."""
     return Policies(
         _used(experiment), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,

@@ -148,7 +148,11 @@ class Lab:
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """Assign a reward and an advantage to each turn of trained policies; store and return the trajectories."""
+        """Assign rewards and advantages to the turns of trained policies in iteration `k`, and return them.
+
+        The result has the credited trajectories, those recalled by replay for an update of their own, and records of
+        all recalls. Stores the credit of this iteration's own trajectories in the log.
+        """
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
         self._write_credit(k, credited)
@@ -243,7 +247,7 @@ class Lab:
         self.parts.play.observe(k, own)
 
     async def admit(self, k: int) -> None:
-        """Add the weights after iteration `k` to the league's pool, with their ratings, if the league is due."""
+        """Add the weights after iteration `k`, rated like their policies, to the pool if a league admits them then."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}

@@ -77,7 +77,7 @@ class Maze(Solitaire):
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """Return the open and locked exits here, the keys held, the turns left, and the map if the view is full."""
+        """Return `exits`, `turns_left`, with locks `locked` exits and number of `keys` held, and in full view `map`."""
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
         facts: dict[str, Any] = {"exits": [way for way in self._exits() if way not in locked]}
         facts |= {"locked": locked, "keys": self.at.held} if self.locks else {}

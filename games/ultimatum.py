@@ -77,6 +77,6 @@ class Ultimatum(TextGame):
         return answer
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `deal`, whether the offer was accepted, and `offered`, the offered share of the pie, if any."""
+        """Return `deal`, whether the offer was accepted, and `offered`, its share of the pie, if one was made."""
         share = {} if self.offer is None else {"offered": self.offer / self.pie}
         return {"deal": self.ended == "deal", **share}

@@ -285,9 +285,9 @@ def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
 
 
 def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
-    """Draw one token per request from logits [B, V]; record it with its log-probability and entropy.
+    """Draw one token per request from logits [B, V] and append it, its log-probability and any measured entropy.
 
-    Requests of a branch with equal settings share a distribution; each draws for itself. Raises WeightsError for NaN.
+    Requests of a branch with equal settings draw independently from one distribution. Raises WeightsError for NaN.
     """
     drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
     numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}

@@ -157,7 +157,10 @@ def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, flo
 
 
 def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Yield the chart of payoff against the panel of fixed opponents, with the best response, if evaluated twice."""
+    """Yield one chart of payoff against the panel of fixed opponents by iteration; none for fewer than two evaluations.
+
+    The best response's payoff is drawn as a level, if known.
+    """
     points = []
     for one in evaluations:
         values = [value for value in values_by_deal(one, "payoff") if value is not None]

@@ -85,7 +85,10 @@ class Jobs:
         return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
-        """Send SIGTERM to the run's process, and return its id as `stopping`. Raises ConfigError if there is none."""
+        """Send SIGTERM to the process of an indexed run, and return {"stopping": process id}.
+
+        Raises ConfigError if the run is not running or its process cannot be stopped from here.
+        """
         number = holder(index)
         if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
             raise ConfigError("this run is not running: there is nothing to stop")

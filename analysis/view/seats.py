@@ -65,9 +65,9 @@ class Seat:
             self.child.kill()
 
     def since(self, begin: int) -> dict[str, Any]:
-        """Return output `lines` from number `begin` on, if more will come (`open`), and any `error` of the child.
+        """Return the output `lines` from index `begin` on, and `open`: whether the child still runs.
 
-        Restarts the page's timeout of `SILENT` seconds.
+        If the child failed before the match's end, `error` says why. Restarts the page's timeout of `SILENT` seconds.
         """
         self._expires = monotonic() + SILENT
         code = self.child.poll()

@@ -96,9 +96,10 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
 
 
 def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
-    """Return a function that checks an experiment's arms before the folder exists, and fits it to the machine.
+    """Return a function that checks an experiment with each arm, and returns the experiment fitted to this machine.
 
-    Each run gets one thread, and all runs the same precision.
+    Threads "auto" become one per run, and precision "auto" the fastest one, the same for all runs. Long checks are
+    reported on stderr unless `quiet`. It is called before the folder exists.
     """
 
     def fitted(experiment: Experiment) -> Experiment:

@@ -71,7 +71,7 @@ class Replay(Protocol):
     """
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """Return the trajectories to credit instead of the batch's, in the same order. Leaves the buffer unchanged."""
+        """Return the batch's trajectories in order, some replaced by stored ones. Leaves the buffer unchanged."""
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
         """Return earlier trajectories, with advantages, to learn from in addition, and store the batch's best ones."""

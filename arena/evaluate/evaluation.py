@@ -64,7 +64,7 @@ class Played:
         return 1.0 if len(winners) == 1 else 0.5
 
     def payoff(self, seats: Sequence[str]) -> float:
-        """Return the mean payoff of the player at these seats."""
+        """Return the mean payoff over `seats`, those of the evaluated player."""
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
@@ -224,7 +224,7 @@ def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[s
 
 
 def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return the seats at which a contender is evaluated: those that a run's policies had in this game, else all."""
+    """Return those of `seats` that a contender's run gave it in this game; all if it has no run or never played it."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 

@@ -30,17 +30,20 @@ class Comparison(NamedTuple):
 
 
 def payoffs(evaluation: Evaluation) -> Deals:
-    """Return, by deal, the contender's mean payoff over all members and seats; None if a match is missing."""
+    """Return, by deal, the contender's mean payoff over all members and seats; a deal with a missing match is None."""
     return [_mean_if_complete(row) for row in _by_deal([cell.payoff for cell in evaluation.cells])]
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
-    """Return, by deal, the contender's mean share of legal acts over the finished matches; None without any."""
+    """Return, by deal, the contender's mean share of legal acts over finished matches; None for a deal without any."""
     return [_mean_of_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
 
 
 def deal_rates(evaluation: Evaluation) -> Deals | None:
-    """Return the share of finished matches that reached an agreement, by deal; None in games without agreements."""
+    """Return, by deal, the share of finished matches that reached an agreement; None for a deal without any.
+
+    Returns None instead of a list for games without agreements.
+    """
     agreed = [cell.deal for cell in evaluation.cells if cell.deal is not None]
     return [_mean_of_known(row) for row in _by_deal(agreed)] if agreed else None
 

@@ -140,7 +140,11 @@ class Matchmaker:
     def _past_version(
         self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
     ) -> int:
-        """Return a past version of `policy`: `lag` updates ago, or drawn by how seldom the learner beats it."""
+        """Return a past version of `policy`: by `opponent.lag` or, without it, drawn from the pool's members.
+
+        With a lag it is that many updates before `now`, or the oldest available. A draw has probabilities ∝ (1 - p)²,
+        where p is the chance that the learner beats the member (`pfsp`).
+        """
         if opponent.lag is not None:
             return self.pool.lagged(now, opponent.lag)
         members = self.pool.members

@@ -65,7 +65,7 @@ class Connection(H11Protocol):
         self._unread = self._unread or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
-        """Cancel the timeout for a client that does not read its answer."""
+        """Resume writing, as the client reads its answer again, and cancel the timeout that `pause_writing` started."""
         super().resume_writing()
         self._cancel_unread()
 

@@ -83,7 +83,10 @@ class ChatMessage(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """Request for a chat completion. Unsupported fields are refused unless they have a value listed in `NEUTRAL`."""
+    """Request for a chat completion. Unknown fields are allowed here; the service ignores or refuses them.
+
+    It refuses fields of `NEUTRAL` unless they have one of the values listed there, and ignores all others.
+    """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 

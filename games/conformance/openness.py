@@ -29,7 +29,10 @@ def _begun(game: TextGame, seed: int) -> TextGame:
 
 
 def _deals_nothing(game: TextGame, seed: int) -> bool:
-    """Return True if equal acts after two different seeds give all seats equal views at every step."""
+    """Return True if one random play looks equal to all seats after resets with `seed` and with `seed + 1`.
+
+    It compares at most `ACTS` acts, and stops at the end of the match or where no legal acts are listed.
+    """
     one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
     for _ in range(ACTS):
         if _views(one) != _views(two):

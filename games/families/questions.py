@@ -71,7 +71,7 @@ class Questions(Solitaire):
         return facts | ({"book": self.book.contents()} if self.open_book else {})
 
     def legal(self, seat: str) -> list[str]:
-        """Return an act for every question and every name. Guesses of other names are legal too, but never win."""
+        """Return acts that ask each question and guess each name. Other guesses are legal, too, but never win."""
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:

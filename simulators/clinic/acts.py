@@ -22,7 +22,10 @@ def names(kind: str, table: Table) -> tuple[str, ...]:
 
 
 def code(kind: str) -> str:
-    """Return the terse characters of a kind's names, in order: digits from 1 for tests ("t"), else letters."""
+    """Return all characters that terse names of a kind can use, the nth for its nth name.
+
+    They are 1 to 9 for tests ("t"), else the letters a to z and A to Z.
+    """
     return string.digits[1:] if kind == "t" else LETTERS
 
 

@@ -82,7 +82,10 @@ def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:
 
 
 def _numbers(customer: Customer, heard: str) -> list[str]:
-    """Return numbers to look up: the one that the customer states, if heard, else the latest ones heard."""
+    """Return the numbers to look up: the one that the customer states, if heard, else the latest heard.
+
+    Returns [] if the customer's goal is about its account.
+    """
     if customer.goal.subject == ACCOUNT:
         return []
     number = customer.number

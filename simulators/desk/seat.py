@@ -63,10 +63,11 @@ class Seat:
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """Check a text of the seat. Returns (text for the agent, or None to request it again; fines by part).
+        """Check a text of the seat; return (text for the agent, or None to request another; fines by part, below 0).
 
-        With person "render" the template replaces a second wrong text. A free seat's text is never requested again, and
-        sets identity and consent by its words.
+        Person "render": a wrong text is requested once more, and then replaced by the template; each costs part
+        `reading`. Free seat: its short words are expanded, and the text always passes and sets identity and consent;
+        the fines are parts `wrong`, `secret` and `unread`.
         """
         text, proposed = one_line(text, LONGEST), self.proposal is not None
         if self.person == "render":

@@ -52,7 +52,11 @@ class Seat:
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """Return the texts offered to a free seat, codes in terse mode; others are allowed. None for "render"."""
+        """Return the texts suggested to a free seat, which may say others too; None for person "render".
+
+        In words: FINE, `UNDER {cap}` (the user's price cap), and MORE or LESS with a genre. Terse: ".", "<", and + or -
+        with a genre's letter.
+        """
         if self.person == "render":
             return None
         if self.terse:

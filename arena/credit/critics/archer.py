@@ -281,9 +281,9 @@ def contexts(trajectory: Trajectory) -> list[Context]:
 
 
 async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
-    """Sample a new reply to each context from the currently served policies; returns their texts in order.
+    """Sample a new reply to each context from the policies as now served; return the texts in order.
 
-    Uses each role's sampling settings and seeds from `rng`. Needs `run.engine` and `run.policies`.
+    Uses each role's sampling settings and seeds drawn from `rng`. `run.engine` and `run.policies` must be set.
     """
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None

@@ -100,7 +100,11 @@ class _Learner:
         clip: float | None,
         grad_clip: float,
     ) -> tuple[float, int]:
-        """Take a step on the streams numbered `part`; return (sum of squared errors before it, number of tokens)."""
+        """Take one step on `streams[i]`, i in `part`; return (sum of squared errors before it, number of tokens).
+
+        `old` and `clip` are as for `value_loss`; `grad_clip` bounds the gradient's norm. If that norm is not finite,
+        the step is skipped and counted, or DivergedError is raised, by `nonfinite`. Without tokens there is no step.
+        """
         count, errors = sum(len(returns[i]) for i in part), 0.0
         for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
             values = self.model(batch.to(self.device))

@@ -102,7 +102,7 @@ class Runner:
             self._stop()
 
     def _start_next(self) -> None:
-        """Start the next runs that may start, up to the limit of `jobs`."""
+        """Start due runs that may start, so that at most `jobs` run. Drop those that are done by now."""
         for run in [run for run in self.due if self._may_start(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
             if not is_done(self.plan, run):  # a lingering child may have finished it

@@ -74,7 +74,10 @@ def _check(setup: Setup, *, roles: Mapping[str, InstructionsOfRole]) -> None:
 def _check_tables(
     tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, roles: Mapping[str, InstructionsOfRole]
 ) -> None:
-    """Raise ValueError unless instructions are for roles of policies with weights, and written by such a policy."""
+    """Raise ValueError if no policy plays a role with instructions, or if a `writer` is unknown.
+
+    `policies` has the policies with weights by name, and whether they are trained, which does not matter here.
+    """
     held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
     for role, rule in roles.items():
         if role not in held:
