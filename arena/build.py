@@ -143,7 +143,7 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """Build a run's parts from its newest valid checkpoint, or for its start, and delete newer data.
+    """Build a run's parts from its newest valid checkpoint, or initial ones if it has none; delete newer data.
 
     The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid. Raises
     StoreError if no checkpoint is intact, or if the league's pool lists no past version.

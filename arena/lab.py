@@ -172,9 +172,9 @@ class Lab:
             raise DivergedError(f"iteration {k}, {error}") from None
 
     async def prepare_learning(self, k: int, credited: Sequence[Credited]) -> dict[str, dict[str, float]]:
-        """Free the engine's memory, or check the replies' staleness if play continues meanwhile.
+        """Release the engine's memory for each trained policy or, if play goes on, check the replies' staleness.
 
-        Returns the metrics of staleness by policy. Raises GateError if sampler and trainer disagree.
+        Returns the metrics of staleness by policy, else {}. Raises GateError if sampler and trainer disagree.
         """
         self.watcher.phase(k, "learn")
         if self.experiment.overlaps:
@@ -198,7 +198,7 @@ class Lab:
         return metrics | {"gated": gated}
 
     async def score(self, credited: Sequence[Credited]) -> dict[str, list[StreamScores]]:
-        """Score the policies' sampled tokens under the current weights; return {} without `learn.keep_tokens`."""
+        """Return scores of the sampled tokens under the current weights, by policy; {} without `learn.keep_tokens`."""
         scores = {}
         for name in self.trainers if self.experiment.learn.keep_tokens else ():
             own, temperatures = fresh_of(name, credited), self.parts.temperatures
@@ -213,7 +213,10 @@ class Lab:
         recalled: Sequence[Credited] = (),
         records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
-        """Update each trained policy from its turns and demonstrations, then from replay. Returns metrics by policy."""
+        """Update each trained policy from its turns and demonstrations, and then from those of `recalled`.
+
+        Returns metrics by policy; those of the second update are named `replay_...`.
+        """
         learned = {}
         for name in self.trainers:
             demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)

@@ -93,7 +93,7 @@ class Maze(Solitaire):
         return list(STEPS)
 
     def play(self, seat: str, act: str) -> str:
-        """Step in a direction unless a wall or locked door is there, tell what happened, and pay."""
+        """Step unless a wall or locked door is there, tell what happens, and pay. Raises IllegalAct for other texts."""
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")

@@ -38,7 +38,7 @@ class Job:
     err: IO[bytes]
 
     def state(self) -> dict[str, Any]:
-        """Return {"running": True}, the child's JSON output as `answer`, or the last line of its errors as `error`.
+        """Return {"running": True}, {"answer": JSON output}, or for a failed child {"error": last line of its errors}.
 
         The answer is None if the output is no JSON.
         """
@@ -65,15 +65,16 @@ class Jobs:
         self.command, self._jobs = command, dict[str, Job]()
 
     def state(self, id: str) -> dict[str, Any]:
-        """Return if a job is `running`, or its `answer` or `error`. Raises ConfigError for an unknown id."""
+        """Return a job's state as `Job.state` does. Raises ConfigError for an unknown id."""
         if id not in self._jobs:
             raise ConfigError("unknown job: start it again")
         return self._jobs[id].state()
 
     def fork(self, index: Index, row: Mapping[str, Any], asked: ForkPost) -> dict[str, Any]:
-        """Start `arena fork` for the logged match `row`, and return the job's id as `job`.
+        """Start `arena fork` for the logged match `row`, and return {"job": id}.
 
-        Raises ConfigError for an invalid turn, seat or policy, or if too many jobs are running.
+        Raises ConfigError for an invalid turn, seat or policy, if too many jobs are running, or without a command to
+        start.
         """
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
@@ -99,9 +100,9 @@ class Jobs:
         return {"stopping": number}
 
     def resume(self, index: Index) -> dict[str, Any]:
-        """Start `arena resume` in a process that outlives the page, and return the job's id as `job`.
+        """Start `arena resume` in a process that outlives the page, and return {"job": id}.
 
-        Raises ConfigError if the run is already running, or too many jobs are.
+        Raises ConfigError if the run or too many jobs are running, or without a command to start.
         """
         if holder(index) is not None:
             raise ConfigError("this run is already running")

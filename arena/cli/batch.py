@@ -176,7 +176,7 @@ def about() -> dict[str, Any]:
 
 
 def commit(versions: Mapping[str, str]) -> str:
-    """Return the commit of Arena's checkout, with a plus if files were changed; else the installed version."""
+    """Return the commit of Arena's checkout, with a plus if files were changed; else its version in `versions`."""
     root = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:

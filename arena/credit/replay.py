@@ -38,7 +38,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 
 class Entry(NamedTuple):
-    """A trajectory in the replay buffer, with its comparison group `task` and score; a list in the checkpoint."""
+    """A trajectory in the replay buffer, with its comparison group `task` and score; stored as a JSON list."""
 
     match: str
     seat: str
@@ -243,7 +243,10 @@ class SelfImitation:
         return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
 
     def _credited(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
-        """Return a replayed trajectory with its current advantage on all turns. Rewards are 0; they counted before."""
+        """Return a replayed trajectory with `weight` times its current advantage on all turns.
+
+        Its rewards are 0, because they counted before.
+        """
         gain = entry.score - median
         if self.std:
             gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6

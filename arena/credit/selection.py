@@ -172,8 +172,9 @@ def zero_variance(
 ) -> Selection:
     """Drop groups whose scores are all equal: DAPO's dynamic sampling, with the rollout part `resample` to refill.
 
-    Equal means a range of at most `tolerance` among the counted. Scores are total rewards, or those of the game's
-    reward `of`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.
+    Equal means a range of at most `tolerance` among the group's counted trajectories. Groups with fewer than two of
+    them are kept, as in verl's recipe. Scores are total rewards, or those of the game's reward `of`. Source: Yu et al.
+    2025.
     """
     judged = _scored_groups(batch, rewards, selection, by, of)
     size, own = len(judged.score), judged.groups[selection.counted]

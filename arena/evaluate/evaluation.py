@@ -259,7 +259,7 @@ async def _result(
 
 
 def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """Return the contender's payoffs by its seat and deal, NaN if a match is missing. In self-play it has all seats."""
+    """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has all seats."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 

@@ -22,7 +22,10 @@ class Comparison(NamedTuple):
     """Payoff of the best play that does not know which member it meets; only for the panel's mean."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values that are not None, as JSON. Intervals are [estimate, low, high]."""
+        """Return `before`, `after`, `difference`, `best_response` and `best_against_mixture`, those that are not None.
+
+        Intervals are [estimate, low, high].
+        """
         shares = {"before": self.before, "after": self.after, "difference": self.difference}
         intervals = {name: plain(each) for name, each in shares.items() if each is not None}
         best = {"best_response": self.best, "best_against_mixture": self.best_against_mixture}
@@ -71,7 +74,10 @@ def figures(evaluation: Evaluation) -> dict[str, float]:
 
 
 def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[tuple[Cell, Comparison]]:
-    """Compare the payoffs, paired by deal, at each pair of member and seat; without `before`, only state them."""
+    """Return (cell, comparison of its payoffs, paired by deal) for each member and seat.
+
+    Without `before` only the payoffs of `after` are in a comparison.
+    """
     olds = before.cells if before else [None] * len(after.cells)
     return [
         (new, _compare(new.payoff, old.payoff if old else None, ANY, _best(new)))
@@ -93,7 +99,11 @@ def compare_means(after: Evaluation, before: Evaluation | None = None) -> dict[s
 
 
 def to_json(after: Evaluation, before: Evaluation | None = None) -> dict[str, Any]:
-    """Return a panel evaluation as JSON values: settings, comparison by member and of the mean, both evaluations."""
+    """Return a panel evaluation as JSON values.
+
+    Keys: the settings, `members` (comparison by member and seat), `mean` (comparison over the panel, by figure), and
+    the evaluations `before` (None without one) and `after`.
+    """
     return {
         "panel": after.panel, "game": after.game, "options": after.options, "seed": after.seed, "deals": after.deals,
         "members": [

@@ -121,7 +121,11 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> dict[str, Seating]:
-        """Return the seats with the opponent in all trained seats but the learner's: one past version per policy."""
+        """Return the seats with the opponent at all trained seats except the learner's.
+
+        It is the policy that the opponent names, from `policies` if it is there, or else one past version per policy
+        replaced.
+        """
         replaced = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
         if (name := opponent.policy) is not None:
             return {**seats, **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in replaced.items()}}

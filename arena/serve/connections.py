@@ -76,7 +76,10 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
-        """Enter a phase and start its timeout in seconds. In the same phase nothing changes: slow bytes gain none."""
+        """Enter a phase; for "head" and "body", start its timeout in seconds.
+
+        Does nothing if the phase goes on, so that a client gains no time by sending slowly.
+        """
         if phase == self._phase:
             return
         self._phase, self._since = phase, self.loop.time()

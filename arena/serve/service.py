@@ -83,9 +83,9 @@ class ChatMessage(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """Request for a chat completion. Unknown fields are allowed here; the service ignores or refuses them.
+    """Request for a chat completion. Fields that are not declared here are ignored, except for those of `NEUTRAL`.
 
-    It refuses fields of `NEUTRAL` unless they have one of the values listed there, and ignores all others.
+    The service refuses these unless they have a value that is listed there.
     """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
@@ -420,7 +420,10 @@ def _next(request: Request, reply: _Reply, piece: int) -> Request:
 
 
 def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
-    """Update the reply's text to its final part: without half characters and possible starts of a stop text."""
+    """Set the reply's text to the final part of `text`: up to a stop text, which ends the reply.
+
+    Of a reply that goes on, incomplete characters and a possible start of a stop text are left out.
+    """
     found = [place for stop in stops if (place := text.find(stop)) >= 0]
     if found:
         reply.text, reply.finish = text[: min(found)], "stop"

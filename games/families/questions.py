@@ -75,7 +75,10 @@ class Questions(Solitaire):
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Answer a question or a guess, tell the answer, pay, and return the act as parsed."""
+        """Answer a question or a guess, tell the answer, pay, and return the act as parsed.
+
+        Raises IllegalAct for other texts.
+        """
         reading = self.book.read(act)
         if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")

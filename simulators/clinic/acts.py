@@ -32,7 +32,7 @@ def code(kind: str) -> str:
 def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
     """Parse an act and return its kind ("a" ask, "t" test, "d" diagnose) and the index of the named thing from 0.
 
-    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for no act.
+    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for other texts.
     """
     if terse:
         return _read_terse("".join(text.split()), table)

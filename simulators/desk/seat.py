@@ -46,7 +46,10 @@ class Seat:
     """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what the seat sees: due acts and template and, for a free seat, short codes of its statements."""
+        """Return what the seat sees: `say` (due acts) and `template`.
+
+        A free seat also sees `answer`, the short word of the due statement, and `record`, its statements by short word.
+        """
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
@@ -83,7 +86,11 @@ class Seat:
         return heard, fines
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return counts of the seat's texts: results of checks for "render", fines for "free", else {}."""
+        """Return counts of the seat's texts for the report.
+
+        They are results of checks for "render", the fines `told_wrong`, `told_secret` and `told_unread` for "free",
+        else {}.
+        """
         if self.person == "render":
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}

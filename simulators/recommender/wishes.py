@@ -59,7 +59,10 @@ TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "disl
 
 
 def answer(visitor: Visitor, topic: str) -> Wish | None:
-    """Return the user's true answer to a question on a topic of `TOPICS`; None if it forgot, or dislikes nothing."""
+    """Return the user's true answer to a question on a topic of `TOPICS`: its favourite, price cap or a disliked genre.
+
+    Returns None if the user forgot the topic, or dislikes no genre.
+    """
     which = TOPICS.index(topic)
     if visitor.record.forgets[which]:
         return None

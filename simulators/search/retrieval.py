@@ -22,7 +22,10 @@ POOL, FUSED = 50, 60
 
 
 class Index:
-    """Search index over texts, built at first use. Raises ValueError for no texts or an unknown embedding."""
+    """Search index over texts, built at first use. Raises ValueError for no texts or an unknown embedding.
+
+    `exact_words` makes BM25 compare words as they are written; else they are folded to a normal form.
+    """
 
     def __init__(self, texts: Sequence[str], embedding: Embedding, exact_words: bool = False) -> None:
         if not texts:

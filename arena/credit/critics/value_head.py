@@ -140,7 +140,7 @@ class _Learner:
         save_file({n: t.cpu().contiguous() for n, t in state.items()}, folder / _HEAD, {"steps": str(self.steps)})
 
     def load(self, folder: Path) -> None:
-        """Restore value head and moments; the body was loaded with the model."""
+        """Restore value head, moments and number of steps; the body was loaded with the model."""
         state = load_file(folder / _HEAD)
         self.steps = _saved_steps(folder / _HEAD)
         with torch.no_grad():
@@ -189,8 +189,9 @@ class ValueHead:
         """Train each policy's value model on its own trajectories, and return metrics.
 
         Takes `epochs` times `minibatches` steps. Metrics are `POLICY.error` (mean squared error before the steps),
-        `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained`. Raises DivergedError for a
-        step that is not finite and stops the run, or for weights that are not finite afterwards.
+        `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained` (1 - error / variance of the
+        returns). Raises DivergedError for a step that is not finite and stops the run, or for weights that are not
+        finite afterwards.
         """
         await self._create_missing({c.trajectory.policy for c in credited})
         return await compute(self._fit, credited, rng)
