@@ -213,7 +213,7 @@ class Decoder:
         }
 
     def _prefill(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
-        """Compute new tokens of all branches; return a batch with `room` for more, and their last logits [B, vocabulary]."""
+        """Compute branches' new tokens; return a batch with `room` for more, and next-token logits [B, vocabulary]."""
         pasts = [branch.rows[0].past for branch in branches]
         news = [branch.rows[0].request.ids[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
         width = max(map(len, news))

@@ -215,7 +215,7 @@ def deals_for(matches: int, lineups: int) -> int:
 
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """Return a lineup (contender by seat) for each own seat of `contender`, with `other` at all other seats.
+    """Return a lineup (contender by seat) for each of the contender's `own_seats`, with `other` at all other seats.
 
     In self-play there is one lineup.
     """

@@ -57,7 +57,10 @@ def best_response(evaluation: Evaluation) -> float | None:
 
 
 def best_against_mixture(evaluation: Evaluation) -> float | None:
-    """Return the mean payoff, over seats, of best play that does not know which member it meets; None if unknown."""
+    """Return the mean payoff over seats and deals of best play that does not know which member it meets.
+
+    Returns None if it is unknown for a seat or deal.
+    """
     by_seat = [evaluation.best_against_mixture.get(seat) for seat in dict.fromkeys(c.seat for c in evaluation.cells)]
     return _mean_if_complete([_mean_if_complete(deals) if deals else None for deals in by_seat])
 

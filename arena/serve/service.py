@@ -451,7 +451,7 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
-    """Return what a seat sees first in a new match of the table's game; `deal` is the match's seed."""
+    """Return a seat's view at the start of a match of the table's game; `deal` is the match's seed."""
     return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
 
 

@@ -60,7 +60,10 @@ class Seat:
         return {**due, "answer": code, "record": self.customer.shorts()}
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement. A free seat's identity is set back to `identity`: only its own words reveal more."""
+        """Request a statement, worded by the script as `template`, and an answer to `proposal` if there is one.
+
+        A free seat's identity is set back to `identity`: only its own words reveal more.
+        """
         self.template, self.proposal = template, proposal
         if self.person == "free":
             self.customer.identity = identity
