@@ -58,9 +58,9 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter(folder: Path) -> AdapterFolder:
-    """Read and validate an adapter's settings in peft's layout; its matrices are not loaded.
+    """Read and validate the settings of a LoRA adapter in peft's layout; its matrices are not loaded.
 
-    Raises WeightsError if a file is missing or damaged, or the settings need more than low-rank matrices of one rank.
+    Raises WeightsError if a file is missing or damaged, or for settings beyond plain LoRA of one rank (such as DoRA).
     """
     said = read_json(folder, CONFIG)
     base, rank, alpha = said.get("base_model_name_or_path"), said.get("r"), said.get("lora_alpha")

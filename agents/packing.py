@@ -184,7 +184,10 @@ class Paths:
         return self._shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
 
     def _split(self, group: list[int], depth: int) -> list[tuple[list[int], int]]:
-        """Split sequences into the cheapest groups, up to `depth` levels deep; return (group, cost in tokens) pairs."""
+        """Split a group of sequences, given by index, by their next token where that costs less (greedily).
+
+        Splits up to `depth` levels deep. Returns (group, cost in tokens) pairs.
+        """
         shared, start = self._opening(group), self._costs.start
         rows = self.rows(group, shared)
         together = [(group, start + shared + sum(row.size for row in rows))]

@@ -143,7 +143,7 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """Build a run's parts from its newest valid checkpoint, or for its start, and delete newer data.
+    """Build a run's parts from its newest valid checkpoint, or initial ones if it has none; delete newer data.
 
     The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid. Raises
     StoreError if no checkpoint is intact, or if the league's pool lists no past version.
@@ -239,7 +239,7 @@ def _lineup(
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """Return the experiment's policies, whose weights are not loaded yet."""
+    """Create the policies at the run's seats and in its league; their weights are not loaded yet."""
     return Policies(
         _used(experiment), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,

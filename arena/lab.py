@@ -148,7 +148,11 @@ class Lab:
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """Assign a reward and an advantage to each turn of trained policies; store and return the trajectories."""
+        """Assign rewards and advantages to the turns of trained policies in iteration `k`, and return them.
+
+        The result has the credited trajectories, those recalled by replay for an update of their own, and records of
+        all recalls. Stores the credit of this iteration's own trajectories in the log.
+        """
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
         self._write_credit(k, credited)
@@ -168,9 +172,9 @@ class Lab:
             raise DivergedError(f"iteration {k}, {error}") from None
 
     async def prepare_learning(self, k: int, credited: Sequence[Credited]) -> dict[str, dict[str, float]]:
-        """Free the engine's memory, or check the replies' staleness if play continues meanwhile.
+        """Release the engine's memory for each trained policy or, if play goes on, check the replies' staleness.
 
-        Returns the metrics of staleness by policy. Raises GateError if sampler and trainer disagree.
+        Returns the metrics of staleness by policy, else {}. Raises GateError if sampler and trainer disagree.
         """
         self.watcher.phase(k, "learn")
         if self.experiment.overlaps:
@@ -194,7 +198,7 @@ class Lab:
         return metrics | {"gated": gated}
 
     async def score(self, credited: Sequence[Credited]) -> dict[str, list[StreamScores]]:
-        """Score the policies' sampled tokens under the current weights; return {} without `learn.keep_tokens`."""
+        """Return scores of the sampled tokens under the current weights, by policy; {} without `learn.keep_tokens`."""
         scores = {}
         for name in self.trainers if self.experiment.learn.keep_tokens else ():
             own, temperatures = fresh_of(name, credited), self.parts.temperatures
@@ -209,7 +213,10 @@ class Lab:
         recalled: Sequence[Credited] = (),
         records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
-        """Update each trained policy from its turns and demonstrations, then from replay. Returns metrics by policy."""
+        """Update each trained policy from its turns and demonstrations, and then from those of `recalled`.
+
+        Returns metrics by policy; those of the second update are named `replay_...`.
+        """
         learned = {}
         for name in self.trainers:
             demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
@@ -243,7 +250,7 @@ class Lab:
         self.parts.play.observe(k, own)
 
     async def admit(self, k: int) -> None:
-        """Add the weights after iteration `k` to the league's pool, with their ratings, if the league is due."""
+        """Add the weights after iteration `k`, rated like their policies, to the pool if a league admits them then."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}

@@ -154,9 +154,10 @@ def normal_quantile(p: float) -> float:
 
 
 def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
-    """Return mean, standard error of the mean (NaN for fewer than two), and number of values.
+    """Return mean, standard error of the mean (NaN for fewer than two values), and number of values.
 
-    Raises ValueError for values that are not finite or outside of `bounds`.
+    The mean is NaN without values, and clipped to `bounds` against rounding. Raises ValueError unless the values are
+    one list of finite numbers within `bounds`.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():

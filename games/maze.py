@@ -77,7 +77,7 @@ class Maze(Solitaire):
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """Return the open and locked exits here, the keys held, the turns left, and the map if the view is full."""
+        """Return `exits`, `turns_left`, with locks `locked` exits and number of `keys` held, and in full view `map`."""
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
         facts: dict[str, Any] = {"exits": [way for way in self._exits() if way not in locked]}
         facts |= {"locked": locked, "keys": self.at.held} if self.locks else {}
@@ -93,7 +93,7 @@ class Maze(Solitaire):
         return list(STEPS)
 
     def play(self, seat: str, act: str) -> str:
-        """Step in a direction unless a wall or locked door is there, tell what happened, and pay."""
+        """Step unless a wall or locked door is there, tell what happens, and pay. Raises IllegalAct for other texts."""
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")

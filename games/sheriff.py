@@ -95,7 +95,7 @@ class Sheriff(OpenSpielGame):
         return "inspect", f"The sheriff inspected the cargo and found {cargo - 2} illegal items."
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `items` loaded and the last `bribe` (-1 if never reached), and whether the sheriff `inspected`."""
+        """Return `items` loaded and the last `bribe`, each -1 before that act, and whether the sheriff `inspected`."""
         bribes = self.public()["bribes"]
         items = self.private("smuggler").get("items", -1)
         return {"items": items, "bribe": bribes[-1] if bribes else -1, "inspected": self.ended == "inspect"}

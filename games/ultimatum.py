@@ -59,7 +59,10 @@ class Ultimatum(TextGame):
         return [f"OFFER {n}" for n in range(self.pie + 1)] if self.offer is None else ["ACCEPT", "REJECT"]
 
     def play(self, seat: str, act: str) -> str:
-        """Record the offer, or pay by the answer and end the match. Returns the act's text."""
+        """Record the offer, or pay by the answer and end the match. Returns the act's text.
+
+        Raises IllegalAct for other texts.
+        """
         if self.offer is None:
             if not (match := OFFER.fullmatch(act)) or int(match[1]) > self.pie:
                 raise IllegalAct(f"write OFFER and a whole number from 0 to {self.pie}")
@@ -77,6 +80,6 @@ class Ultimatum(TextGame):
         return answer
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `deal`, whether the offer was accepted, and `offered`, the offered share of the pie, if any."""
+        """Return `deal`, whether the offer was accepted, and `offered`, its share of the pie, if one was made."""
         share = {} if self.offer is None else {"offered": self.offer / self.pie}
         return {"deal": self.ended == "deal", **share}

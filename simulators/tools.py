@@ -160,7 +160,10 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
 
 
 def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert arguments given as texts: keep a text where the parameter accepts one, else decode it as JSON."""
+    """Decode argument texts that their parameter does not accept as texts, as JSON or as Python's True, False or None.
+
+    A text that is none of these stays a text, as do all that are accepted.
+    """
     try:
         shape.arguments.model_validate(texts)
     except ValidationError as error:

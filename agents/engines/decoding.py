@@ -135,7 +135,7 @@ class Decoder:
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
 
     def _check_replays(self, replays: Replays) -> bool:
-        """Drop recorded steps of other weights or adapters; return False if several policies have adapters."""
+        """Drop recorded steps of other weights or adapters; return False if several policies share a folder's model."""
         lanes = next(iter(self.served.values())).lanes
         replays.made_of(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
         return len(self.served) == 1 or lanes is None
@@ -156,10 +156,11 @@ class Decoder:
         ]
 
     def _compute_caches(self, policy: str, contexts: list[Ids]) -> dict[Ids, KV]:
-        """Compute caches for new contexts, or for their common prefix; return them by context.
+        """Compute caches for new contexts and return them by context.
 
         Shared tokens are computed once, and the common prefix stays cached for later contexts. The rest is computed in
-        trees of at most `MOST_AT_ONCE` tokens, unless the model does not support trees.
+        trees of at most `MOST_AT_ONCE` tokens. For a model that does not support trees, every context gets the cache of
+        the common prefix.
         """
         opening = self._prefix_cache(policy, common_prefix(contexts))
         most = MOST_AT_ONCE.get(self.device.type, MOST_AT_ONCE["cpu"])
@@ -212,7 +213,7 @@ class Decoder:
         }
 
     def _prefill(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
-        """Compute the new tokens of every branch; return the batch and the logits [B, vocabulary] after them."""
+        """Compute branches' new tokens; return a batch with `room` for more, and next-token logits [B, vocabulary]."""
         pasts = [branch.rows[0].past for branch in branches]
         news = [branch.rows[0].request.ids[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
         width = max(map(len, news))
@@ -230,7 +231,7 @@ class Decoder:
     def _forward(
         self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
     ) -> torch.Tensor:
-        """Run right-aligned new tokens [B, W], of these lengths; return the logits [B, vocabulary] after them."""
+        """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them."""
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
         if width == 1:
@@ -285,9 +286,9 @@ def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
 
 
 def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
-    """Draw one token per request from logits [B, V]; record it with its log-probability and entropy.
+    """Draw one token per request from logits [B, V] and append it, its log-probability and any measured entropy.
 
-    Requests of a branch with equal settings share a distribution; each draws for itself. Raises WeightsError for NaN.
+    Requests of a branch with equal settings draw independently from one distribution. Raises WeightsError for NaN.
     """
     drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
     numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}
@@ -323,9 +324,10 @@ def _store_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
 
 
 def _split_branches(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch]:
-    """Split branches by the token just sampled; return those that continue, by row of the batch; [] if none does.
+    """Split branches by the token just sampled; return a branch per row of the batch, or [] if none continues.
 
-    Requests that sampled the same token stay together. The first part of a branch keeps its row; others get a copy.
+    Unused rows are empty branches. Requests that sampled the same token stay together. The first part of a branch keeps
+    its row; others get a copy.
     """
     parted: list[list[_Branch]] = []
     for branch in branches:

@@ -216,7 +216,7 @@ def unfit_for_cfr(game: Game, iterations: int) -> str:
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Return the reason why no equilibrium of a game can be computed, or none with this `alpha`; "" if it can."""
+    """Return why `nash` cannot play a game, or cannot with this `alpha`, which only Kuhn poker has; "" if it can."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:

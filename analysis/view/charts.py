@@ -71,7 +71,10 @@ class Curve(NamedTuple):
     still: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the chart as a dict of JSON values, with points as [iteration, value, low, high]."""
+        """Return the chart as JSON values: the fields, each point as [iteration, value, low, high], and `words`.
+
+        `words` are the metrics' names in words, in the order of `keys`.
+        """
         return {
             "title": self.title, "keys": self.keys, "words": [name_figure(key).words for key in self.keys],
             "bounds": self.bounds, "note": self.note, "still": self.still,
@@ -142,7 +145,10 @@ def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
 
 
 def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
-    """Yield the theory values (`theory`, by name) that belong to the metrics `keys`, and the mean Nash bargain."""
+    """Yield the values of `theory` (by name) that belong to one of the metrics `keys`.
+
+    With payoffs among the metrics, also yield the mean Nash bargain over seats and matches, if it is logged.
+    """
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():
         about, words = THEORY.get(name, ("", ""))
@@ -157,7 +163,10 @@ def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, flo
 
 
 def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Yield the chart of payoff against the panel of fixed opponents, with the best response, if evaluated twice."""
+    """Yield one chart of payoff against the panel of fixed opponents by iteration; none for fewer than two evaluations.
+
+    The best response's payoff is drawn as a level, if known.
+    """
     points = []
     for one in evaluations:
         values = [value for value in values_by_deal(one, "payoff") if value is not None]

@@ -38,7 +38,7 @@ class Job:
     err: IO[bytes]
 
     def state(self) -> dict[str, Any]:
-        """Return {"running": True}, the child's JSON output as `answer`, or the last line of its errors as `error`.
+        """Return {"running": True}, {"answer": JSON output}, or for a failed child {"error": last line of its errors}.
 
         The answer is None if the output is no JSON.
         """
@@ -65,15 +65,16 @@ class Jobs:
         self.command, self._jobs = command, dict[str, Job]()
 
     def state(self, id: str) -> dict[str, Any]:
-        """Return if a job is `running`, or its `answer` or `error`. Raises ConfigError for an unknown id."""
+        """Return a job's state as `Job.state` does. Raises ConfigError for an unknown id."""
         if id not in self._jobs:
             raise ConfigError("unknown job: start it again")
         return self._jobs[id].state()
 
     def fork(self, index: Index, row: Mapping[str, Any], asked: ForkPost) -> dict[str, Any]:
-        """Start `arena fork` for the logged match `row`, and return the job's id as `job`.
+        """Start `arena fork` for the logged match `row`, and return {"job": id}.
 
-        Raises ConfigError for an invalid turn, seat or policy, or if too many jobs are running.
+        Raises ConfigError for an invalid turn, seat or policy, if too many jobs are running, or without a command to
+        start.
         """
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
@@ -85,7 +86,10 @@ class Jobs:
         return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
-        """Send SIGTERM to the run's process, and return its id as `stopping`. Raises ConfigError if there is none."""
+        """Send SIGTERM to the process of an indexed run, and return {"stopping": process id}.
+
+        Raises ConfigError if the run is not running or its process cannot be stopped from here.
+        """
         number = holder(index)
         if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
             raise ConfigError("this run is not running: there is nothing to stop")
@@ -96,9 +100,9 @@ class Jobs:
         return {"stopping": number}
 
     def resume(self, index: Index) -> dict[str, Any]:
-        """Start `arena resume` in a process that outlives the page, and return the job's id as `job`.
+        """Start `arena resume` in a process that outlives the page, and return {"job": id}.
 
-        Raises ConfigError if the run is already running, or too many jobs are.
+        Raises ConfigError if the run or too many jobs are running, or without a command to start.
         """
         if holder(index) is not None:
             raise ConfigError("this run is already running")

@@ -65,9 +65,9 @@ class Seat:
             self.child.kill()
 
     def since(self, begin: int) -> dict[str, Any]:
-        """Return output `lines` from number `begin` on, if more will come (`open`), and any `error` of the child.
+        """Return the output `lines` from index `begin` on, and `open`: whether the child still runs.
 
-        Restarts the page's timeout of `SILENT` seconds.
+        If the child failed before the match's end, `error` says why. Restarts the page's timeout of `SILENT` seconds.
         """
         self._expires = monotonic() + SILENT
         code = self.child.poll()
@@ -144,7 +144,7 @@ class Seats:
     def from_match(self, index: Index, row: Mapping[str, Any], asked: PlayOnPost) -> str:
         """Let a human take over a seat of the logged match `row` from a turn (from 0) on. Return the new match's id.
 
-        Raises ConfigError for an unknown turn or seat.
+        Raises ConfigError for an unknown turn or seat, and as `begin` does.
         """
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
@@ -159,7 +159,7 @@ class Seats:
     def new(self, asked: NewMatchPost, runs: Mapping[str, Index]) -> str:
         """Start a new game of two seats between a human and a policy or a run, and return its id.
 
-        Raises ConfigError for an invalid name of the game or policy.
+        Raises ConfigError for an invalid name of the game or policy, and as `begin` does.
         """
         if not GAME.fullmatch(asked.game):
             raise ConfigError("name a game of arena list games")

@@ -82,7 +82,7 @@ class ProgressWatcher:
         self._check()
 
     def ends(self) -> None:
-        """Forget the run's task, so that `Progress.cancel` no longer cancels it."""
+        """Forget the run's asyncio task and loop, so that `Progress.cancel` no longer cancels it."""
         with self.state._lock:
             self.state._task = self.state._loop = None
 

@@ -96,9 +96,10 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
 
 
 def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
-    """Return a function that checks an experiment's arms before the folder exists, and fits it to the machine.
+    """Return a function that checks an experiment with each arm, and returns the experiment fitted to this machine.
 
-    Each run gets one thread, and all runs the same precision.
+    Threads "auto" become one per run, and precision "auto" the fastest one, the same for all runs. Long checks are
+    reported on stderr unless `quiet`. It is called before the folder exists.
     """
 
     def fitted(experiment: Experiment) -> Experiment:
@@ -175,7 +176,7 @@ def about() -> dict[str, Any]:
 
 
 def commit(versions: Mapping[str, str]) -> str:
-    """Return the commit of Arena's checkout, with a plus if files were changed; else the installed version."""
+    """Return the commit of Arena's checkout, with a plus if files were changed; else its version in `versions`."""
     root = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:

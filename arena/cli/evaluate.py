@@ -324,7 +324,7 @@ def make_known(spec: GameSpec) -> None:
 
 
 async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
-    """Return the opponents: none for one seat, else the given ones, by default itself (cooperative) or random."""
+    """Return the opponents: none in a game of one seat, else `given`; by default `who` if cooperative, else random."""
     from arena.evaluate.evaluation import make_game
 
     game = make_game(spec)

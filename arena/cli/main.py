@@ -90,7 +90,10 @@ def run_cli() -> int:
 
 
 def _run_command() -> None:
-    """Run the command and flush its output. Raises SystemExit at the end, OSError if the output cannot be written."""
+    """Run the command-line app, flush stdout, and raise the SystemExit with which the app ended.
+
+    Raises OSError if the output cannot be written.
+    """
     try:
         app(standalone_mode=True)
     except SystemExit:

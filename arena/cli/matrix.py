@@ -140,7 +140,11 @@ def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]
 
 
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
-    """Print tables of pass^1, pass^k (if it differs from pass^1) and mean turns, then the failed matches."""
+    """Print tables of pass^1, pass^k and mean turns by agent and person, then each cell's failures by reason.
+
+    Equal tables of pass^1 and pass^k are printed once. A failure is printed with its number of matches; the rate is
+    that of all failures of the cell.
+    """
     from arena.cli.show_evaluate import shortened
     from arena.cli.tables import cell as number
     from arena.cli.tables import interval, print_table

@@ -253,7 +253,7 @@ def _data_options(game: GameSpec) -> list[str]:
 
 
 def _free_path(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
-    """Return the path `place`, with a number added if `copies` has other contents there."""
+    """Return `place`, or else the first of `name-2`, `name-3`, ... that is free in `copies` or holds equal `data`."""
     path, number = Path(place), 1
     while copies.get(place, data) != data:
         number += 1

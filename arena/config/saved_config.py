@@ -93,7 +93,7 @@ def identity(run: Path) -> str:
 
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:
-    """Return the settings that differ between two experiments, sorted by dotted name."""
+    """Return the settings that differ between two experiments, by dotted name; None stands for a missing setting."""
     old, new = dict(_leaves(as_plain(before))), dict(_leaves(as_plain(now)))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]

@@ -133,7 +133,7 @@ class TurnBatch:
         return _dense(whole * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else whole
 
     def trajectory_groups(self, by: Sequence[Key]) -> Ints:
-        """Return each trajectory's group number, [M], equal if all keys `by` agree; the key `turn` is ignored."""
+        """Return a group number per trajectory, [M], equal if all attributes `by` agree; the key `turn` is left out."""
         names = [name for name in by if name != "turn"]
         return self.numbered([tuple(getattr(t, name) for name in names) for t in self.trajectories])
 

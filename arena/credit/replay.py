@@ -38,7 +38,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 
 class Entry(NamedTuple):
-    """A trajectory in the replay buffer, with its comparison group `task` and score; a list in the checkpoint."""
+    """A trajectory in the replay buffer, with its comparison group `task` and score; stored as a JSON list."""
 
     match: str
     seat: str
@@ -71,7 +71,7 @@ class Replay(Protocol):
     """
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """Return the trajectories to credit instead of the batch's, in the same order. Leaves the buffer unchanged."""
+        """Return the batch's trajectories in order, some replaced by stored ones. Leaves the buffer unchanged."""
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
         """Return earlier trajectories, with advantages, to learn from in addition, and store the batch's best ones."""
@@ -243,7 +243,10 @@ class SelfImitation:
         return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
 
     def _credited(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
-        """Return a replayed trajectory with its current advantage on all turns. Rewards are 0; they counted before."""
+        """Return a replayed trajectory with `weight` times its current advantage on all turns.
+
+        Its rewards are 0, because they counted before.
+        """
         gain = entry.score - median
         if self.std:
             gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6

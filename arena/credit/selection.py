@@ -129,7 +129,7 @@ def written_as(
     *,
     sources: Annotated[list[TurnSource], Field(min_length=1)] = SUMMARIES,
 ) -> Selection:
-    """Take turns with one of these sources out of the loss; by default summaries, so that only acts are learned."""
+    """Take turns whose source is in `sources` out of the loss; by default summaries, so that only acts are learned."""
     return selection.out_of_loss(batch.column(lambda turn: turn.source in sources) > 0)
 
 
@@ -139,9 +139,9 @@ def high_entropy(
 ) -> Selection:
     """Take turns whose entropy is below a quantile of their group out of the loss.
 
-    A turn's entropy is the mean over its tokens. The quantile interpolates linearly between the turns of undropped
-    trajectories with equal `by`. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch (`by: []`); in
-    its released code the filter is commented out.
+    A turn's entropy is the mean over its tokens. A group has the turns of undropped trajectories with equal `by`; the
+    quantile interpolates linearly between them. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch
+    (`by: []`); in its released code the filter is commented out.
     """
     entropy = turn_means(batch, batch.measure("entropy"))
     groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
@@ -153,10 +153,10 @@ def high_entropy(
 
 
 def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selection:
-    """Take trajectories of `learn.replay` out of the statistics; they are still learned.
+    """Take trajectories of `learn.replay` out of the statistics; they stay in the loss.
 
-    By default they count, as in ARPO-GUI. Excluded, a replayed success in a group of equal failures gets advantage 0
-    from an estimator that divides by the group's deviation, because the deviation is 0.
+    Without this selector they count, as in ARPO-GUI. With it, a replayed success in a group of equal failures gets
+    advantage 0 from an estimator that divides by the group's deviation, because the deviation is 0.
     """
     return selection.out_of_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
 
@@ -172,8 +172,9 @@ def zero_variance(
 ) -> Selection:
     """Drop groups whose scores are all equal: DAPO's dynamic sampling, with the rollout part `resample` to refill.
 
-    Equal means a range of at most `tolerance` among the counted. Scores are total rewards, or those of the game's
-    reward `of`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.
+    Equal means a range of at most `tolerance` among the group's counted trajectories. Groups with fewer than two of
+    them are kept, as in verl's recipe. Scores are total rewards, or those of the game's reward `of`. Source: Yu et al.
+    2025.
     """
     judged = _scored_groups(batch, rewards, selection, by, of)
     size, own = len(judged.score), judged.groups[selection.counted]

@@ -64,7 +64,7 @@ class Played:
         return 1.0 if len(winners) == 1 else 0.5
 
     def payoff(self, seats: Sequence[str]) -> float:
-        """Return the mean payoff of the player at these seats."""
+        """Return the mean payoff over `seats`, those of the evaluated player."""
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
@@ -215,7 +215,7 @@ def deals_for(matches: int, lineups: int) -> int:
 
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """Return a lineup (contender by seat) for each own seat of `contender`, with `other` at all other seats.
+    """Return a lineup (contender by seat) for each of the contender's `own_seats`, with `other` at all other seats.
 
     In self-play there is one lineup.
     """
@@ -224,7 +224,7 @@ def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[s
 
 
 def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return the seats at which a contender is evaluated: those that a run's policies had in this game, else all."""
+    """Return those of `seats` that a contender's run gave it in this game; all if it has no run or never played it."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
@@ -259,7 +259,7 @@ async def _result(
 
 
 def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """Return the contender's payoffs by its seat and deal, NaN if a match is missing. In self-play it has all seats."""
+    """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has all seats."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 

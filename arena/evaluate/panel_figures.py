@@ -22,7 +22,10 @@ class Comparison(NamedTuple):
     """Payoff of the best play that does not know which member it meets; only for the panel's mean."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values that are not None, as JSON. Intervals are [estimate, low, high]."""
+        """Return `before`, `after`, `difference`, `best_response` and `best_against_mixture`, those that are not None.
+
+        Intervals are [estimate, low, high].
+        """
         shares = {"before": self.before, "after": self.after, "difference": self.difference}
         intervals = {name: plain(each) for name, each in shares.items() if each is not None}
         best = {"best_response": self.best, "best_against_mixture": self.best_against_mixture}
@@ -30,17 +33,20 @@ class Comparison(NamedTuple):
 
 
 def payoffs(evaluation: Evaluation) -> Deals:
-    """Return, by deal, the contender's mean payoff over all members and seats; None if a match is missing."""
+    """Return, by deal, the contender's mean payoff over all members and seats; a deal with a missing match is None."""
     return [_mean_if_complete(row) for row in _by_deal([cell.payoff for cell in evaluation.cells])]
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
-    """Return, by deal, the contender's mean share of legal acts over the finished matches; None without any."""
+    """Return, by deal, the contender's mean share of legal acts over finished matches; None for a deal without any."""
     return [_mean_of_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
 
 
 def deal_rates(evaluation: Evaluation) -> Deals | None:
-    """Return the share of finished matches that reached an agreement, by deal; None in games without agreements."""
+    """Return, by deal, the share of finished matches that reached an agreement; None for a deal without any.
+
+    Returns None instead of a list for games without agreements.
+    """
     agreed = [cell.deal for cell in evaluation.cells if cell.deal is not None]
     return [_mean_of_known(row) for row in _by_deal(agreed)] if agreed else None
 
@@ -51,7 +57,10 @@ def best_response(evaluation: Evaluation) -> float | None:
 
 
 def best_against_mixture(evaluation: Evaluation) -> float | None:
-    """Return the mean payoff, over seats, of best play that does not know which member it meets; None if unknown."""
+    """Return the mean payoff over seats and deals of best play that does not know which member it meets.
+
+    Returns None if it is unknown for a seat or deal.
+    """
     by_seat = [evaluation.best_against_mixture.get(seat) for seat in dict.fromkeys(c.seat for c in evaluation.cells)]
     return _mean_if_complete([_mean_if_complete(deals) if deals else None for deals in by_seat])
 
@@ -68,7 +77,10 @@ def figures(evaluation: Evaluation) -> dict[str, float]:
 
 
 def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[tuple[Cell, Comparison]]:
-    """Compare the payoffs, paired by deal, at each pair of member and seat; without `before`, only state them."""
+    """Return (cell, comparison of its payoffs, paired by deal) for each member and seat.
+
+    Without `before` only the payoffs of `after` are in a comparison.
+    """
     olds = before.cells if before else [None] * len(after.cells)
     return [
         (new, _compare(new.payoff, old.payoff if old else None, ANY, _best(new)))
@@ -90,7 +102,11 @@ def compare_means(after: Evaluation, before: Evaluation | None = None) -> dict[s
 
 
 def to_json(after: Evaluation, before: Evaluation | None = None) -> dict[str, Any]:
-    """Return a panel evaluation as JSON values: settings, comparison by member and of the mean, both evaluations."""
+    """Return a panel evaluation as JSON values.
+
+    Keys: the settings, `members` (comparison by member and seat), `mean` (comparison over the panel, by figure), and
+    the evaluations `before` (None without one) and `after`.
+    """
     return {
         "panel": after.panel, "game": after.game, "options": after.options, "seed": after.seed, "deals": after.deals,
         "members": [

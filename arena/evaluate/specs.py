@@ -151,7 +151,10 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
 
 
 class Contenders:
-    """Loader of contenders from their specs. It loads each folder once, and serves weights in their run's precision."""
+    """Loader of contenders from their specs; call `close` after use.
+
+    It loads each folder of weights once, and serves them in their run's precision (float32 without a run).
+    """
 
     def __init__(
         self,

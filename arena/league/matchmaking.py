@@ -121,7 +121,11 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> dict[str, Seating]:
-        """Return the seats with the opponent in all trained seats but the learner's: one past version per policy."""
+        """Return the seats with the opponent at all trained seats except the learner's.
+
+        It is the policy that the opponent names, from `policies` if it is there, or else one past version per policy
+        replaced.
+        """
         replaced = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
         if (name := opponent.policy) is not None:
             return {**seats, **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in replaced.items()}}
@@ -140,7 +144,11 @@ class Matchmaker:
     def _past_version(
         self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
     ) -> int:
-        """Return a past version of `policy`: `lag` updates ago, or drawn by how seldom the learner beats it."""
+        """Return a past version of `policy`: by `opponent.lag` or, without it, drawn from the pool's members.
+
+        With a lag it is that many updates before `now`, or the oldest available. A draw has probabilities ∝ (1 - p)²,
+        where p is the chance that the learner beats the member (`pfsp`).
+        """
         if opponent.lag is not None:
             return self.pool.lagged(now, opponent.lag)
         members = self.pool.members

@@ -135,7 +135,7 @@ def _listed_versions(run: Path) -> set[int]:
 
 
 def _pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
-    """Yield the pool's state of each readable checkpoint."""
+    """Yield each readable checkpoint's pool: versions by list, `members`, `recent`, `sealed` and, if any, `held`."""
     for k in checkpoints.iterations(run):
         try:
             state = json.loads(read_plain(checkpoints.folder_of(run, k) / STATE))["league"]["pool"]

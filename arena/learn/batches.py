@@ -56,7 +56,10 @@ class TokenBatch:
     it."""
 
     def units(self, level: Level) -> torch.Tensor:
-        """Return each token's unit number, [N] int64: its own, that of its turn, or that of its stream."""
+        """Return each token's unit number, [N] int64.
+
+        It is the token's own for "token", its turn's for "turn", and its stream's for "sequence".
+        """
         import torch
 
         if level == "token":

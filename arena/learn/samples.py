@@ -101,6 +101,6 @@ def _loss_pairs(sample: Sample) -> NDArray[np.int64]:
 
 
 def _reply_mask(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
-    """Return a mask of the tokens in the loss whose reply is in one of the pairs `numbers`, or in any pair if None."""
+    """Return the mask of tokens in the loss whose reply belongs to a pair in `numbers`, or to any pair if None."""
     pairs = np.full(len(sample.learned), -1) if sample.pairs is None else sample.pairs
     return sample.learned & (pairs >= 0 if numbers is None else np.isin(pairs, numbers))

@@ -206,5 +206,5 @@ def _joined(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dic
 
 
 def local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
-    """Create a trainer in this process for the policy's own module."""
+    """Create a trainer in this process that updates the policy's model by `rule`; `bf16` computes in bfloat16."""
     return PolicyTrainer(policy.name, policy.model, rule, bf16, policy.base)

@@ -47,9 +47,9 @@ class Contender(Protocol):
         """Return the match record's entry for a seat that the contender holds: role, policy name, version, kind."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Create the player of one seat in a match. Its random draws derive from `chance(seed, plan, seat)`.
+        """Create the player of a seat in a match, whose random draws derive from `chance(seed, plan, seat)`.
 
-        In a branch, the player repeats the seat's replies before the branch point.
+        In a branch it first repeats the seat's replies in the original match, up to the branch point.
         """
 
     def leave(self, player: SeatedPlayer) -> None:
@@ -126,7 +126,7 @@ class ScriptedContender:
         """Create the scripted policy as a player for one match.
 
         In a branch it plays the repeated turns again, with the seed of the original match, so that its state at the
-        branch point is right. Later draws equal those it would have made there (common random numbers).
+        branch point is right. Its later random draws equal those of the original match (common random numbers).
         """
         if plan.branch:
             plan = replace(plan, identity=plan.identity.line()[0], branch=None)

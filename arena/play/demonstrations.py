@@ -56,7 +56,11 @@ class _Demonstrator(ModelContender):
 
 
 class _DemonstrationSeating:
-    """Random choice of scripted policies for the seats of demonstration matches."""
+    """Chooser of contenders for demonstration matches: draws scripted policies for the seats that have none.
+
+    At imitated seats of models, the script's acts are written as the model's replies. Without `against` all seats are
+    imitated. Else only one seat of the learner is, and the others draw from `against`.
+    """
 
     def __init__(
         self,
@@ -236,7 +240,10 @@ class Demonstrations:
         return replayed
 
     def _candidates(self, learner: str) -> list[_LoggedMatch]:
-        """Return the logged matches from which a learner's demonstrations are drawn, with plans to replay them."""
+        """Return the logged matches from which a learner's demonstrations are drawn, with plans to replay them.
+
+        For each of the learner's seats they are the share `spec.best` of the logged matches with the best payoff there.
+        """
         candidates = []
         for table, seat, row in _best_matches(self.spec, self.lineup.tables, learner):
             seats = seatings(table, table.holders, self.lineup.policies)

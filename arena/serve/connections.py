@@ -65,7 +65,7 @@ class Connection(H11Protocol):
         self._unread = self._unread or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
-        """Cancel the timeout for a client that does not read its answer."""
+        """Resume writing, as the client reads its answer again, and cancel the timeout that `pause_writing` started."""
         super().resume_writing()
         self._cancel_unread()
 
@@ -76,7 +76,10 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
-        """Enter a phase and start its timeout in seconds. In the same phase nothing changes: slow bytes gain none."""
+        """Enter a phase; for "head" and "body", start its timeout in seconds.
+
+        Does nothing if the phase goes on, so that a client gains no time by sending slowly.
+        """
         if phase == self._phase:
             return
         self._phase, self._since = phase, self.loop.time()

@@ -83,7 +83,10 @@ class ChatMessage(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """Request for a chat completion. Unsupported fields are refused unless they have a value listed in `NEUTRAL`."""
+    """Request for a chat completion. Fields that are not declared here are ignored, except for those of `NEUTRAL`.
+
+    The service refuses these unless they have a value that is listed there.
+    """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
@@ -417,7 +420,10 @@ def _next(request: Request, reply: _Reply, piece: int) -> Request:
 
 
 def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
-    """Update the reply's text to its final part: without half characters and possible starts of a stop text."""
+    """Set the reply's text to the final part of `text`: up to a stop text, which ends the reply.
+
+    Of a reply that goes on, incomplete characters and a possible start of a stop text are left out.
+    """
     found = [place for stop in stops if (place := text.find(stop)) >= 0]
     if found:
         reply.text, reply.finish = text[: min(found)], "stop"
@@ -445,7 +451,7 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
-    """Return what a seat sees first in a new match of the table's game; `deal` is the match's seed."""
+    """Return a seat's view at the start of a match of the table's game; `deal` is the match's seed."""
     return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
 
 

@@ -18,7 +18,7 @@ SEEDS, ACTS = 4, 60
 
 
 def hides_nothing(game: TextGame) -> bool:
-    """Return True if trial matches of listed acts show that nothing is hidden from any seat. The game is unchanged."""
+    """Return True if `SEEDS` random trial matches show that nothing is hidden from any seat. The game is unchanged."""
     return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
 
 
@@ -29,7 +29,10 @@ def _begun(game: TextGame, seed: int) -> TextGame:
 
 
 def _deals_nothing(game: TextGame, seed: int) -> bool:
-    """Return True if equal acts after two different seeds give all seats equal views at every step."""
+    """Return True if one random play looks equal to all seats after resets with `seed` and with `seed + 1`.
+
+    It compares at most `ACTS` acts, and stops at the end of the match or where no legal acts are listed.
+    """
     one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
     for _ in range(ACTS):
         if _views(one) != _views(two):
@@ -43,7 +46,10 @@ def _deals_nothing(game: TextGame, seed: int) -> bool:
 
 
 def _acts_are_seen(game: TextGame, seed: int) -> bool:
-    """Return True if two different acts always gave every other seat different views, and some were compared."""
+    """Return True if two different acts always gave every other seat different views in one random play.
+
+    Two listed acts are compared at each of at most `ACTS` acts; False if there never were two.
+    """
     here, rng, compared = _begun(game, seed), random.Random(seed), 0
     for _ in range(ACTS):
         mover = here.agent_selection

@@ -57,7 +57,7 @@ def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Ce
 
 
 def drawn(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
-    """Draw a map of cells and doors: # for walls, blanks for open space, D for doors in `shut`, and marks for cells.
+    """Draw a map as text: # for walls, blanks for cells and open doors, D for doors in `shut`, and `marks` by cell.
 
     Cell (x, y) is at column 2x+1, row 2y+1. Rows are separated by line breaks.
     """

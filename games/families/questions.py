@@ -71,11 +71,14 @@ class Questions(Solitaire):
         return facts | ({"book": self.book.contents()} if self.open_book else {})
 
     def legal(self, seat: str) -> list[str]:
-        """Return an act for every question and every name. Guesses of other names are legal too, but never win."""
+        """Return acts that ask each question and guess each name. Other guesses are legal, too, but never win."""
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Answer a question or a guess, tell the answer, pay, and return the act as parsed."""
+        """Answer a question or a guess, tell the answer, pay, and return the act as parsed.
+
+        Raises IllegalAct for other texts.
+        """
         reading = self.book.read(act)
         if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")

@@ -22,14 +22,17 @@ def names(kind: str, table: Table) -> tuple[str, ...]:
 
 
 def code(kind: str) -> str:
-    """Return the terse characters of a kind's names, in order: digits from 1 for tests ("t"), else letters."""
+    """Return all characters that terse names of a kind can use, the nth for its nth name.
+
+    They are 1 to 9 for tests ("t"), else the letters a to z and A to Z.
+    """
     return string.digits[1:] if kind == "t" else LETTERS
 
 
 def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
     """Parse an act and return its kind ("a" ask, "t" test, "d" diagnose) and the index of the named thing from 0.
 
-    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for no act.
+    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for other texts.
     """
     if terse:
         return _read_terse("".join(text.split()), table)

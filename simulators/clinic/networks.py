@@ -183,9 +183,10 @@ def _split_selection(selection: str) -> tuple[str, list[str]]:
 
 
 def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
-    """Return the probability of each sign given each disease, [diseases, signs], read-only.
+    """Return P(sign | disease), [diseases, signs], rounded to `DIGITS` decimals, as a read-only array.
 
-    `evidences` has the nodes' values for each disease; a sign is a selection `node=value,value`.
+    `evidences` has the values of the network's nodes for each disease. A sign is `node=value,value`: any of the values.
+    `solver` answers queries on the network.
     """
     rows = []
     for evidence in evidences:

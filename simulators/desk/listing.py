@@ -53,7 +53,8 @@ def short(words: Iterable[str]) -> str:
 def marks(world: World, customer: Customer, heard: str) -> list[str]:
     """Return the match's state as words: request, missing facts (`?name`), identity, consent and write.
 
-    After a lookup of the goal's subject, the facts follow on which the rules about its write depend.
+    After a lookup of the goal's subject, and once all arguments of its first write were heard, the facts follow on
+    which the rules about that write depend.
     """
     goal, outcome = customer.goal, customer.outcomes[customer.at]
     words = [
@@ -82,7 +83,10 @@ def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:
 
 
 def _numbers(customer: Customer, heard: str) -> list[str]:
-    """Return numbers to look up: the one that the customer states, if heard, else the latest ones heard."""
+    """Return the numbers to look up: the one that the customer states, if heard, else the latest heard.
+
+    Returns [] if the customer's goal is about its account.
+    """
     if customer.goal.subject == ACCOUNT:
         return []
     number = customer.number
@@ -90,7 +94,10 @@ def _numbers(customer: Customer, heard: str) -> list[str]:
 
 
 def _values(fact: Fact, heard: str) -> list[str]:
-    """Return the values of a fact's kind that occur in `heard`: the latest `MOST`, sorted, in normal form."""
+    """Return the values of a fact's kind that occur in `heard`, in normal form.
+
+    They are the latest `MOST`, sorted; for kind "word" all values of the fact that occur, in its order.
+    """
     if fact.kind == "word":
         return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]
     pattern = AMOUNT if fact.kind == "amount" else VALUES[fact.kind]

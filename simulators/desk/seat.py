@@ -46,7 +46,10 @@ class Seat:
     """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what the seat sees: due acts and template and, for a free seat, short codes of its statements."""
+        """Return what the seat sees: `say` (due acts) and `template`.
+
+        A free seat also sees `answer`, the short word of the due statement, and `record`, its statements by short word.
+        """
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
@@ -57,16 +60,20 @@ class Seat:
         return {**due, "answer": code, "record": self.customer.shorts()}
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement. A free seat's identity is set back to `identity`: only its own words reveal more."""
+        """Request a statement, worded by the script as `template`, and an answer to `proposal` if there is one.
+
+        A free seat's identity is set back to `identity`: only its own words reveal more.
+        """
         self.template, self.proposal = template, proposal
         if self.person == "free":
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """Check a text of the seat. Returns (text for the agent, or None to request it again; fines by part).
+        """Check a text of the seat; return (text for the agent, or None to request another; fines by part, below 0).
 
-        With person "render" the template replaces a second wrong text. A free seat's text is never requested again, and
-        sets identity and consent by its words.
+        Person "render": a wrong text is requested once more, and then replaced by the template; each costs part
+        `reading`. Free seat: its short words are expanded, and the text always passes and sets identity and consent;
+        the fines are parts `wrong`, `secret` and `unread`.
         """
         text, proposed = one_line(text, LONGEST), self.proposal is not None
         if self.person == "render":
@@ -82,7 +89,11 @@ class Seat:
         return heard, fines
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return counts of the seat's texts: results of checks for "render", fines for "free", else {}."""
+        """Return counts of the seat's texts for the report.
+
+        They are results of checks for "render", the fines `told_wrong`, `told_secret` and `told_unread` for "free",
+        else {}.
+        """
         if self.person == "render":
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}

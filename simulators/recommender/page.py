@@ -29,11 +29,11 @@ def listed(service: Service, codes: bool) -> list[str]:
 
 
 def marks(service: Service) -> str:
-    """Return the page in few tokens, for tiny models: the user's stated topics and the candidates.
+    """Return the page in few tokens, for tiny models: codes of the topics that the user stated, then the candidates.
 
-    Topics are codes of `TERSE`, or "." for none. Each candidate is its mark (`Chart.mark`), genre, hint of quality (w
-    to z) and number. The number follows the facts and shares no token with them, so that a tiny model only has to copy
-    it.
+    The codes are those of `TERSE`, or "." for none. A candidate is its mark (`Chart.mark`), its main genre's letter, a
+    hint of its quality (w to z) and its number. The number comes last and shares no token with the rest, so that a tiny
+    model only has to copy it.
     """
     taps, told = service.chart.taps(service.deal.shelf.catalogue), {TOPIC_OF[wish.kind] for wish in service.chart.told}
     heard = "".join(code for code, topic in TERSE.items() if topic in told)

@@ -43,7 +43,11 @@ class Seat:
         self.template, self.wish, self.due = template, wish, True
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """Return what the seat sees: the due text and its code and, for a free seat, its taste, cap and mindset."""
+        """Return what the seat sees: the due text (`template`) and its code (`answer`).
+
+        A free seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now (`mindset`),
+        and the same in few tokens (`marks`).
+        """
         said = {"template": self.template, "answer": short(self.wish)}
         if self.person == "render":
             return said
@@ -52,7 +56,11 @@ class Seat:
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """Return the texts offered to a free seat, codes in terse mode; others are allowed. None for "render"."""
+        """Return the texts suggested to a free seat, which may say others too; None for person "render".
+
+        In words: FINE, `UNDER {cap}` (the user's price cap), and MORE or LESS with a genre. Terse: ".", "<", and + or -
+        with a genre's letter.
+        """
         if self.person == "render":
             return None
         if self.terse:
@@ -62,7 +70,11 @@ class Seat:
         return ["FINE", f"UNDER {cap}", *wishes]
 
     def hear(self, text: str, visitor: Visitor, catalogue: Catalogue) -> tuple[str, Wish | None, float] | None:
-        """Check a text; return (text for the recommender, its wish, the fine), or None to request it once more."""
+        """Check a text; return (text for the recommender, its wish, the fine), or None to request it once more.
+
+        Person "render": a second wrong text is replaced by the template and costs 0.1; the caller fines the first. Free
+        seat: any text passes, with the wish in its words or None, and costs nothing.
+        """
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
@@ -73,7 +85,10 @@ class Seat:
         return text, wish, 0.0
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return counts of the seat's texts: results of checks for "render", wishes for "free", else {}."""
+        """Return counts of the seat's texts for the report.
+
+        They are results of checks for "render", `steered` (wishes) and `untrue` for "free", else {}.
+        """
         if self.person == "render":
             return self.renderings.figures()
         return {"steered": self.steered, "untrue": self.untrue} if self.person == "free" else {}

@@ -33,9 +33,10 @@ class Wish:
 
 
 def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
-    """Return what the user says about a page: its price cap if exceeded, else a disliked genre, else its favourite now.
+    """Return a user's wish about a page: its price cap, if an item is dearer, or less of a disliked genre on the page.
 
-    The statement is always true and reveals one hidden property.
+    Of several disliked genres it is the most frequent, then the first. With neither, the wish is for more of its
+    current favourite. The statement is always true and reveals one hidden property.
     """
     if any(item.price > visitor.record.cap for item in slate):
         return Wish("under", visitor.record.cap)
@@ -58,7 +59,10 @@ TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "disl
 
 
 def answer(visitor: Visitor, topic: str) -> Wish | None:
-    """Return the user's true answer to a question on a topic of `TOPICS`; None if it forgot, or dislikes nothing."""
+    """Return the user's true answer to a question on a topic of `TOPICS`: its favourite, price cap or a disliked genre.
+
+    Returns None if the user forgot the topic, or dislikes no genre.
+    """
     which = TOPICS.index(topic)
     if visitor.record.forgets[which]:
         return None

@@ -62,7 +62,10 @@ class SearchPlanner(Search):
         self.stopped = False
 
     def of_split(self, question: Question) -> bool:
-        """Return True if a question is in the split and a seat's budget suffices to find its evidence pages."""
+        """Return True if a question is in the game's split, and searching for its evidence pages' titles finds them.
+
+        `findable` defines the latter, which includes a seat's budget.
+        """
         return super().of_split(question) and self.findable(question)
 
     def rules(self) -> str:
@@ -77,7 +80,7 @@ class SearchPlanner(Search):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {"found": titles shown by searches} to the planner, and {"pages": texts read} to the reader.
+        """Return {"found": titles that searches showed} for the planner, {"pages": texts that it read} for the reader.
 
         `pages` is [] until the planner has stopped.
         """

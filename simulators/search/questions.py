@@ -70,7 +70,7 @@ def _noun_phrase(chain: Chain) -> str:
 
 
 def read_question(text: str) -> Program | None:
-    """Parse a question in the standard words of `in_words` to its program. Returns None for other words."""
+    """Parse a question worded as `in_words` words it; return its program, or None. Extra spaces do not matter."""
     text = " ".join(text.split())
     if asked := re.fullmatch(r"What is (.+)\?", text):
         chain = _read_noun(asked[1])

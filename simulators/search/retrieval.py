@@ -22,7 +22,10 @@ POOL, FUSED = 50, 60
 
 
 class Index:
-    """Search index over texts, built at first use. Raises ValueError for no texts or an unknown embedding."""
+    """Search index over texts, built at first use. Raises ValueError for no texts or an unknown embedding.
+
+    `exact_words` makes BM25 compare words as they are written; else they are folded to a normal form.
+    """
 
     def __init__(self, texts: Sequence[str], embedding: Embedding, exact_words: bool = False) -> None:
         if not texts:
@@ -32,10 +35,11 @@ class Index:
         self.texts, self.embedding, self.exact_words = texts, embedding, exact_words
 
     def find(self, query: str, count: int, retriever: Retriever = "bm25") -> list[int]:
-        """Return the indices of the `count` texts that match a query best, best first.
+        """Return the indices of up to `count` texts that match a query best, best first.
 
-        BM25 returns fewer if no others share a word. Raises ValueError for a query without words or with over 1,000
-        characters, and if a needed package is missing.
+        "bm25" compares words and returns only texts that share one, "dense" compares embeddings, and "hybrid" fuses
+        both rankings. Raises ValueError for a query without words or over 1,000 characters, and if a needed package is
+        missing.
         """
         if len(query) > LONGEST_QUERY:
             raise ValueError(f"a query has at most {LONGEST_QUERY:,} characters, not {len(query):,}")

@@ -88,18 +88,19 @@ def archer(
     fresh: Annotated[int, Field(ge=0, le=10**6)] = 0,
     warmup: Positive = 2,
 ) -> Critic:
-    """Create ArCHer's critic: twin Q(s, a) and V(s) of utterances, off-policy from replayed turns with Polyak targets.
+    """Create ArCHer's critic: twin Q(s, a) and V(s) of utterances, trained off-policy on replayed turns.
 
-    Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error; per iteration `steps` steps of
-    Adam, each on `batch` turns, after each of which the targets move by the fraction `polyak`. `values` is min V,
-    `action_values` min Q; both are 0 during the first `warmup` iterations. γ is this critic's own: if another estimator
-    than `archer` uses its values, give both the same.
+    Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error. Each iteration takes `steps`
+    steps of Adam on `batch` turns each; after each, the targets move by the fraction `polyak` (Polyak averaging).
+    `values` is min V, `action_values` min Q; both are 0 during the first `warmup` iterations. γ is this critic's own:
+    if another estimator than `archer` uses its values, give both the same.
 
     Q learns from the newest `replay` turns (0: only this iteration's). V needs replies sampled from π: this iteration's
-    own turns, and `fresh` replayed turns per iteration with newly sampled replies. Source: ArCHer (Zhou et al. 2024: 50
-    such steps, called epochs, 1e5 turns, 20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and
-    every replayed state gets a new reply in every step; here they are small networks over hashed n-grams of the text
-    (`arena.credit.critics.words`).
+    own turns, and `fresh` replayed turns per iteration with newly sampled replies. The networks have one layer of
+    `hidden` units, and read text as `features` hashed n-grams (`arena.credit.critics.words`).
+
+    Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs, 1e5 turns, 20 iterations of warm-up, γ .95). There Q
+    and V are heads of a RoBERTa, and every replayed state gets a new reply in every step.
     """
     from arena.credit.critics.archer import Archer, ArcherSettings
 

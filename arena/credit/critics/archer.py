@@ -214,7 +214,11 @@ class Archer:
         return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
     async def _current_replies(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return states and replies of the current policy: its newest turns, and replayed states with new replies."""
+        """Return features [R, features] of states and of the current policies' replies in them.
+
+        They are the newest `newest` turns and, with `fresh`, random older states of the buffer with newly sampled
+        replies.
+        """
         seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
         older = len(self.buffer) - newest
         if not self.settings.fresh or not older:
@@ -225,7 +229,10 @@ class Archer:
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
     def _draw_rows(self, current_count: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield random row numbers for each step: of the buffer for Q, and of the current policy's replies for V."""
+        """Yield for each step random rows of the buffer, for Q, and of `current_count` current replies, for V.
+
+        Both are `batch` row numbers, with repeats.
+        """
         for _ in range(self.settings.steps):
             drawn: tuple[NDArray[np.int64], NDArray[np.int64]] = (
                 rng.integers(len(self.buffer), size=self.settings.batch),
@@ -238,7 +245,8 @@ class Archer:
     ) -> tuple[float, float] | None:
         """Take one step of Adam on both losses, then move the targets.
 
-        Returns the losses before the step, or None if it was skipped because its gradient is not finite.
+        Q learns from the buffer's `rows`, V from `spoken_rows` of `current` (states, replies). Returns the losses (Q,
+        V) before the step, or None if it was skipped because its gradient is not finite.
         """
         buffer = self.buffer
         following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
@@ -281,9 +289,9 @@ def contexts(trajectory: Trajectory) -> list[Context]:
 
 
 async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
-    """Sample a new reply to each context from the currently served policies; returns their texts in order.
+    """Sample a new reply to each context from the policies as now served; return the texts in order.
 
-    Uses each role's sampling settings and seeds from `rng`. Needs `run.engine` and `run.policies`.
+    Uses each role's sampling settings and seeds drawn from `rng`. `run.engine` and `run.policies` must be set.
     """
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None

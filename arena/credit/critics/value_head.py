@@ -100,7 +100,11 @@ class _Learner:
         clip: float | None,
         grad_clip: float,
     ) -> tuple[float, int]:
-        """Take a step on the streams numbered `part`; return (sum of squared errors before it, number of tokens)."""
+        """Take one step on `streams[i]`, i in `part`; return (sum of squared errors before it, number of tokens).
+
+        `old` and `clip` are as for `value_loss`; `grad_clip` bounds the gradient's norm. If that norm is not finite,
+        the step is skipped and counted, or DivergedError is raised, by `nonfinite`. Without tokens there is no step.
+        """
         count, errors = sum(len(returns[i]) for i in part), 0.0
         for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
             values = self.model(batch.to(self.device))
@@ -136,7 +140,7 @@ class _Learner:
         save_file({n: t.cpu().contiguous() for n, t in state.items()}, folder / _HEAD, {"steps": str(self.steps)})
 
     def load(self, folder: Path) -> None:
-        """Restore value head and moments; the body was loaded with the model."""
+        """Restore value head, moments and number of steps; the body was loaded with the model."""
         state = load_file(folder / _HEAD)
         self.steps = _saved_steps(folder / _HEAD)
         with torch.no_grad():
@@ -185,8 +189,9 @@ class ValueHead:
         """Train each policy's value model on its own trajectories, and return metrics.
 
         Takes `epochs` times `minibatches` steps. Metrics are `POLICY.error` (mean squared error before the steps),
-        `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained`. Raises DivergedError for a
-        step that is not finite and stops the run, or for weights that are not finite afterwards.
+        `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained` (1 - error / variance of the
+        returns). Raises DivergedError for a step that is not finite and stops the run, or for weights that are not
+        finite afterwards.
         """
         await self._create_missing({c.trajectory.policy for c in credited})
         return await compute(self._fit, credited, rng)

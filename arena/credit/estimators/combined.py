@@ -22,10 +22,9 @@ class Part(BaseModel):
 def weighted_sum(
     batch: TurnBatch, rewards: Floats, *, parts: Annotated[list[Part], Field(min_length=1)]
 ) -> Floats | TokenAdvantages:
-    """Sum the advantages of several estimators, Σ weight · advantage; per token if any of them is.
+    """Return the sum of the parts' advantages, Σ weight · advantage: per turn, or per token if any part's are.
 
-    Each part has its own state, in `memory["weighted_sum"]` by its position in the list and its name. Zero where the
-    parts cancel.
+    A part's state is in `memory["weighted_sum"]`, under its position in `parts` and its estimator's name.
     """
     memories: dict[str, Any] = batch.memory.get("weighted_sum", {})
     estimates = []

@@ -39,7 +39,10 @@ def rank(results: Results, points: Mapping[str, Point]) -> list[Ranked]:
 
 
 def to_json(ranked: Sequence[Ranked]) -> list[dict[str, Any]]:
-    """Return the ranking as JSON values: name, arm if any, `set`, `mean` with interval, and values by seed."""
+    """Return the ranking as JSON values, one dict per setting.
+
+    Keys: `name`, `arm` if any, `set` (its `--set` settings), `mean` with its interval, and `seeds` (value by seed).
+    """
     return [
         {
             "name": it.name,

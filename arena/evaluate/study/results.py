@@ -55,7 +55,7 @@ class Results:
 
     @property
     def beside(self) -> dict[str, list[ArmSummary]]:
-        """Summaries of the arms for each secondary figure, by figure."""
+        """Summaries of the arms that have runs, by secondary figure (those of `also`)."""
         return {name: self._summarise(self._ends(name, curves), curves) for name, curves in self.also.items()}
 
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:

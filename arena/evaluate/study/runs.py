@@ -102,7 +102,7 @@ class Runner:
             self._stop()
 
     def _start_next(self) -> None:
-        """Start the next runs that may start, up to the limit of `jobs`."""
+        """Start due runs that may start, so that at most `jobs` run. Drop those that are done by now."""
         for run in [run for run in self.due if self._may_start(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
             if not is_done(self.plan, run):  # a lingering child may have finished it
@@ -116,7 +116,11 @@ class Runner:
         return not in_use(run.path) and (has_weights or run.arm not in self.plan.spec.warm)
 
     def _first(self, run: Run) -> Run:
-        """Return the run of this seed whose imitation the warm arms reuse: the own arm's, else the first warm arm's."""
+        """Return the run of this seed whose imitation the warm arms reuse.
+
+        It is the run of the study's own arm if that arm is run here or has the weights, else that of the first warm
+        arm.
+        """
         spec, arms = self.plan.spec, self.plan.arms
         first = self.plan.run(spec.arm, run.seed)
         if spec.arm in arms or _has_weights(first):
@@ -130,7 +134,10 @@ class Runner:
             self._counted[run] = now
 
     def _remove_ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
-        """Remove ended runs from the running ones, and yield a message for each that failed. `step` gets iterations."""
+        """Remove ended runs from the running ones, and yield a message for each that failed.
+
+        Calls `step` as `run` does for an ended run's last iterations.
+        """
         ended = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
         for run, code in ended:
             del self._running[run]

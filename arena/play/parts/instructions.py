@@ -74,7 +74,10 @@ def _check(setup: Setup, *, roles: Mapping[str, InstructionsOfRole]) -> None:
 def _check_tables(
     tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, roles: Mapping[str, InstructionsOfRole]
 ) -> None:
-    """Raise ValueError unless instructions are for roles of policies with weights, and written by such a policy."""
+    """Raise ValueError if no policy plays a role with instructions, or if a `writer` is unknown.
+
+    `policies` has the policies with weights by name, and whether they are trained, which does not matter here.
+    """
     held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
     for role, rule in roles.items():
         if role not in held:
@@ -110,7 +113,7 @@ class Instructions(RolloutPart):
         """Latest iteration before which new instructions were added."""
 
     def state(self) -> dict[str, Any]:
-        """Return the populations and the worst matches."""
+        """Return {"tried": populations by role, "failed": last turn of the worst match by role} as JSON."""
         tried = {role: [one._asdict() for one in each] for role, each in self.tried.items()}
         return {"tried": tried, "failed": dict(self.failed)}
 
@@ -134,7 +137,7 @@ class Instructions(RolloutPart):
         return self.assign(k, plans)
 
     def chances(self, role: str) -> list[float]:
-        """Return the probability of drawing each of a role's instructions: the softmax of their scores."""
+        """Return the probability of drawing each of a role's instructions: the softmax of weight / temperature."""
         weights = np.array([one.weight for one in self.tried[role]]) / self.rules[role].temperature
         powers = np.exp(weights - weights.max())
         return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
@@ -161,7 +164,10 @@ class Instructions(RolloutPart):
         return [with_instructions(plan) for plan in plans]
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
-        """Update the running means and the worst matches from an iteration's finished matches."""
+        """Update the running means and the worst matches from an iteration's finished matches.
+
+        An instruction that was not played keeps its mean.
+        """
         for role, rule in self.rules.items():
             scores, worst = _scores(role, records)
             for place, one in enumerate(self.tried[role]):
@@ -193,7 +199,10 @@ class Instructions(RolloutPart):
         return text
 
     def _crossover(self, role: str, rng: np.random.Generator) -> str:
-        """Return the first words of one instruction and the last words of another, both drawn; "" with only one."""
+        """Return the first words of one instruction and the last words of another, both drawn by `chances`.
+
+        Returns "" if fewer than two can be drawn.
+        """
         tried, chances = self.tried[role], self.chances(role)
         if len(tried) < 2 or sum(chance > 0 for chance in chances) < 2:
             return ""
