@@ -4,7 +4,6 @@ import fcntl
 import gc
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -16,10 +15,10 @@ import typer
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
-from tests.factories.children import Child, Hurt
 from tests.factories.commands import TINY
+from tests.factories.commands import arena as arena_command
 
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("unhurried", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests of Ctrl-C need it
@@ -73,18 +72,18 @@ def controls() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run that nothing interrupted, to read or to copy; beside it `steps` and `seconds` that it took.
+    """Return the folder of an uninterrupted tiny run, to read or to copy; its output is in `out` and `err` beside it.
 
-    The first of several processes of tests plays it for all.
+    With several test processes, the first one plays it for all.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "unbroken"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "seconds").exists():
-            child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
-            told = child.end()
+        if not (folder / "err").exists():
+            told = arena_command(*TINY, "--out", folder / "run")
             assert told.code == 0, told.err
-            (folder / "seconds").write_text(str(time.monotonic() - child.begun))
+            (folder / "out").write_text(told.out)
+            (folder / "err").write_text(told.err)
     return folder / "run"
