@@ -1,9 +1,12 @@
 """The commands, as a user types them: what they print, what they leave, and that nobody's text steers a terminal."""
 
 import json
+import os
 import re
 import shutil
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +24,7 @@ from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
 from games.contracts import MatchId, Message
-from tests.factories.children import Child, Hurt, arena_child
+from tests.factories.children import Hurt, arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
 from tests.factories.traces import assert_same, json_lines, left
 
@@ -263,10 +266,14 @@ def test_whoever_ends_a_run_is_told_how_to_go_on(
     tmp_path: Path, unbroken: Path, number: signal.Signals, code: int, word: str
 ) -> None:
     run = tmp_path / "run"
-    child = Child(tmp_path, *TINY, "--out", run)
-    assert child.until(lambda: (run / "log" / "0002.jsonl").exists())
-    child.signal(number)
-    told = child.end()
+
+    def send() -> None:
+        while not (run / "log" / "0002.jsonl").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    told = arena(*TINY, "--out", run)
     assert told.code == code
     assert told.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
     assert arena("resume", run).code == 0
