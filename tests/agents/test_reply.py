@@ -14,7 +14,7 @@ FREE = ReplySpec(format="free")
 TAGGED = ReplySpec(format="tagged", public="say", action="offer", private="think")
 JSON = ReplySpec(format="json", public="say", action="offer", private="think")
 BARE = [ReplySpec(format="tagged", action="offer"), ReplySpec(format="json", action="offer")]
-FUZZ = settings(max_examples=600, deadline=None)
+FUZZ = settings(max_examples=150, deadline=None)
 
 
 @pytest.mark.parametrize(

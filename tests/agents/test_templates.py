@@ -66,7 +66,7 @@ AFTER = [
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(VALUES),
     st.lists(st.sampled_from(FILTERS), max_size=4),

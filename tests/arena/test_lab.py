@@ -114,13 +114,13 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab
     assert lab.done == 1 and "state.json" in watcher.phases[0][1]
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("what", "value"),
     [
-        ("phase", (0, "imitate (shared): learning")),
         ("match", "0001-0002"),
         ("match", "0002-0004"),
+        ("phase", (0, "imitate (shared): learning")),
         ("phase", (2, "learn")),
         ("phase", (2, "commit")),
     ],

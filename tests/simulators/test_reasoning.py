@@ -81,7 +81,7 @@ def _task(*outcomes: Any) -> Task:
     ],
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Reasoning(**options), seeds=4, acts=60)
+    findings = conformance.check(lambda: Reasoning(**options), seeds=3, acts=40)
     assert [finding for finding in findings if finding.ok is False] == []
 
 
