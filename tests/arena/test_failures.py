@@ -28,6 +28,7 @@ from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
 from tests.factories import matches
+from tests.factories.children import arena_child
 from tests.factories.commands import NO_IMITATION, TINY, arena, refused
 from tests.factories.matches import Beats, Scripted, match
 
@@ -318,7 +319,7 @@ def test_a_run_whose_game_fails_says_where_and_keeps_why(place: Path) -> None:
 def test_a_bug_of_ours_stops_the_run_at_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Negotiation, "payoffs", max)
-        told = arena(*TINY, *NO_IMITATION, "--set", "play.in_flight=1", "--out", "run")
+        told = arena(*TINY, *NO_IMITATION, "--iterations", 1, "--set", "play.in_flight=1", "--out", "run")
     assert told.code == 1 and "a bug of Arena" in told.line
     assert "run/failures.jsonl" in told.line and "ARENA_DEBUG=1" in told.line
     (kept,), _ = read_failures(place / "run")
@@ -345,11 +346,11 @@ def test_a_failed_match_says_nothing_on_the_terminal_unasked(place: Path) -> Non
 
 @pytest.mark.slow
 def test_a_log_tells_what_a_run_did(place: Path) -> None:
-    assert arena(*TINY, *NO_IMITATION, "--out", "run").code == 0
+    assert arena_child(place, *TINY, *NO_IMITATION, "--out", "run").code == 0
     text = (place / "run" / "run.log").read_text()
     told = ("iteration 1: play begins", "iteration 1: play ends after", "checkpoint run/checkpoints/0003 is written")
     assert all(line in text for line in (*told, "iteration 3 is complete", "the run is complete"))
     shutil.rmtree(place / "run" / "checkpoints" / "0003")
-    assert arena("resume", "run").code == 0
+    assert arena_child(place, "resume", "run").code == 0
     text = (place / "run" / "run.log").read_text().split("the run is complete")[1]
     assert "note: no checkpoint has iteration 3" in text and "going on from iteration 2 of 3" in text

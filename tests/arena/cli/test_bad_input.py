@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ import pytest
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, files_of_at_most, refused
 from tests.factories.traces import assert_same, flip_a_byte, left
 
 RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
@@ -501,17 +499,6 @@ def test_a_model_folder_that_is_none(unbroken: Path, spoil: Callable[[Path], str
 
 
 # Disks
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Limit the size of this process's files, so that writes fail as on a full disk."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
