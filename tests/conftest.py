@@ -6,7 +6,8 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from copy import deepcopy
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import typer
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
+from agents import strict_yaml
 from tests.factories.commands import TINY
 from tests.factories.commands import arena as arena_command
 
@@ -56,6 +58,15 @@ def one_parser() -> Iterator[None]:
     """The parser of the commands is built once, not for each of a thousand: that took nine tenths of a refusal."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_reading() -> Iterator[None]:
+    """Parse the same YAML text once: commands read all roles and recipes again, in pure Python."""
+    parsed = lru_cache(1000)(strict_yaml.load)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict_yaml, "load", lambda text, source: deepcopy(parsed(text, source)))
         yield
 
 
