@@ -114,21 +114,9 @@ def test_formats_that_make_no_sense_are_refused(fields: dict[str, Any], told: st
 
 
 MARKS = [
-    "<think>",
-    "</think>",
-    "<say>",
-    "</say>",
-    "<offer>",
-    "</offer>",
-    "|",
-    "{",
-    "}",
-    '"offer": "',
-    '"',
-    "\n",
-    "A",
+    "<think>", "</think>", "<say>", "</say>", "<offer>", "</offer>", "|", "{", "}", '"offer": "', '"', "\n", "A",
     "\\u",
-]
+]  # fmt: skip
 SOUP = st.lists(st.sampled_from(MARKS) | st.text(st.characters(), max_size=3), max_size=40).map("".join)
 
 

@@ -158,12 +158,8 @@ def test_only_models_that_see_paths_get_trees() -> None:
     mixed = Gemma2ForCausalLM(Gemma2Config(**SIZES, **HEADS))
     recurrent = MambaForCausalLM(MambaConfig(state_size=4, **SIZES))
     assert [costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+        True, True, False, False, False,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])

@@ -29,19 +29,11 @@ class Hurt:
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "arena.cli.main",
-        "arena.launch",
-        "arena.cli.summary",
-        "deepspeed.monitor.monitor",
-        "games.negotiation",
-        "torch._dynamo",
-        "torch.distributed.nn",
-        "torch.utils.tensorboard",
-        "transformers.models.auto.modeling_auto",
-        "transformers.models.auto.tokenization_auto",
-        "transformers.models.llama.modeling_llama",
+        "arena.cli.main", "arena.launch", "arena.cli.summary", "deepspeed.monitor.monitor", "games.negotiation",
+        "torch._dynamo", "torch.distributed.nn", "torch.utils.tensorboard", "transformers.models.auto.modeling_auto",
+        "transformers.models.auto.tokenization_auto", "transformers.models.llama.modeling_llama",
     ]
-)
+)  # fmt: skip
 
 
 class Child:

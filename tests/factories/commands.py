@@ -13,15 +13,10 @@ from arena.cli import main as cli
 
 ITERATIONS = 3
 SETTINGS = (
-    "play.matches=4",
-    "game.options.max_turns=4",
-    "game.options.illegal=retry",
-    "policies.shared.imitate.matches=24",
-    "policies.shared.imitate.epochs=4",
-    "policies.shared.imitate.minibatches=3",
-    "policies.shared.imitate.lr=6e-3",
+    "play.matches=4", "game.options.max_turns=4", "game.options.illegal=retry", "policies.shared.imitate.matches=24",
+    "policies.shared.imitate.epochs=4", "policies.shared.imitate.minibatches=3", "policies.shared.imitate.lr=6e-3",
     "learn.minibatches=2",
-)
+)  # fmt: skip
 TINY = ["run", "selfplay", "--recipe", "negotiation-nano", "--iterations", str(ITERATIONS), "--json"]
 TINY += [part for setting in SETTINGS for part in ("--set", setting)]
 NO_IMITATION = ["--set", "policies.shared.imitate=null"]

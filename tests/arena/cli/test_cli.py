@@ -299,22 +299,10 @@ def test_a_run_and_its_matches_are_shown(unbroken: Path) -> None:
 
 def hostile_match() -> MatchRecord:
     turn = Turn(
-        index=0,
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        messages=(Message.of("referee", HOSTILE),),
-        raw=HOSTILE,
-        public=HOSTILE,
-        private=HOSTILE,
-        action=HOSTILE,
-        valid=False,
-        rewards={HOSTILE: -1.0},
-        finish="stop",
-        tokens=9,
-        seconds=0.1,
-    )
+        index=0, seat="opener", role="opener", policy="shared", version=1, messages=(Message.of("referee", HOSTILE),),
+        raw=HOSTILE, public=HOSTILE, private=HOSTILE, action=HOSTILE, valid=False, rewards={HOSTILE: -1.0},
+        finish="stop", tokens=9, seconds=0.1,
+    )  # fmt: skip
     stream = Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0])
     return MatchRecord(
         identity=MatchId(1, 0),

@@ -183,11 +183,8 @@ def test_later_iterations_are_discarded_in_every_form(tmp_path: Path) -> None:
         log.write_credit(iteration, [opener])
     assert log.discard_after(1) == [2, 3]
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "0000.credit.parquet",
-        "0000.parquet",
-        "0001.credit.parquet",
-        "0001.parquet",
-    ]
+        "0000.credit.parquet", "0000.parquet", "0001.credit.parquet", "0001.parquet",
+    ]  # fmt: skip
     log.append(record(2, 5))
     assert ids(log.read(2)) == ["0002-0005"]
     assert MatchLog(tmp_path / "absent").discard_after(0) == []
