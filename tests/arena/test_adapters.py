@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,14 +9,11 @@ from agents.adapter_config import TENSORS
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import to_yaml, with_policies
-from arena.credit.batch import Credited
+from arena.config.layers import with_policies
 from arena.errors import ConfigError, StoreError
-from arena.lab import Lab
 from arena.preflight import preflight
-from arena.store.run import RunFolder
 from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet, experiment, finished, log, resumed, started_warm
+from tests.factories.labs import experiment, finished, log, resumed, run_reversed, started_warm
 
 OPTIMIZER = "optimizer.safetensors"
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
@@ -55,16 +51,7 @@ def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> N
 
 
 def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained: Path, tmp_path: Path) -> None:
-    class Turned(Lab):
-        async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
-            turned = [
-                Credited(c.trajectory, c.rewards, -c.advantages - 1 if c.trajectory.seat == "opener" else c.advantages)
-                for c in credited
-            ]
-            return await super().learn(k, turned)
-
-    given = two(warm, "iterations=1")
-    wait(wait(Turned.open(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet())).run())
+    run_reversed(tmp_path / "turned", two(warm, "iterations=1"), role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
         one, other = (weight_files(run, 1, policy) for run in (trained, tmp_path / "turned"))
         assert (one == other) is equal

@@ -98,22 +98,14 @@ def test_unknown_names_elsewhere(arguments: list[str], told: str) -> None:
 
 # YAML
 
+# One of each kind; tests/agents/test_strict_yaml.py has all messages.
 BROKEN: dict[str, tuple[str | bytes, str]] = {
     "duplicate key": ("{key}: 1\n{key}: 2\n", r":{2}: {key}: written twice, first in line {1}"),
     "alias bomb": ("{key}: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", r":{1}: {key}: anchors"),
-    "anchor": ("{key}: &a 1\n", r":{1}: {key}: anchors"),
     "nested deep": ("{key}: " + "[" * 5000 + "]" * 5000 + "\n", r":{1}: {key}.*nested deeper than 32"),
-    "nested deep in flow maps": ("{key}: " + "{{a: " * 3000 + "\n", r":{1}: {key}.*nested deeper than 32"),
-    "tab": ("{key}:\n\tlr: 1\n", r":{2}: {key}: .*tab"),
-    "NUL": (b"{key}: a\0b\n", r":{1}: {key}: character U\+0000"),
-    "escaped NUL": ('{key}: "a\\0b"\n', r":{1}: {key}: the character NUL"),
     "invalid UTF-8": (b"{key}: \xff\xfe\n", r":{1}: {key}: byte 0xff is not UTF-8"),
     "tag": ("{key}: !!python/object/apply:os.system [x]\n", r":{1}: {key}: tags"),
-    "open quote": ("{key}: 'abc\n", r":{1}: {key}: a quote that opens here is never closed"),
     "two documents": ("{key}: 1\n---\n{key}: 2\n", r"more than one document"),
-    "no colon": ("{key}: 1\nmore\n", r":{2}: .*expected `key: value`, found no `:`"),
-    "not a number": ("{key}: .nan\n", r":{1}: {key}: \.nan is not a finite number"),
-    "key that is no text": ("1: 2\n", r":{1}: .*the key 1 is not a text"),
 }
 BARE = {
     "empty": (b"", "the text is empty"),

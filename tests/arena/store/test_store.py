@@ -31,7 +31,7 @@ from arena.store.schema import MATCHES, SCHEMA_VERSION
 from arena.store.schema import UNREAD as KNOWN_UNREAD
 from games.contracts import UNREAD
 from tests.factories.commands import files_of_at_most
-from tests.factories.store import CONFIG, record, write_state
+from tests.factories.store import CONFIG, fill, record, write_state
 
 
 def ids(rows: list[dict[str, object]]) -> list[object]:
@@ -299,7 +299,7 @@ def fill_the_disk(path: Path) -> None:
     rest = f"free some space, then arena resume {run.path}"
     checkpoints.write(run.path, 0, write_state)
     with pytest.raises(StoreError, match=f"^disk full while writing {path}/checkpoints/0001; {rest}$"):
-        checkpoints.write(run.path, 1, lambda folder: (folder / "state.json").write_bytes(bytes(10**6)) and None)
+        checkpoints.write(run.path, 1, lambda folder: fill(folder, "x" * 10**4))
     newest = checkpoints.newest_valid(run.path)
     assert newest and newest.iteration == 0 and checkpoints.iterations(run.path) == [0]
     kept = itertools.count()
