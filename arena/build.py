@@ -32,10 +32,11 @@ from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.settings import PolicySpec
 from arena.learn.trainer import local_trainer
+from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
-from arena.play.match import Limits, MatchControl, MatchPlan
+from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
 from arena.play.source import Ahead, Play, Source, load_parts
 from arena.play.steps import Steps, stepping
@@ -102,7 +103,7 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
     return stepping(Steps(cluster.spec.tasks, calls))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Parts:
     """All objects that a run's training loop (`Lab`) uses, such as policies, critic and league; `build` makes them."""
 
@@ -150,8 +151,6 @@ async def build(
     checkpoint = _resumed(run, experiment, watcher)
     done = checkpoint.iteration if checkpoint else 0
     state = read_state(checkpoint) if checkpoint else {}
-    league = state.get("league", {})
-
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
     begun, imitated = _source(run, checkpoint, watcher)
@@ -160,14 +159,7 @@ async def build(
         policies = _policies(experiment, engine, make_trainer)
         await policies.load(begun, kept, lambda what: watcher.phase(0, what))
 
-    pool = _pool(run, experiment, league.get("pool"))
-    if checkpoint and experiment.league and not pool.versions:
-        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
-    pool.check(policies.trainers)
-    win_rates = WinRates(league.get("win_rates"))
-    ratings = Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1)
-    matchmaker = Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
-
+    pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
@@ -178,10 +170,15 @@ async def build(
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         late = load_parts(parts, state.get("play", {}))
-    play = Play(run, experiment.play, policies, pool, matchmaker, lineup, watcher, parts, experiment.iterations, late)
+    play = Play(
+        run=run, rule=experiment.play, policies=policies, pool=pool, matchmaker=matchmaker, lineup=lineup,
+        watcher=watcher, parts=parts, iterations=experiment.iterations, late=late,
+    )  # fmt: skip
     return Parts(
-        done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
-        critic, crediting, lineup, demonstrations, play, _matches(run, experiment, watcher, play),
+        done=done, restored=checkpoint is not None, imitated=imitated, tables=tables, roles=roles, engine=engine,
+        policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
+        lineup=lineup, demonstrations=demonstrations, play=play, source=_matches(run, experiment, watcher, play),
+        ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
     )  # fmt: skip
 
 
@@ -310,6 +307,21 @@ def _crediting(
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
         declared=declared([table.make_game() for table in tables]), check=policies.require_known_tokens,
     )  # fmt: skip
+
+
+def _league(
+    run: RunFolder, experiment: Experiment, checkpoint: Checkpoint | None, state: Mapping[str, Any], policies: Policies
+) -> tuple[Pool, WinRates, Matchmaker | None]:
+    """Return the league's pool, its win rates and, if there is a league, its matchmaker, from a checkpoint's `state`.
+
+    Raises StoreError if the checkpoint of a run with a league lists no past version.
+    """
+    pool = _pool(run, experiment, state.get("pool"))
+    if checkpoint and experiment.league and not pool.versions:
+        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
+    pool.check(policies.trainers)
+    win_rates = WinRates(state.get("win_rates"))
+    return pool, win_rates, Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
 
 
 def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, Self
@@ -23,7 +23,7 @@ from arena.config.experiment import Experiment
 from arena.config.saved_config import identity
 from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
-from arena.credit.samples import TokenFigures, sampled_streams, samples_of, token_figures
+from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
 from arena.errors import DivergedError, StoreError
 from arena.league.pool import version_name
 from arena.learn.gate import tolerance
@@ -118,7 +118,14 @@ class Lab:
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited, recalled, recalls = await self.credit(k, records)
         foreseen = await self.fit_critic(k, credited)
+        staleness, before = await self.prepare_learning(k, credited), await self.score(credited)
         learned = await self.learn(k, credited, recalled, records)
+        learned = {name: metrics | staleness.get(name, {}) for name, metrics in learned.items()}
+        if before:
+            after, tokens = await self.score(credited), TokenFigures()
+            for name in before:
+                tokens |= token_figures(fresh_of(name, credited), before[name], after[name])
+            self._write_credit(k, credited, tokens)
         await self.publish()
         self.rate(k, records)
         await self.admit(k)
@@ -160,35 +167,22 @@ class Lab:
         except DivergedError as error:
             raise DivergedError(f"iteration {k}, {error}") from None
 
-    async def learn(
-        self,
-        k: int,
-        credited: Iterable[Credited],
-        recalled: Sequence[Credited] = (),
-        records: Sequence[MatchRecord] = (),
-    ) -> dict[str, dict[str, float]]:
-        """Update each trained policy from its turns and demonstrations, then from replay. Returns metrics by policy."""
+    async def prepare_learning(self, k: int, credited: Sequence[Credited]) -> dict[str, dict[str, float]]:
+        """Free the engine's memory, or check the replies' staleness if play continues meanwhile.
+
+        Returns the metrics of staleness by policy. Raises GateError if sampler and trainer disagree.
+        """
         self.watcher.phase(k, "learn")
-        credited, learned, tokens = list(credited), {}, TokenFigures()
+        if self.experiment.overlaps:
+            return {name: await self._check_stale_replies(k, name, fresh_of(name, credited)) for name in self.trainers}
         for name in self.trainers:
-            own = [c for c in credited if c.trajectory.policy == name and c.trajectory.source != "recalled"]
-            gated = await self._check_stale_replies(k, name, own) if self.experiment.overlaps else {}
-            if not self.experiment.overlaps:
-                await self.engine.release(name)
-            before = await self._scores(name, own)
-            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
-            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
-            replay_stats = await self._update(k, name, recalled, "replay")
-            learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()} | gated
-            tokens |= token_figures(own, before, await self._scores(name, own)) if before else {}
-        if tokens:
-            self._write_credit(k, credited, tokens)
-        return learned
+            await self.engine.release(name)
+        return {}
 
     async def _check_stale_replies(self, k: int, name: str, own: Sequence[Credited]) -> dict[str, float]:
         """Return metrics of the replies' age, and run the gate on new replies if few are by the current weights.
 
-        The gate raises GateError if sampler and trainer disagree. `gated` is the number of tokens that it compares.
+        `gated` is the number of tokens that the gate compares.
         """
         policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
         metrics = lags(own, policy.version, self.experiment.play.lag)
@@ -199,12 +193,30 @@ class Lab:
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
         return metrics | {"gated": gated}
 
-    async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
-        """Score the turns' sampled tokens under the current weights if `learn.keep_tokens` is set; else return []."""
-        if not self.experiment.learn.keep_tokens:
-            return []
-        streams = [(s, self.parts.temperatures[c.trajectory.role]) for c in credited for s in sampled_streams([c])]
-        return await self.trainers[name].score(*map(list, zip(*streams, strict=True))) if streams else []
+    async def score(self, credited: Sequence[Credited]) -> dict[str, list[StreamScores]]:
+        """Score the policies' sampled tokens under the current weights; return {} without `learn.keep_tokens`."""
+        scores = {}
+        for name in self.trainers if self.experiment.learn.keep_tokens else ():
+            own, temperatures = fresh_of(name, credited), self.parts.temperatures
+            if streams := [(s, temperatures[c.trajectory.role]) for c in own for s in sampled_streams([c])]:
+                scores[name] = await self.trainers[name].score(*map(list, zip(*streams, strict=True)))
+        return scores
+
+    async def learn(
+        self,
+        k: int,
+        credited: Sequence[Credited],
+        recalled: Sequence[Credited] = (),
+        records: Sequence[MatchRecord] = (),
+    ) -> dict[str, dict[str, float]]:
+        """Update each trained policy from its turns and demonstrations, then from replay. Returns metrics by policy."""
+        learned = {}
+        for name in self.trainers:
+            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
+            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
+            replayed = await self._update(k, name, recalled, "replay")
+            learned[name] |= {f"replay_{metric}": value for metric, value in replayed.items()}
+        return learned
 
     async def _update(
         self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()

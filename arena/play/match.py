@@ -1,7 +1,7 @@
 """Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from math import isfinite
@@ -14,6 +14,7 @@ from agents.player import Player
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
 from arena.play.branches import Branch
+from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
 from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
@@ -81,44 +82,6 @@ class MatchPlan:
     def attempt(self) -> int:
         """Number of earlier failed attempts at the match."""
         return self.identity.attempt
-
-
-@dataclass(frozen=True)
-class Continue:
-    """Decision to let the game read an act."""
-
-    rewards: Mapping[str, float] = field(default_factory=dict)
-    """Named rewards of the act, which are no part of the payoff. A reward of the game by the same name has priority."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Decision to end the match before the game reads an act."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Replace:
-    """Decision to let the game read another act in place of a model's; the model continues as if it had written it."""
-
-    act: str
-
-
-Decision = Continue | Stop | Replace
-CONTINUE = Continue()
-
-
-class MatchControl:
-    """Control of one match. The hooks do nothing by default."""
-
-    def before(self, view: View, act: Act) -> Decision:
-        """Decide on an act before the game reads it. The default continues."""
-        return CONTINUE
-
-    def after(self, seat: str, act: Act, valid: bool) -> str:
-        """Return a reason to stop the match after the game has read an act, or "" to continue. The default is ""."""
-        return ""
 
 
 Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
@@ -202,8 +165,7 @@ async def play_match(
 
     `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
-    no turns and no streams. `on_turn` is called with each new turn. `controls` may replace models' acts and stop the
-    match; the first decision other than `Continue` counts.
+    no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
     turns = _Turns(plan, on_turn) if keep_turns or on_turn else None

@@ -61,7 +61,7 @@ class Source(Protocol):
         """Cancel all matches that are still in progress."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Play:
     """Source that plays matches between the run's policies, and against their opponents in the league."""
 
