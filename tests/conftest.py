@@ -4,10 +4,10 @@ import fcntl
 import gc
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from copy import deepcopy
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -16,10 +16,11 @@ import typer
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
-from tests.factories.children import Child, Hurt
+from agents import strict_yaml
 from tests.factories.commands import TINY
+from tests.factories.commands import arena as arena_command
 
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("unhurried", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests of Ctrl-C need it
@@ -60,6 +61,15 @@ def one_parser() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_reading() -> Iterator[None]:
+    """Parse the same YAML text once: commands read all roles and recipes again, in pure Python."""
+    parsed = lru_cache(1000)(strict_yaml.load)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict_yaml, "load", lambda text, source: deepcopy(parsed(text, source)))
+        yield
+
+
 @pytest.fixture(scope="module")
 def controls() -> Iterator[None]:
     """The correction that the studies of claims add to the lab's table, there while a module of their tests runs."""
@@ -73,18 +83,18 @@ def controls() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run that nothing interrupted, to read or to copy; beside it `steps` and `seconds` that it took.
+    """Return the folder of an uninterrupted tiny run, to read or to copy; its output is in `out` and `err` beside it.
 
-    The first of several processes of tests plays it for all.
+    With several test processes, the first one plays it for all.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "unbroken"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "seconds").exists():
-            child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
-            told = child.end()
+        if not (folder / "err").exists():
+            told = arena_command(*TINY, "--out", folder / "run")
             assert told.code == 0, told.err
-            (folder / "seconds").write_text(str(time.monotonic() - child.begun))
+            (folder / "out").write_text(told.out)
+            (folder / "err").write_text(told.err)
     return folder / "run"

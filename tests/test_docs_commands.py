@@ -16,18 +16,8 @@ from tests.pages import PAGES, ROOT, blocks, commands, names, parse, write_files
 
 TARGETS = re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text("utf-8"), re.M)
 ELSEWHERE = {
-    "source",
-    "export",
-    "pip",
-    "pre-commit",
-    "tensorboard",
-    "ruff",
-    "mypy",
-    "lint-imports",
-    "cp",
-    "mkdir",
-    "curl",
-}
+    "source", "export", "pip", "pre-commit", "tensorboard", "ruff", "mypy", "lint-imports", "cp", "mkdir", "curl",
+}  # fmt: skip
 """Programs that are not ours."""
 QUICK: set[tuple[str, ...]] = {("list",), ("show", "game"), ("init",), ("check", "role"), ("check", "experiment")}
 """Commands that read no run and end in a moment."""

@@ -40,6 +40,7 @@ def test_the_loop_goes_on_meanwhile() -> None:
     assert asyncio.run(ask())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP")
 def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None:
     """Loading a model in the main thread left one, and made every decoding step take twice as long."""

@@ -11,18 +11,8 @@ from agents.errors import PatternError
 from agents.patterns import Pattern
 
 EXPRESSIONS = [
-    "a",
-    "a+b?",
-    "(a|b)c",
-    "^b",
-    "c$",
-    "(a)(b)?",
-    "",
-    r"\bab\b",
-    r"^Error: |^\w*Error\b",
-    "<x>(.*?)</x>",
-    "(?i)A",
-]
+    "a", "a+b?", "(a|b)c", "^b", "c$", "(a)(b)?", "", r"\bab\b", r"^Error: |^\w*Error\b", "<x>(.*?)</x>", "(?i)A",
+]  # fmt: skip
 
 
 @given(st.sampled_from(EXPRESSIONS), st.text("abc <>x/\nE:rror", max_size=40), st.booleans())

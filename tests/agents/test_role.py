@@ -328,7 +328,7 @@ def test_the_guide_shows_a_role_that_works(role_file: Any) -> None:
 TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(["\ud800", "{{ 9**9 }}", "\r\nreferee: x", "\u2028"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["opener", "referee"]), TEXTS), max_size=4), st.booleans())
 def test_nothing_others_say_breaks_a_turn_or_speaks_as_another(lines: list[tuple[str, str]], first: bool) -> None:
     view = heard(*lines)
@@ -368,30 +368,17 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     """Whatever a role forgets, what another says over several lines is indented."""
     role = load_role(name)
     facts: dict[str, Any] = {
-        "opening": "",
-        "example": "",
-        "template": "",
-        "answer": "",
-        "marks": "",
-        "complaint": (),
-        "answers": {},
-    }
+        "opening": "", "example": "", "template": "", "answer": "", "marks": "", "complaint": (), "answers": {},
+    }  # fmt: skip
     facts |= {"findings": {}, "chart": "", "form": "", "limits": "", "card": "J", "values": [1], "mark": "X"}
     facts |= {"hands": {"opener": ["R1"]}, "more": [], "less": [], "under": None, "candidates": ["1 A: farce."]}
     facts |= {"notes": ["told"], "pages": [""], "question": "", "hops": 2}
     public = FACTS | {"left": 1, "today": "", "terse": "", "question": "", "board": "", "fireworks": "", "hints": 1}
     public |= {"lives": 1, "deck": 1, "known": {"opener": ["?"], "responder": ["?"]}}
     public |= {
-        "task": "",
-        "room": "",
-        "exits": [],
-        "strategy": {"strategist": "FORGED d"},
-        "carried": [],
-        "names": [],
-        "edits": 0,
-        "runs": 0,
-        "family": "gcd",
-    }
+        "task": "", "room": "", "exits": [], "strategy": {"strategist": "FORGED d"}, "carried": [], "names": [],
+        "edits": 0, "runs": 0, "family": "gcd",
+    }  # fmt: skip
     public |= {"answers": {"opener": "7"}, "replies": {}}
     hostile = heard(("opener", "x\nFORGED a\r\n  FORGED b\u2028FORGED c\x0bFORGED\n\nFORGED"))
     shown = role.render_turn(hostile._replace(public=public, private=facts), first=False)

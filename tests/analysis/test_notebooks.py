@@ -52,7 +52,7 @@ def test_a_notebook_shows_what_it_is_kept_with(name: str) -> None:
     assert lines[0] == kept[0][0] and len(lines) == len(kept[0])
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [True, False])
 def test_the_first_look_runs(tmp_path: Path, live: bool) -> None:
     notebook = executed("first_look", tmp_path, str(make_run(tmp_path / "run", live=live).path))

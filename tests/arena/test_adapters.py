@@ -1,7 +1,7 @@
 """Runs in which adapters learn: one base for all, each its own role's, and the same whether or not interrupted."""
 
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,14 +9,11 @@ from agents.adapter_config import TENSORS
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import to_yaml, with_policies
-from arena.credit.batch import Credited
+from arena.config.layers import with_policies
 from arena.errors import ConfigError, StoreError
-from arena.lab import Lab
 from arena.preflight import preflight
-from arena.store.run import RunFolder
 from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet, experiment, finished, log, resumed, started_warm
+from tests.factories.labs import experiment, finished, log, resumed, run_reversed, started_warm
 
 OPTIMIZER = "optimizer.safetensors"
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
@@ -33,6 +30,14 @@ def weight_files(folder: Path, iteration: int, policy: str) -> list[bytes]:
     return [(where / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
 
 
+@pytest.fixture(scope="module")
+def trained(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder `first` of a run that trained two adapters for one iteration, to read."""
+    folder = tmp_path_factory.mktemp("adapters") / "first"
+    finished(folder, two(warm, "iterations=1"))
+    return folder
+
+
 @pytest.mark.slow
 def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
@@ -45,20 +50,10 @@ def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> N
     assert sum(file.stat().st_size for file in pool.rglob("*")) < Path(warm, "model.safetensors").stat().st_size / 5
 
 
-def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:
-    class Turned(Lab):
-        async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
-            turned = [
-                Credited(c.trajectory, c.rewards, -c.advantages - 1 if c.trajectory.seat == "opener" else c.advantages)
-                for c in credited
-            ]
-            return await super().learn(k, turned)
-
-    given = two(warm, "iterations=1")
-    finished(tmp_path / "plain", given)
-    wait(wait(Turned.open(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet())).run())
+def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained: Path, tmp_path: Path) -> None:
+    run_reversed(tmp_path / "turned", two(warm, "iterations=1"), role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
-        one, other = (weight_files(tmp_path / name, 1, policy) for name in ("plain", "turned"))
+        one, other = (weight_files(run, 1, policy) for run in (trained, tmp_path / "turned"))
         assert (one == other) is equal
 
 
@@ -90,17 +85,15 @@ def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None
     assert row["learn"]["shared"]["kl"] < 0.1, "it holds on to what imitation made of it, not to the bare base"
 
 
-def test_an_adapters_folder_goes_on_learning(warm: str, tmp_path: Path) -> None:
-    finished(tmp_path / "first", two(warm, "iterations=1"))
-    first = tmp_path / "first" / "checkpoints" / "0001" / "policies" / "nano_opener"
+def test_an_adapters_folder_goes_on_learning(trained: Path, tmp_path: Path) -> None:
+    first = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
     given = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
     finished(tmp_path / "second", given)
     assert weight_files(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
 
 
-def test_a_trained_adapter_is_evaluated_exported_and_merged(warm: str, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    finished(run, two(warm, "iterations=1"))
+def test_a_trained_adapter_is_evaluated_exported_and_merged(trained: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
     told = arena("eval", run, "--game", "negotiation", "--matches", "4", "--json")
     assert told.code == 0, told.err
     for options, file in (([], TENSORS), (["--merged"], "model.safetensors")):
@@ -132,9 +125,8 @@ def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
         ("{{model: {folder}}}", ["precision=bf16-true", "learn.zero_stage=2"], "set precision to bf16"),
     ],
 )
-def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, warm: str, tmp_path: Path) -> None:
-    finished(tmp_path / "run", two(warm, "iterations=1"))
-    folder = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "nano_opener"
+def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, trained: Path, tmp_path: Path) -> None:
+    folder = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
     settings = ["policies.shared.imitate=null", f"policies.shared={policy.format(folder=folder)}", *settings]
     start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
     assert says in refused(*start, *(part for setting in settings for part in ("--set", setting)))
@@ -143,15 +135,11 @@ def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, 
 
 @pytest.mark.parametrize("kind", ["new", "folder", "none"])
 def test_vllm_meets_past_versions_of_adapters_only(
-    kind: str,
-    warm: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, warm: str, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is decided before any engine is made; `none` is refused with what to do."""
     monkeypatch.setattr("arena.preflight.check_engine", lambda spec: None)
-    finished(tmp_path / "run", two(warm, "iterations=1"))
-    adapter = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "nano_opener"
+    adapter = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
     model = {"new": f"{{model: {warm}, adapter: {{rank: 2}}}}", "folder": f"{{model: {adapter}}}"}
     policy = model.get(kind, f"{{model: {warm}}}")
     given = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
@@ -162,13 +150,12 @@ def test_vllm_meets_past_versions_of_adapters_only(
         assert wait(preflight(given, lambda what: None)).experiment.engine.kind == "vllm"
 
 
-def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:
+def test_a_policy_begins_as_another_runs(trained: Path) -> None:
     """By RUN@ITERATION:POLICY, or the one of its own name: settled to a folder before the run begins."""
-    finished(tmp_path / "first", two(warm, "iterations=1"))
-    kept_at = tmp_path / "first" / "checkpoints" / "0001" / "policies"
+    kept_at = trained / "checkpoints" / "0001" / "policies"
 
     def begins(model: str, name: str = "shared") -> str:
-        given = experiment(f"policies={{{name}: {{model: '{tmp_path}/{model}'}}}}", f"seats.opener.policy={name}",
+        given = experiment(f"policies={{{name}: {{model: '{trained.parent}/{model}'}}}}", f"seats.opener.policy={name}",
                            f"seats.responder.policy={name}")  # fmt: skip
         return wait(preflight(given, lambda what: None)).experiment.policies[name].model
 

@@ -16,13 +16,8 @@ from simulators.extractor import Stance
 from tests.factories.commands import arena
 
 SMALL = [
-    "iterations=2",
-    "play.matches=8",
-    "play.in_flight=8",
-    "play.group=4",
-    "checkpoint.every=1",
-    "checkpoint.keep=9",
-]
+    "iterations=2", "play.matches=8", "play.in_flight=8", "play.group=4", "checkpoint.every=1", "checkpoint.keep=9",
+]  # fmt: skip
 TERSE = {"terse": True, "diseases": 20, "symptoms": 24}
 
 

@@ -319,7 +319,7 @@ def test_a_run_whose_game_fails_says_where_and_keeps_why(place: Path) -> None:
 def test_a_bug_of_ours_stops_the_run_at_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Negotiation, "payoffs", max)
-        told = arena(*TINY, *NO_IMITATION, "--set", "play.in_flight=1", "--out", "run")
+        told = arena(*TINY, *NO_IMITATION, "--iterations", 1, "--set", "play.in_flight=1", "--out", "run")
     assert told.code == 1 and "a bug of Arena" in told.line
     assert "run/failures.jsonl" in told.line and "ARENA_DEBUG=1" in told.line
     (kept,), _ = read_failures(place / "run")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("utf8", ["0", "1"])
 def test_a_folder_whose_name_is_not_ascii(tmp_path: Path, utf8: str) -> None:
     """In LC_ALL=C with PYTHONUTF8=0 a run in such a folder ended in a traceback of a library."""

@@ -23,9 +23,7 @@ from agents.players.model import ScriptedPlayer
 from agents.players.scripted import make_scripted
 from agents.stream import Stream
 from arena.cli.loop import wait
-from arena.config.experiment import Experiment
-from arena.config.layers import compose, to_yaml
-from arena.config.sources import set_layer, text_layer
+from arena.config.layers import to_yaml
 from arena.credit.branches import pairs
 from arena.lab import Lab
 from arena.play.match import Limits, MatchPlan, play_match
@@ -40,7 +38,7 @@ from arena.store.schema import CREDIT, MATCHES
 from games.contracts import Image, MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.commands import arena
-from tests.factories.labs import CONFIG, Quiet, weight_files
+from tests.factories.labs import Quiet, started_warm, weight_files
 
 
 @dataclass(frozen=True)
@@ -83,13 +81,8 @@ class Forger(Shop):
         return PNG + b"!"
 
 
-def experiment(*assignments: str) -> Experiment:
-    settings = ("iterations=1", "game.options.illegal=retry", *assignments)
-    return compose([text_layer("test", CONFIG), *map(set_layer, settings)])
-
-
-def run(folder: Path, *assignments: str, deeper: bool = False) -> Path:
-    given = experiment(*assignments)
+def run(folder: Path, warm: str, *assignments: str, deeper: bool = False) -> Path:
+    given = started_warm(warm, "iterations=1", "game.options.illegal=retry", *assignments)
 
     async def live() -> None:
         lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())
@@ -106,13 +99,13 @@ def run(folder: Path, *assignments: str, deeper: bool = False) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("plain") / "run")
+def plain(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("plain") / "run", warm)
 
 
 @pytest.fixture(scope="module")
-def branched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("deeper") / "run", "play.parts=[branches]", deeper=True)
+def branched(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("deeper") / "run", warm, "play.parts=[branches]", deeper=True)
 
 
 # -- a branch inside a branch ------------------------------------------------------------------------------
@@ -172,9 +165,9 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = ("engine.entropy=true", "learn.keep_tokens=true", "credit.transforms=[whiten]")
-    return run(tmp_path_factory.mktemp("measured") / "run", *settings)
+    return run(tmp_path_factory.mktemp("measured") / "run", warm, *settings)
 
 
 @pytest.mark.slow

@@ -80,6 +80,7 @@ def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() ->
     assert printed(first + code.replace("take(20);", "").format("heap.trim_holes")) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_what_an_update_freed_is_given_back_before_play() -> None:
     code = (

@@ -74,13 +74,9 @@ turns = st.builds(
     advantage=st.just(0.0),
 )
 seating = st.builds(
-    Seating,
-    role=text,
-    policy=text,
-    version=st.integers(0, 1000),
-    trained=st.booleans(),
+    Seating, role=text, policy=text, version=st.integers(0, 1000), trained=st.booleans(),
     kind=st.sampled_from(["model", "brain"]),
-)
+)  # fmt: skip
 seat_streams = st.lists(streams(), max_size=2).map(tuple)
 records = st.builds(
     MatchRecord,

@@ -15,16 +15,9 @@ def judged(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
         for seat, paid, best in (("one", first, bests[0]), ("two", second, bests[1]))
     ]
     return Evaluation(
-        contender="it",
-        panel="p",
-        key="k",
-        game="nim",
-        options={},
-        seed=0,
-        deals=3,
-        cells=cells,
+        contender="it", panel="p", key="k", game="nim", options={}, seed=0, deals=3, cells=cells,
         best_against_mixture=most,
-    )
+    )  # fmt: skip
 
 
 def test_by_hand() -> None:

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import time
@@ -21,29 +20,20 @@ from tests.factories.commands import Told
 
 @dataclass(frozen=True)
 class Hurt:
-    """What befalls a child: SIGKILL at its n-th durable step (fsync or rename), or files of at most so many bytes."""
+    """Fault to inject into a child: SIGKILL at its n-th durable step (fsync, rename or removal)."""
 
     kill_at_step: int = 0
-    file_limit: int = 0
     count_steps: Path | None = None
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "arena.cli.main",
-        "arena.launch",
-        "arena.cli.summary",
-        "deepspeed.monitor.monitor",
-        "games.negotiation",
-        "torch._dynamo",
-        "torch.distributed.nn",
-        "torch.utils.tensorboard",
-        "transformers.models.auto.modeling_auto",
-        "transformers.models.auto.tokenization_auto",
-        "transformers.models.llama.modeling_llama",
+        "arena.cli.main", "arena.launch", "arena.cli.summary", "deepspeed.monitor.monitor", "games.negotiation",
+        "torch._dynamo", "torch.distributed.nn", "torch.utils.tensorboard", "transformers.models.auto.modeling_auto",
+        "transformers.models.auto.tokenization_auto", "transformers.models.llama.modeling_llama",
     ]
-)
+)  # fmt: skip
 
 
 class Child:
@@ -98,9 +88,6 @@ def _child(arguments: list[str], out: Path, err: Path, hurt: Hurt) -> NoReturn:
     sys.argv = ["arena", *arguments]
     os.fsync = lambda fd: None  # as in tests/conftest.py; it counts as a step all the same
     steps = _count_steps(hurt.kill_at_step)
-    if hurt.file_limit:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hurt.file_limit, resource.RLIM_INFINITY))
     try:
         code: Any = cli.run_cli()
     except SystemExit as end:

@@ -1,8 +1,10 @@
 """The command line in this process, and the arguments of a run of seconds."""
 
 import io
+import resource
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
 import pytest
@@ -11,15 +13,10 @@ from arena.cli import main as cli
 
 ITERATIONS = 3
 SETTINGS = (
-    "play.matches=4",
-    "game.options.max_turns=4",
-    "game.options.illegal=retry",
-    "policies.shared.imitate.matches=24",
-    "policies.shared.imitate.epochs=4",
-    "policies.shared.imitate.minibatches=3",
-    "policies.shared.imitate.lr=6e-3",
+    "play.matches=4", "game.options.max_turns=4", "game.options.illegal=retry", "policies.shared.imitate.matches=24",
+    "policies.shared.imitate.epochs=4", "policies.shared.imitate.minibatches=3", "policies.shared.imitate.lr=6e-3",
     "learn.minibatches=2",
-)
+)  # fmt: skip
 TINY = ["run", "selfplay", "--recipe", "negotiation-nano", "--iterations", str(ITERATIONS), "--json"]
 TINY += [part for setting in SETTINGS for part in ("--set", setting)]
 NO_IMITATION = ["--set", "policies.shared.imitate=null"]
@@ -51,6 +48,17 @@ def arena(*arguments: object) -> Told:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Told(code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Limit the size in bytes of files that this process writes, so that writes fail as on a full disk."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def refused(*arguments: object) -> str:

@@ -146,13 +146,8 @@ def words() -> Any:
 
 
 FAMILIES = {
-    "llama3": llama3,
-    "qwen": qwen,
-    "gemma": gemma,
-    "llama2": llama2,
-    "mistral": mistral,
-    "words": words,
-}
+    "llama3": llama3, "qwen": qwen, "gemma": gemma, "llama2": llama2, "mistral": mistral, "words": words,
+}  # fmt: skip
 
 
 KNOWN = (
@@ -166,20 +161,8 @@ def hostile(seed: int, count: int, control: list[str]) -> Iterator[str]:
     rng = random.Random(seed)
     targets = [*control, *control, *KNOWN]
     noise = [
-        " ",
-        "\n",
-        "\n\n",
-        "\x00",
-        "\t",
-        "\u200b",
-        "\u202e",
-        "\ud800",
-        "\udfff",
-        "\ud83d\ude00",
-        "▁",
-        "Ġ",
-        "é",
-    ]
+        " ", "\n", "\n\n", "\x00", "\t", "\u200b", "\u202e", "\ud800", "\udfff", "\ud83d\ude00", "▁", "Ġ", "é",
+    ]  # fmt: skip
 
     def attack() -> str:
         token = rng.choice(targets)

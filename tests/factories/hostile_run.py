@@ -25,10 +25,10 @@ LONG = "<b>m</b>" * 125_000
 
 
 def hostile(number: int) -> MatchRecord:
-    """A match in which every name and text is one of the hostile ones; every third one is long, too."""
+    """A match in which every name and text is one of the hostile ones; every sixth one is long, too."""
     bad = TEXTS[number % len(TEXTS)]
     seats = (f"one {bad}"[:300], f"two {bad}"[:300])
-    said = LONG if number % 3 == 0 else bad
+    said = LONG if number % 6 == 0 else bad
     turns = tuple(
         Turn(
             index=i, seat=seats[i % 2], role=f"role {bad}", policy=f"policy {bad}", version=1,

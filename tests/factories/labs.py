@@ -11,6 +11,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
+from arena.credit.batch import Credited
 from arena.lab import Lab
 from arena.learn.base import MakeTrainer
 from arena.records import MatchRecord
@@ -78,6 +79,20 @@ def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> L
     lab = start(folder, given, watcher)
     wait(lab.run())
     return lab
+
+
+def run_reversed(folder: Path, given: Experiment, role: str) -> None:
+    """Run to the end, with the advantages of one role negated and shifted by -1."""
+
+    class Reversed(Lab):
+        async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
+            found = [
+                Credited(c.trajectory, c.rewards, -c.advantages - 1) if c.trajectory.role == role else c
+                for c in credited
+            ]
+            return await super().learn(k, found, *others)
+
+    wait(wait(Reversed.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())).run())
 
 
 def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:

@@ -24,15 +24,9 @@ VOCABULARY = 24
 def tiny(seed: int = 0, *, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
     """A Llama of two layers, in float32, whose random weights are wide enough to prefer some tokens to others."""
     config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        initializer_range=0.3,
-        tie_word_embeddings=True,
-    )
+        vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, initializer_range=0.3, tie_word_embeddings=True,
+    )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return LlamaForCausalLM(config).eval()

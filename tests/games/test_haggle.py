@@ -87,7 +87,7 @@ def test_acts_that_cannot_be_played():
     assert haggle(1, 9, "what?", "what?").report()["ended"] == "illegal"
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data(), top=st.integers(2, 30), turns=st.integers(2, 9), seed=st.integers(0, 2**32 - 1))
 def test_any_haggle(data, top, turns, seed):
     game = Haggle(max_price=top, max_turns=turns)

@@ -12,13 +12,9 @@ import games
 from games.hanabi import COLOURS
 
 SHAPES = {  # colours, ranks, hand, hint tokens: MARS's mini and simple, the standard game
-    ("mini", 2): (2, 2, 3, 3),
-    ("simple", 2): (3, 2, 5, 8),
-    ("full", 2): (5, 5, 5, 8),
-    ("full", 3): (5, 5, 5, 8),
-    ("full", 4): (5, 5, 4, 8),
-    ("full", 5): (5, 5, 4, 8),
-}
+    ("mini", 2): (2, 2, 3, 3), ("simple", 2): (3, 2, 5, 8), ("full", 2): (5, 5, 5, 8), ("full", 3): (5, 5, 5, 8),
+    ("full", 4): (5, 5, 4, 8), ("full", 5): (5, 5, 4, 8),
+}  # fmt: skip
 TABLES = pytest.mark.parametrize(("size", "players"), SHAPES)
 LETTERS = "RYGWB"
 

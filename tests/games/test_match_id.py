@@ -24,11 +24,8 @@ def test_ids_are_printed_as_ever() -> None:
     branch = again.branch(4)
     within = replace(branch.branch(6), attempt=1)
     assert [str(each) for each in (match, again, branch, within)] == [
-        "0001-0003",
-        "0001-0003-r2",
-        "0001-0003-r2-b4",
-        "0001-0003-r2-b4-b6-r1",
-    ]
+        "0001-0003", "0001-0003-r2", "0001-0003-r2-b4", "0001-0003-r2-b4-b6-r1",
+    ]  # fmt: skip
     assert str(MatchId(10_000, 12_345)) == "10000-12345"
     assert within.line() == [again, branch, within] and within.planned == branch.branch(6)
 

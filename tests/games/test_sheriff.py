@@ -51,15 +51,11 @@ SETTINGS = pytest.mark.parametrize(
         {},
         {"num_rounds": 1, "max_bribe": 0},
         {
-            "max_items": 7,
-            "max_bribe": 9,
-            "num_rounds": 2,
-            "item_value": 2.5,
-            "item_penalty": 0,
+            "max_items": 7, "max_bribe": 9, "num_rounds": 2, "item_value": 2.5, "item_penalty": 0,
             "sheriff_penalty": 1e-7,
         },
     ],
-)
+)  # fmt: skip
 
 
 @SETTINGS

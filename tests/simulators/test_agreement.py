@@ -125,7 +125,7 @@ def test_the_scripted_answers_are_read():
     assert read_agreement(NO) == "deny" and read_agreement(INSIST) is None
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=50)
 @given(
     st.text()
     | st.lists(st.sampled_from([*"yn,.?!*", "yes", "no", "not", "if", "ok", "please", "\ud800"])).map(" ".join)

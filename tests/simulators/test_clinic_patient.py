@@ -91,19 +91,8 @@ def test_the_second_try_counts():
 def test_no_words_at_all_make_the_doctor_hear_or_read_anything_wrong():
     """A patient who says anything at random: the doctor's chart is always the record's."""
     pieces = [s.it for s in SYMPTOMS] + [
-        "yes",
-        "no",
-        "I have",
-        "not sure",
-        "but",
-        "?",
-        ".",
-        ",",
-        "Bravane",
-        "|",
-        "",
-        "\ud800",
-    ]
+        "yes", "no", "I have", "not sure", "but", "?", ".", ",", "Bravane", "|", "", "\ud800",
+    ]  # fmt: skip
     rng, heard = random.Random(0), 0
     for seed in range(30):
         game = Clinic(person="render", persona="mixed")

@@ -12,7 +12,9 @@ from simulators.conformance import check, play
 from simulators.person import PERSONAS, WORDINGS
 from tests.simulators.clinic_by_hand import by_hand
 
-PUBLISHED = SOURCES[1:]
+LARGE = ("pgmpy:child", "pgmpy:hepar2")
+"""Networks that take seconds to load."""
+PUBLISHED = [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in SOURCES[1:]]
 
 
 def made(source, **options):

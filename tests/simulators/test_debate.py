@@ -47,7 +47,7 @@ def say(debate: Debate, *answers: str) -> None:
     ],
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Debate(**options), seeds=6, acts=200)
+    findings = conformance.check(lambda: Debate(**options), seeds=3, acts=80)
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 

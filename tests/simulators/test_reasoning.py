@@ -15,16 +15,10 @@ from simulators.reasoning.gym import Task
 
 FAMILIES = sorted(
     {
-        "chain_sum",
-        "gcd",
-        "prime_factorization",
-        "countdown",
-        "n_queens",
-        "number_sorting",
-        "complex_arithmetic",
+        "chain_sum", "gcd", "prime_factorization", "countdown", "n_queens", "number_sorting", "complex_arithmetic",
         "sudoku",
     }
-)
+)  # fmt: skip
 EVIL = (
     "__import__('os').system('touch {path}')",
     "[__import__('os').system('touch {path}')]",
@@ -33,24 +27,11 @@ EVIL = (
 )
 HOSTILE = (
     *(
-        "",
-        " ",
-        "?",
-        "nan",
-        "inf",
-        "-inf",
-        "None",
-        "[]",
-        "{}",
-        "[[",
-        "1/0",
-        "1e999999999",
-        "9**9**9**9",
-        "\x00",
+        "", " ", "?", "nan", "inf", "-inf", "None", "[]", "{}", "[[", "1/0", "1e999999999", "9**9**9**9", "\x00",
         "\ud800",
     ),
     *("9" * 4000, "(" * 4000, "[" * 4000, "1," * 1900, "1+" * 90 + "1", "x" * 4000, "١", "\n" * 3000, "1/1e-99999"),
-)
+)  # fmt: skip
 
 
 class Scorer:
@@ -81,7 +62,7 @@ def _task(*outcomes: Any) -> Task:
     ],
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Reasoning(**options), seeds=4, acts=60)
+    findings = conformance.check(lambda: Reasoning(**options), seeds=3, acts=40)
     assert [finding for finding in findings if finding.ok is False] == []
 
 

@@ -5,6 +5,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 
 import pytest
 
@@ -57,15 +58,8 @@ def drips(handler):
         time.sleep(0.02)
 
 
-def floods(handler):
-    handler.send_response(200)
-    handler.end_headers()
-    for _ in range(2000):
-        handler.wfile.write(b"x" * 100_000)
-
-
-def floods_with_500(handler):
-    handler.send_response(500)
+def floods(handler, status=200):
+    handler.send_response(status)
     handler.end_headers()
     for _ in range(2000):
         handler.wfile.write(b"x" * 100_000)
@@ -97,12 +91,9 @@ def test_a_reply_and_what_was_asked():
     assert "stop" not in body and KEY not in repr(made.spec)
 
 
-def test_a_cut_reply_says_so():
+def test_a_cut_reply_says_so_and_the_parts_of_a_text_are_joined():
     with Server(says(completion("BE", "length"))) as server:
         assert server.ask()[1].finish == "length"
-
-
-def test_the_parts_of_a_text_are_joined():
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     parts = [thought, {"type": "text", "text": "BET | "}, {"type": "text", "text": "go"}]
     with Server(says(completion(parts))) as server:
@@ -236,11 +227,6 @@ def test_an_error_with_status_200_is_told():
     assert "the server reports an error: provider is down (key)" in line
 
 
-def test_rubbish_once_is_tried_again():
-    with Server(says(b"rubbish"), says(completion())) as server:
-        assert server.ask()[1].text == "BET"
-
-
 @pytest.mark.parametrize(
     "usage",
     [None, "many", {"prompt_tokens": -5, "completion_tokens": 2}, {"prompt_tokens": 10**12, "completion_tokens": 1},
@@ -253,7 +239,7 @@ def test_usage_without_sense_is_estimated(usage):
     assert answer.tokens == made.spend.wrote == 16 and 10 < made.spend.read < 50
 
 
-@pytest.mark.parametrize("answer", [floods, floods_with_500])
+@pytest.mark.parametrize("answer", [floods, partial(floods, status=500)])
 def test_a_flood_is_cut_off(answer):
     with Server(answer) as server:
         begun = time.monotonic()
@@ -269,8 +255,9 @@ def test_a_stalling_server_is_left(answer):
     assert "no reply within 0.3 s (2 attempts)" in line and time.monotonic() - begun < 2
 
 
-def test_a_lost_connection_is_tried_again():
-    with Server(hangs_up, says(completion())) as server:
+@pytest.mark.parametrize("first", [hangs_up, says(b"rubbish")])
+def test_rubbish_and_a_lost_connection_are_tried_again(first):
+    with Server(first, says(completion())) as server:
         assert server.ask()[1].text == "BET"
 
 
@@ -288,13 +275,11 @@ def test_what_may_pass_is_tried_again_for_nothing(status):
     assert answer.text == "BET" and (made.spend.read, made.spend.wrote) == (10, 2)
 
 
-def test_retry_after_is_heeded():
+def test_retry_after_is_obeyed_in_seconds_and_as_a_date():
     with Server(says({}, 429, retry_after="0.4"), says(completion())) as server:
         server.ask()
     assert server.times[1] - server.times[0] >= 0.4
 
-
-def test_a_date_to_retry_after_is_heeded():
     def busy(handler):
         then = datetime.now(UTC) + timedelta(seconds=2)  # told in whole seconds
         says({}, 429, retry_after=format_datetime(then, usegmt=True))(handler)

@@ -265,12 +265,8 @@ def test_a_brains_talk_is_public() -> None:
 
     act = asyncio.run(ScriptedPlayer(Chatty()).act(VIEW))
     assert (act.action, act.public, act.private, act.finish, act.tokens) == (
-        "WALK | bye now ",
-        "bye now",
-        "",
-        "script",
-        0,
-    )
+        "WALK | bye now ", "bye now", "", "script", 0,
+    )  # fmt: skip
 
 
 def test_model_writer_asks_the_engine(nano: Any) -> None:

@@ -123,11 +123,8 @@ def test_trained_policies_do_not_vote(tmp_path: Path) -> None:
 
 
 WRONG = [
-    {"votes": {"samples": 1}},
-    {"votes": {"pattern": "("}},
-    {"votes": {}, "cautious": {}},
-    {"votes": {"sample": 2}},
-]
+    {"votes": {"samples": 1}}, {"votes": {"pattern": "("}}, {"votes": {}, "cautious": {}}, {"votes": {"sample": 2}},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -144,13 +144,8 @@ def panel_row(iteration: int, payoff: float) -> str:
     cell = {"member": "naive", "seat": "opener", "payoff": [payoff, payoff + 1, payoff + 2], "valid": [1.0, 1.0, 0.5]}
     cell |= {"best_response": [8.0, 8.0, 8.0], "deal": [1.0, 1.0, 0.0]}
     row = {
-        "iteration": iteration,
-        "contender": "shared",
-        "panel": "p",
-        "key": "k",
-        "game": "negotiation",
-        "options": {},
-    }
+        "iteration": iteration, "contender": "shared", "panel": "p", "key": "k", "game": "negotiation", "options": {},
+    }  # fmt: skip
     return json.dumps(row | {"seed": 0, "deals": 3, "cells": [cell]}) + "\n"
 
 

@@ -96,7 +96,8 @@ def test_numbers_of_numpy_and_paths_of_the_home_folder(tmp_path: Path, monkeypat
     for given in ("~/it.yaml", Path("~/it.yaml")):
         made = experiment_of(given, {"iterations": np.int64(3)}, seed=seven)
         assert (made.seed, made.iterations) == (7, 3)
-    assert arena.resume(small_run(Path("~/run")).folder, iterations=two).folder == tmp_path / "run"
+    begun = small_run(Path("~/run"), overrides={"iterations": 1})
+    assert arena.resume(begun.folder, iterations=two).folder == tmp_path / "run"
     assert arena.resume("~/run").complete and not (tmp_path / "~").exists()
 
 
@@ -167,6 +168,7 @@ def test_the_callback_may_stop_it_and_another_call_goes_on(tmp_path: Path) -> No
     assert arena.resume(result.folder, iterations=2).complete
 
 
+@pytest.mark.slow
 def test_cancelled_at_its_last_iteration_it_is_complete(tmp_path: Path) -> None:
     result = small_run(tmp_path / "run", progress=lambda of: of.cancel() if len(of.rows) == 2 else None)
     assert result.complete and small_run(tmp_path / "next").complete, "and the engine was closed in order"
@@ -224,7 +226,7 @@ def test_in_a_notebook_an_interrupt_stops_the_run_and_not_the_kernel(tmp_path: P
     finally:
         loop.close()
     assert not in_use(tmp_path / "run") and 1 <= arena.Result(tmp_path / "run").done < 10_000
-    assert small_run(tmp_path / "next").complete
+    assert small_run(tmp_path / "next", overrides={"iterations": 1}).complete
 
 
 def test_cancelled_before_it_begins_there_is_no_folder(tmp_path: Path) -> None:
@@ -244,8 +246,9 @@ def test_it_runs_where_a_loop_runs_already_as_in_a_notebook(tmp_path: Path) -> N
 
 
 def test_the_same_seed_gives_the_same_figures_as_the_command_line(tmp_path: Path) -> None:
-    one = small_run(tmp_path / "one", seed=5)
-    words = [part for key, value in TINY.items() for part in ("--set", f"{key}={'null' if value is None else value}")]
+    one = small_run(tmp_path / "one", overrides={"iterations": 1}, seed=5)
+    plain = {**TINY, "policies.shared.imitate": "null", "iterations": 1}
+    words = [part for key, value in plain.items() for part in ("--set", f"{key}={value}")]
     told = command(
         "run", "selfplay", "--recipe", "negotiation-nano", *words, "--seed", "5", "--out", tmp_path / "two", "--json"
     )

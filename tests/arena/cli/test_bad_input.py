@@ -14,8 +14,7 @@ import pytest
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
-from tests.factories.children import Hurt, arena_child
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, files_of_at_most, refused
 from tests.factories.traces import assert_same, flip_a_byte, left
 
 RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
@@ -99,22 +98,14 @@ def test_unknown_names_elsewhere(arguments: list[str], told: str) -> None:
 
 # YAML
 
+# One of each kind; tests/agents/test_strict_yaml.py has all messages.
 BROKEN: dict[str, tuple[str | bytes, str]] = {
     "duplicate key": ("{key}: 1\n{key}: 2\n", r":{2}: {key}: written twice, first in line {1}"),
     "alias bomb": ("{key}: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", r":{1}: {key}: anchors"),
-    "anchor": ("{key}: &a 1\n", r":{1}: {key}: anchors"),
     "nested deep": ("{key}: " + "[" * 5000 + "]" * 5000 + "\n", r":{1}: {key}.*nested deeper than 32"),
-    "nested deep in flow maps": ("{key}: " + "{{a: " * 3000 + "\n", r":{1}: {key}.*nested deeper than 32"),
-    "tab": ("{key}:\n\tlr: 1\n", r":{2}: {key}: .*tab"),
-    "NUL": (b"{key}: a\0b\n", r":{1}: {key}: character U\+0000"),
-    "escaped NUL": ('{key}: "a\\0b"\n', r":{1}: {key}: the character NUL"),
     "invalid UTF-8": (b"{key}: \xff\xfe\n", r":{1}: {key}: byte 0xff is not UTF-8"),
     "tag": ("{key}: !!python/object/apply:os.system [x]\n", r":{1}: {key}: tags"),
-    "open quote": ("{key}: 'abc\n", r":{1}: {key}: a quote that opens here is never closed"),
     "two documents": ("{key}: 1\n---\n{key}: 2\n", r"more than one document"),
-    "no colon": ("{key}: 1\nmore\n", r":{2}: .*expected `key: value`, found no `:`"),
-    "not a number": ("{key}: .nan\n", r":{1}: {key}: \.nan is not a finite number"),
-    "key that is no text": ("1: 2\n", r":{1}: .*the key 1 is not a text"),
 }
 BARE = {
     "empty": (b"", "the text is empty"),
@@ -505,27 +496,30 @@ def test_a_model_folder_that_is_none(unbroken: Path, spoil: Callable[[Path], str
 def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
-    told = arena_child(tmp_path, "resume", run, hurt=Hurt(file_limit=3_000_000))
+    with files_of_at_most(3_000_000):
+        told = arena("resume", run)
     assert told.code == 2, told
     note, line = told.err.splitlines()
     assert note == f"arena: no checkpoint has iteration {ITERATIONS}, which was played: resuming from iteration 2"
     assert line.startswith(f"arena: disk full while writing {run}/") and line.endswith(f"arena resume {run}")
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
-    told = arena_child(tmp_path, "resume", run)
+    told = arena("resume", run)
     assert told.code == 0, told.err
     assert_same(left(run), left(unbroken))
 
 
 def test_a_disk_full_from_the_first_byte(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    told = arena_child(tmp_path, *TINY, *NO_IMITATION, "--out", run, hurt=Hurt(file_limit=500))
+    with files_of_at_most(500):
+        told = arena(*TINY, *NO_IMITATION, "--out", run)
     assert told.code == 2 and "disk full while writing" in told.line and told.out == ""
 
 
 def test_a_disk_full_while_exporting(tmp_path: Path, unbroken: Path) -> None:
-    told = arena_child(tmp_path, "export", unbroken, "--to", tmp_path / "x", hurt=Hurt(file_limit=100_000))
+    with files_of_at_most(100_000):
+        told = arena("export", unbroken, "--to", tmp_path / "x")
     assert told.code == 2 and f"disk full while writing {tmp_path / 'x'}" in told.line
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["err", "out"]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -1,9 +1,12 @@
 """The commands, as a user types them: what they print, what they leave, and that nobody's text steers a terminal."""
 
 import json
+import os
 import re
 import shutil
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +24,7 @@ from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
 from games.contracts import MatchId, Message
-from tests.factories.children import Child, Hurt, arena_child
+from tests.factories.children import Hurt, arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
 from tests.factories.traces import assert_same, json_lines, left
 
@@ -156,7 +159,7 @@ def test_own_roles_play_without_python(tmp_path: Path, unbroken: Path) -> None:
     run = tmp_path / "run"
     seats = ["--set", "seats.opener.role=haggler", "--set", f"seats.responder.role={tmp_path / 'other.yaml'}"]
     quick = [*NO_IMITATION, "--iterations", "1", "--roles", folder]
-    told = arena_child(tmp_path, *TINY, *seats, *quick, "--policies", "separate", "--out", run)
+    told = arena(*TINY, *seats, *quick, "--policies", "separate", "--out", run)
     assert told.code == 0, told.err
     rows = list(RunFolder.open(run).reader.matches())
     assert {s["role"] for row in rows for s in row["seats"].values()} == {"haggler", "other"}
@@ -182,7 +185,7 @@ def test_a_run_for_scripts_is_json_lines_and_a_summary(unbroken: Path) -> None:
 
 def test_a_run_for_people_is_lines_without_a_terminal(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    told = arena_child(tmp_path, *LINES, *NO_IMITATION, "--iterations", "2", "--seed", "5", "--out", run)
+    told = arena(*LINES, *NO_IMITATION, "--iterations", "2", "--seed", "5", "--out", run)
     assert told.code == 0 and told.err == ""
     assert len(re.findall(r"^it \d .*valid .*deal .*loss ", told.out, re.M)) == 2
     assert "Iteration 1 against 2 (95 % intervals; ≈ within noise)" in told.out
@@ -209,7 +212,7 @@ def test_separate_policies_are_two_sets_of_weights(tmp_path: Path) -> None:
 def test_brains_alone_may_play(tmp_path: Path) -> None:
     run = tmp_path / "run"
     seats = ["--set", "seats.opener.policy=fair_split", "--set", "seats.responder.policy=conceder"]
-    told = arena_child(tmp_path, *LINES, *seats, *NO_IMITATION, "--iterations", "1", "--out", run)
+    told = arena(*LINES, *seats, *NO_IMITATION, "--iterations", "1", "--out", run)
     assert told.code == 0, told.err
     for words in (told.out, arena("show", run).out):
         assert "Iteration 1 (95 % intervals)" in words and "deal rate" in words
@@ -220,7 +223,7 @@ def test_brains_alone_may_play(tmp_path: Path) -> None:
 def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, unbroken: Path) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     before = left(run)
-    told = arena_child(tmp_path, "resume", run)
+    told = arena("resume", run)
     assert told.code == 0 and told.err == ""
     assert f"Iteration 1 against {ITERATIONS}" in told.out and f"arena show {run}" in told.out
     assert "\niter" not in told.out
@@ -244,7 +247,7 @@ def test_a_run_may_be_resumed_from_elsewhere(tmp_path: Path, monkeypatch: pytest
 def test_matches_that_keep_failing_stop_the_run_in_one_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
     limit = ["--set", "play.limits.tokens=1", "--set", "play.attempts=2"]
-    told = arena_child(tmp_path, *LINES, *NO_IMITATION, *limit, "--out", run)
+    told = arena(*LINES, *NO_IMITATION, *limit, "--out", run)
     assert told.code == 1 and "failed 2 times" in told.line and "token limit" in told.line
     failed = [row for row in RunFolder.open(run).reader.matches() if row["status"] == "failed"]
     assert {row["attempt"] for row in failed} == {0, 1} and not any(row["payoffs"] for row in failed)
@@ -263,13 +266,17 @@ def test_whoever_ends_a_run_is_told_how_to_go_on(
     tmp_path: Path, unbroken: Path, number: signal.Signals, code: int, word: str
 ) -> None:
     run = tmp_path / "run"
-    child = Child(tmp_path, *TINY, "--out", run)
-    assert child.until(lambda: (run / "log" / "0002.jsonl").exists())
-    child.signal(number)
-    told = child.end()
+
+    def send() -> None:
+        while not (run / "log" / "0002.jsonl").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    told = arena(*TINY, "--out", run)
     assert told.code == code
     assert told.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
-    assert arena_child(tmp_path, "resume", run).code == 0
+    assert arena("resume", run).code == 0
     assert_same(left(run), left(unbroken))
 
 
@@ -292,22 +299,10 @@ def test_a_run_and_its_matches_are_shown(unbroken: Path) -> None:
 
 def hostile_match() -> MatchRecord:
     turn = Turn(
-        index=0,
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        messages=(Message.of("referee", HOSTILE),),
-        raw=HOSTILE,
-        public=HOSTILE,
-        private=HOSTILE,
-        action=HOSTILE,
-        valid=False,
-        rewards={HOSTILE: -1.0},
-        finish="stop",
-        tokens=9,
-        seconds=0.1,
-    )
+        index=0, seat="opener", role="opener", policy="shared", version=1, messages=(Message.of("referee", HOSTILE),),
+        raw=HOSTILE, public=HOSTILE, private=HOSTILE, action=HOSTILE, valid=False, rewards={HOSTILE: -1.0},
+        finish="stop", tokens=9, seconds=0.1,
+    )  # fmt: skip
     stream = Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0])
     return MatchRecord(
         identity=MatchId(1, 0),

@@ -225,7 +225,7 @@ def test_at_a_real_terminal(key):
         os.close(terminal)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 @pytest.mark.parametrize(("columns", "no_color"), [(40, ""), (12, "1")])
 def test_a_deal_at_a_narrow_terminal(columns, no_color):

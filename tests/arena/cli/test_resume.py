@@ -10,7 +10,6 @@ import torch
 
 from arena.process import ranks
 from arena.store.reader import RunReader
-from tests.factories.children import arena_child
 from tests.factories.commands import ITERATIONS, TINY, arena, refused
 from tests.factories.traces import flip_a_byte
 
@@ -26,9 +25,9 @@ def edited(run: Path, before: str, after: str) -> None:
     config.write_text(re.sub(before, after, config.read_text(), count=1))
 
 
-def test_a_run_goes_on_for_longer_and_notes_what_was_changed(run: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_for_longer_and_notes_what_was_changed(run: Path) -> None:
     more = ITERATIONS + 1
-    told = arena_child(tmp_path, "resume", run, "--iterations", str(more), "--set", "learn.lr=1e-5", "--json")
+    told = arena("resume", run, "--iterations", str(more), "--set", "learn.lr=1e-5", "--json")
     assert told.code == 0, told.err
     reader = RunReader(run)
     assert [row["iteration"] for row in reader.metrics()] == list(range(1, more + 1))
@@ -37,7 +36,7 @@ def test_a_run_goes_on_for_longer_and_notes_what_was_changed(run: Path, tmp_path
     assert went_on["changed"] == {"iterations": [ITERATIONS, more], "learn.lr": [0.0003, 1e-05]}
     assert went_on["time"] >= began["time"] and "torch" in went_on["versions"]
     assert f"iterations: {more}" in reader.config() and "lr: 1.0e-05" in reader.config()
-    assert arena_child(tmp_path, "resume", run).code == 0, "and so it stays"
+    assert arena("resume", run).code == 0, "and so it stays"
 
 
 def test_a_stray_file_among_checkpoints_counts_for_nothing(run: Path) -> None:
@@ -107,9 +106,7 @@ def test_what_a_refused_resume_would_have_changed_is_not_recorded(run: Path) -> 
     assert [(run / name).read_bytes() for name in ("environment.json", "config.yaml")] == before
 
 
-def test_a_full_gpu_is_told_in_a_line_and_the_run_goes_on_with_less(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_gpu_is_told_in_a_line_and_the_run_goes_on_with_less(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def learn(*given: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee documentation")
 
@@ -119,7 +116,7 @@ def test_a_full_gpu_is_told_in_a_line_and_the_run_goes_on_with_less(
         told = arena("resume", run, *more)
     assert told.code == 1 and "(CUDA out of memory. Tried to allocate 2.00 GiB.)" in told.err
     assert f"arena resume {run} with --set learn.gradient_checkpointing=true" in told.err
-    told = arena_child(tmp_path, "resume", run, *more, "--set", "learn.gradient_checkpointing=true")
+    told = arena("resume", run, *more, "--set", "learn.gradient_checkpointing=true")
     assert told.code == 0, told.err
 
 

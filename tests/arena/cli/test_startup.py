@@ -45,7 +45,7 @@ def loaded(*words: str) -> tuple[int, str, list[str]]:
     return code, said, heavy
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "words", [["--help"], ["--version"], *([*words, "--help"] for words in COMMANDS)], ids=" ".join
 )
@@ -60,7 +60,7 @@ def test_the_commands_are_there_before_what_only_some_of_them_need() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_to_list_what_there_is_loads_nothing_heavy(kind: str) -> None:
     code, said, heavy = loaded("list", kind)

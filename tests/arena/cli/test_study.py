@@ -194,7 +194,7 @@ def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tm
 
 def test_one_arm_runs_by_itself(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    told = Child(tmp_path / "it", "run", "selfplay", "--config", written(tmp_path), "--arm", "zero", "--out", run).end()
+    told = arena("run", "selfplay", "--config", written(tmp_path), "--arm", "zero", "--out", run)
     assert told.code == 0, told.err
     assert compose([file_layer(run / "config.yaml")]).credit.estimator.name == "zero"
     assert {row["learn"]["shared"]["advantage_size"] for row in RunReader(run).metrics()} == {0.0}

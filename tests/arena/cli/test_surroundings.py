@@ -30,6 +30,7 @@ def test_characters_that_the_output_cannot_encode_are_escaped() -> None:
     assert done.stdout.isascii() and b"\\u" in done.stdout
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_under_the_output_is_one_line(unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
@@ -42,6 +43,7 @@ def test_a_refusal_that_nobody_can_read_is_in_the_exit_code() -> None:
         assert process("list", "gmaes", stderr=full).returncode == 2
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("closed", [1, 2])
 def test_closed_streams_change_no_exit_code(closed: int) -> None:
     assert process("--version", preexec_fn=lambda: os.close(closed)).returncode == 0

@@ -78,17 +78,21 @@ def text_places(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[s
         yield from text_places(value, (*path, key))
 
 
-@pytest.mark.parametrize("text", ["0908", "1e3", "0o17", "null", "on", "1:30", "2024-01-01", "a: b #c", "a\x85b\n"])
+TEXTS = ["0908", "1e3", "0o17", "null", "on", "1:30", "2024-01-01", "a: b #c", "a\x85b\n"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_every_text_of_a_setting_is_read_back_as_it_was(text: str) -> None:
+    """Each text at every third place, and each place with three of the texts."""
     taken = 0
-    for path in text_places(WHOLE):
+    for path in list(text_places(WHOLE))[TEXTS.index(text) % 3 :: 3]:
         try:
             given = compose([Layer("it", "", with_text(WHOLE, path, text))])
         except ConfigError:  # no value of this setting
             continue
         assert compose([text_layer("config.yaml", to_yaml(given))]) == given, path
         taken += 1
-    assert taken > 3
+    assert taken > 1
 
 
 @pytest.mark.slow_after(12)

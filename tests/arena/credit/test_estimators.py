@@ -648,15 +648,11 @@ def several(seed: int = 0) -> list[Trajectory]:
         count = int(rng.integers(1, 5))
         found.append(
             played(
-                rng.normal(size=count).round(2).tolist(),
-                ("opener", "responder")[i % 2],
-                seed=i // 2 % 2,
-                seen=rng.choice(["s", "t"], count).tolist(),
-                matched=(rng.random(count) < 0.6).tolist(),
-                tokens=rng.integers(1, 6, count).tolist(),
-                match=str(i // 2),
+                rng.normal(size=count).round(2).tolist(), ("opener", "responder")[i % 2], seed=i // 2 % 2,
+                seen=rng.choice(["s", "t"], count).tolist(), matched=(rng.random(count) < 0.6).tolist(),
+                tokens=rng.integers(1, 6, count).tolist(), match=str(i // 2),
             )
-        )
+        )  # fmt: skip
     return found
 
 
@@ -769,12 +765,9 @@ def test_two_turns_are_told_apart_only_by_what_they_earned(estimator: str) -> No
 
 def test_settings_are_checked() -> None:
     mistakes: dict[str, dict[str, Any]] = {
-        "grpo": {"by": ["turn"]},
-        "rae": {"decay": 1.0},
-        "gigpo": {"mode": "std"},
-        "weighted_sum": {"parts": []},
+        "grpo": {"by": ["turn"]}, "rae": {"decay": 1.0}, "gigpo": {"mode": "std"}, "weighted_sum": {"parts": []},
         "shuffled": {"of": "gropo"},
-    }
+    }  # fmt: skip
     for name, wrong in mistakes.items():
         with pytest.raises(ValueError, match=name):
             choose("estimator", name, **wrong)

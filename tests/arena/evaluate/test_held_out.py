@@ -77,17 +77,9 @@ def test_who_is_to_play_another_game_has_to_be_known_before_the_run(tmp_path: Pa
     line = refused("run", "selfplay", "--recipe", "clinic_both-nano", "--set", elsewhere, "--out", out)
     assert "evaluate.games.1: who plays nim? This run trains doctor and patient" in line and not out.exists()
     told = refused(
-        "run",
-        "selfplay",
-        "--recipe",
-        "clinic_both-nano",
-        "--set",
-        elsewhere,
-        "--out",
-        out,
-        "--set",
+        "run", "selfplay", "--recipe", "clinic_both-nano", "--set", elsewhere, "--out", out, "--set",
         "evaluate.policy=doc",
-    )
+    )  # fmt: skip
     assert "evaluate.policy: this run trains no 'doc' — did you mean 'doctor'? (it trains doctor, patient)" in told
 
 

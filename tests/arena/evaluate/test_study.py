@@ -300,12 +300,8 @@ def test_what_is_recorded_need_not_run_again_and_is_never_lost(tmp_path: Path) -
 
     wide = experiment_plan(tmp_path / "two", ["mars", "zero", "shuffled"], 3)
     assert [run.path.name for run in Runner(wide, 1).due] == [
-        "shuffled-0",
-        "shuffled-1",
-        "mars-2",
-        "zero-2",
-        "shuffled-2",
-    ]
+        "shuffled-0", "shuffled-1", "mars-2", "zero-2", "shuffled-2",
+    ]  # fmt: skip
     narrow = experiment_plan(tmp_path / "two", ["mars"], 1)
     data = kept.write(narrow, kept.collect(narrow), {})
     assert not Runner(narrow, 1).due and data["missing"] == [] and len(data["runs"]) == 4

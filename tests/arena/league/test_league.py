@@ -227,14 +227,9 @@ def test_separate_policies_meet_each_others_past_selves(
 ) -> None:
     warm = unbroken[0] / "checkpoints" / "0000" / "policies" / "shared"
     given = experiment(
-        roles,
-        "policies.shared.imitate=null",
-        f"policies.shared.model={warm}",
-        "seats.second.role=caller",
-        "iterations=2",
-        "league.opponents=[{play: past, lag: 1}]",
-        "learn.regularisers={kl: {weight: 0}}",
-    )
+        roles, "policies.shared.imitate=null", f"policies.shared.model={warm}", "seats.second.role=caller",
+        "iterations=2", "league.opponents=[{play: past, lag: 1}]", "learn.regularisers={kl: {weight: 0}}",
+    )  # fmt: skip
     finished(tmp_path / "run", with_policies(given, "separate"))
     for k, past in ((1, 0), (2, 0)):
         rows = RunFolder.open(tmp_path / "run").log.read(k)

@@ -13,20 +13,8 @@ from games.contracts import MatchId
 def record(payoffs: dict[str, float], status: Status = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
     return MatchRecord(
-        MatchId(1, 0),
-        "negotiation",
-        {},
-        1,
-        seats,
-        status,
-        "",
-        payoffs,
-        {},
-        (),
-        {},
-        "2026-01-01T00:00:00",
-        1.0,
-    )
+        MatchId(1, 0), "negotiation", {}, 1, seats, status, "", payoffs, {}, (), {}, "2026-01-01T00:00:00", 1.0,
+    )  # fmt: skip
 
 
 def rated(*payoffs: tuple[float, float]) -> dict[str, list[float]]:

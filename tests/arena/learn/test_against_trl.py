@@ -250,15 +250,11 @@ def our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.n
     model = tiny()
     samples = [
         Sample(
-            stream=s,
-            advantages=np.full(s.sampled, a, np.float32),
-            behaviour=o,
-            temperature=1.0,
-            places=np.zeros(s.sampled, np.int64),
-            learned=np.ones(s.sampled, bool),
+            stream=s, advantages=np.full(s.sampled, a, np.float32), behaviour=o, temperature=1.0,
+            places=np.zeros(s.sampled, np.int64), learned=np.ones(s.sampled, bool),
         )
         for s, o, a in zip(streams, old, advantages, strict=True)
-    ]
+    ]  # fmt: skip
     scorer = StreamScorer(model)
     batches = list(pack(streams, [1.0] * ROWS, 10**6))
     weights = rule.aggregate(

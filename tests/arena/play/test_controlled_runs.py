@@ -23,7 +23,7 @@ game: {name: recall, options: {lines: 6, facts: 2, values: 2, illegal: end}}
 policies:
   shared:
     model: nano
-    imitate: {scripted: [oracle], matches: 64, epochs: 2, minibatches: 8, lr: 3e-3}
+    imitate: {scripted: [oracle], matches: 24, epochs: 2, minibatches: 3, lr: 3e-3}
 seats:
   keeper: {role: nano_keeper, policy: shared}
 play:

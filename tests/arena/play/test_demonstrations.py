@@ -27,17 +27,11 @@ SEATS |= {"desk_clerk": "agent", "page_reader": "reader"}
 GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"], "searcher": ["search"], "nano_searcher": ["search"],
          "page_reader": ["search_planner"]}  # fmt: skip
 PUBLISHED = {
-    "nano_desk_agent": "b379ac685e4935c9",
-    "nano_desk_customer": "5efe988e45f2015e",
-    "nano_doctor": "a28067baf8a91cb4",
-    "nano_kuhn": "0e311f5bf624dda2",
-    "nano_opener": "33ab71c790ec19ba",
-    "nano_patient": "c12462898ac425cd",
-    "nano_proposer": "cffc13aaee68ed98",
-    "nano_responder": "333cc0a53b6efa3b",
-    "nano_solver": "2b3dcc8e705457fd",
-    "nano_tic_tac_toe": "2713948efc85a49a",
-}
+    "nano_desk_agent": "b379ac685e4935c9", "nano_desk_customer": "5efe988e45f2015e",
+    "nano_doctor": "a28067baf8a91cb4", "nano_kuhn": "0e311f5bf624dda2", "nano_opener": "33ab71c790ec19ba",
+    "nano_patient": "c12462898ac425cd", "nano_proposer": "cffc13aaee68ed98", "nano_responder": "333cc0a53b6efa3b",
+    "nano_solver": "2b3dcc8e705457fd", "nano_tic_tac_toe": "2713948efc85a49a",
+}  # fmt: skip
 """The studies in docs/results.md played with these prompts; nano_player took part in none."""
 
 

@@ -24,11 +24,8 @@ def earned(record: MatchRecord) -> list[tuple[str, dict[str, float]]]:
 def test_rewards_of_ones_own_act_and_of_the_others_go_to_the_latest_turn() -> None:
     pays: Pays = {0: [("a", "own", 1.0)], 1: [("a", "late", 2.0), ("b", "own", 3.0)], 3: [("a", "late", 0.5)]}
     assert earned(match(Beats(pays))) == [
-        ("a", {"own": 1.0, "late": 2.0}),
-        ("b", {"own": 3.0}),
-        ("a", {"late": 0.5}),
-        ("b", {}),
-    ]
+        ("a", {"own": 1.0, "late": 2.0}), ("b", {"own": 3.0}), ("a", {"late": 0.5}), ("b", {}),
+    ]  # fmt: skip
 
 
 def test_rewards_before_a_seat_has_moved_go_to_its_first_turn() -> None:

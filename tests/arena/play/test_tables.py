@@ -112,11 +112,8 @@ def test_temperatures_are_those_of_the_roles(unbroken: tuple[Path, Lab, Any]) ->
 def test_figures_are_told_game_by_game(unbroken: tuple[Path, Lab, Any]) -> None:
     row = unbroken[2][-1]
     assert set(row["payoff"]) == {
-        "negotiation.opener",
-        "negotiation.responder",
-        "kuhn_poker.first",
-        "kuhn_poker.second",
-    }
+        "negotiation.opener", "negotiation.responder", "kuhn_poker.first", "kuhn_poker.second",
+    }  # fmt: skip
     assert {f"{game}.valid_rate" for game in BOTH} < set(row["report"])
     assert (row["report"]["negotiation.matches"], row["report"]["kuhn_poker.matches"]) == (11, 5)
     assert set(row["reward"]) == {"negotiation.anyone", "kuhn_poker.anyone", "kuhn_poker.poker"}

@@ -23,18 +23,9 @@ PATTERNS: Mapping[str, Callable[[str], bool]] = {
 }
 """Titles of the processes of each part, as Ray sets them."""
 MIX = {
-    "kill engine": 40,
-    "kill rank": 30,
-    "kill task": 20,
-    "kill driver": 30,
-    "stop engine": 15,
-    "stop rank": 15,
-    "stop task": 5,
-    "stop driver": 10,
-    "full disk": 15,
-    "slow tool": 10,
-    "drop connections": 10,
-}
+    "kill engine": 40, "kill rank": 30, "kill task": 20, "kill driver": 30, "stop engine": 15, "stop rank": 15,
+    "stop task": 5, "stop driver": 10, "full disk": 15, "slow tool": 10, "drop connections": 10,
+}  # fmt: skip
 """Kinds of faults, and how many of each there are in 200. What is stopped is SIGSTOPped, and every second time goes on
 some seconds later; connections are cut, or the loopback is down for some seconds."""
 ALONE = ("kill driver", "stop driver", "full disk", "slow tool")

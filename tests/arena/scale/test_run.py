@@ -32,11 +32,8 @@ class Scaled:
         self.mark = f"{os.getpid()}-{mark}"
         argv = [sys.executable, "-P", "-m", "arena", *map(str, words)]
         environ = {
-            **os.environ,
-            "ARENA_TEST_MARK": self.mark,
-            "PYTHONPATH": str(Path(__file__).parents[3]),
-            **variables,
-        }
+            **os.environ, "ARENA_TEST_MARK": self.mark, "PYTHONPATH": str(Path(__file__).parents[3]), **variables,
+        }  # fmt: skip
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(argv, env=environ, cwd=folder, stdout=pipe, stderr=pipe, text=True)
 

@@ -75,7 +75,7 @@ DEALS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=1, 
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(DEALS, st.integers(1, 9), st.integers(0, 99))
 def test_nobody_gains_by_waiting_whatever_the_deals(deals, turns, percent):
     assert subgame_perfect(deals, turns, percent / 100)[0].offer == pytest.approx(
@@ -136,7 +136,7 @@ def test_figures_by_hand():
     assert "equilibrium_payoff_first" not in figures((0, 0), deals)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(*[st.tuples(*[st.integers(0, most)] * 3) for most in (4, 9, 9)])
 def test_the_frontier_is_what_no_other_deal_dominates(pool, one, two):
     deals = {(worth(one, share), worth(two, remainder(pool, share))) for share in splits(pool)}

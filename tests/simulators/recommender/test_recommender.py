@@ -283,7 +283,7 @@ def test_bad_options_get_one_clear_line(options, words):
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_any_text_is_an_act_or_refused(text):
     names = {str(n): n for n in range(1, 10)}
     for terse in (False, True):

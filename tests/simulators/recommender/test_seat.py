@@ -46,7 +46,7 @@ def test_codes_say_what_they_stand_for(wish):
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_any_words_wish_for_something_or_nothing(text):
     wish = wish_of(text, BOOKS, 20)
     assert wish is None or wish.kind in WORDINGS["plain"]

@@ -26,13 +26,8 @@ def test_it_keeps_what_simulators_promise(options) -> None:
 
 def test_names_of_one_letter_keep_all_that_can_be_looked_for() -> None:
     letters: dict[str, Any] = {
-        "pages": 20,
-        "terse": True,
-        "solvers": 1,
-        "hops": [1, 2],
-        "backwards": False,
-        "split": "train",
-    }
+        "pages": 20, "terse": True, "solvers": 1, "hops": [1, 2], "backwards": False, "split": "train",
+    }  # fmt: skip
     findings = broken(lambda: SearchSelfplay(**letters), seeds=3, acts=80)
     assert [(finding.name, finding.ok) for finding in findings] == [("leaks", None)]
 

@@ -108,7 +108,7 @@ def test_what_is_wrong_with_a_program_is_one_line(text: str, why: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from(["Ada", ">", "^", "mentor", "count ", "larger born:", "|"])).map("".join)
