@@ -20,6 +20,7 @@ from agents.engines.lanes import Lanes
 from agents.engines.sampling import Shape, distributions, drawn
 from agents.engines.step import step, steps
 from agents.errors import WeightsError
+from agents.model_config import NO_LIMIT
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
 
@@ -49,6 +50,12 @@ class Served:
     def vocabulary(self) -> int:
         """Number of token ids that the model accepts."""
         return int(self.model.get_input_embeddings().weight.shape[0])
+
+    @property
+    def positions(self) -> int:
+        """Maximum tokens of a context with its reply; NO_LIMIT if the model does not state it."""
+        config = self.model.config.get_text_config(decoder=True)
+        return getattr(config, "max_position_embeddings", None) or NO_LIMIT
 
 
 _NOTHING = KV((), torch.empty(0))
