@@ -12,13 +12,13 @@ from agents.precision import Precision
 def check_engine(spec: EngineSpec) -> None:
     """Raise EngineError if this engine is not installed or cannot do what its settings ask. Starts nothing."""
     able = spec.capabilities
-    if able.package and find_spec(able.package) is None:
-        raise EngineError(f"engine.kind: {spec.kind} is not installed: {able.install}")
     if spec.entropy and not able.records_entropy:
         raise EngineError(
             f"engine.entropy: {spec.kind} does not report entropies: set engine.kind to "
             f"{kinds_with('records_entropy')}, or entropy to false"
         )
+    if able.package and find_spec(able.package) is None:
+        raise EngineError(f"engine.kind: {spec.kind} is not installed: {able.install}")
 
 
 def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> Engine:
