@@ -1,5 +1,6 @@
 """Engines are known by a table of their classes, which declare what they can do."""
 
+import json
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from agents.engines.kinds import ENGINES, engine_class, kinds_with
 from agents.engines.make import check_engine, make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
+from tests.factories.commands import arena, refused
 from tests.factories.toy_engine import PLACE, ToyEngine
 
 
@@ -39,6 +41,21 @@ def test_the_settings_limit_contexts_only_where_the_engine_says_so(kind: str) ->
 def test_an_unknown_kind_is_refused_with_the_nearest(kind: str, says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         EngineSpec.model_validate({"kind": kind})
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "selfplay", "--game", "negotiation", "--engine", "vlm"), ("serve", "nano", "--engine", "vlm")]
+)
+def test_a_command_refuses_an_unknown_kind_in_one_line(command: tuple[str, ...]) -> None:
+    assert refused(*command).endswith("unknown engine 'vlm' — did you mean 'vllm'?")
+
+
+def test_engines_are_listed_with_what_they_serve() -> None:
+    told = arena("list", "engines", "--json")
+    rows = {row["engine"]: row for row in json.loads(told.out)}
+    assert rows["in_process"]["serves"] == "adapters, several policies, entropies"
+    assert (rows["vllm"]["a seed repeats"], rows["toy"]["a seed repeats"]) == ("up to rounding", "bit by bit")
+    assert rows["uninstalled"]["state"] == "not installed: pip install no-such-engine"
 
 
 def test_what_an_engine_lacks_is_told() -> None:
