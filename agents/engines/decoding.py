@@ -7,6 +7,7 @@ they sample different tokens; then each continues in a row of its own.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -51,7 +52,7 @@ class Served:
         """Number of token ids that the model accepts."""
         return int(self.model.get_input_embeddings().weight.shape[0])
 
-    @property
+    @cached_property
     def positions(self) -> int:
         """Maximum tokens of a context with its reply; NO_LIMIT if the model does not state it."""
         config = self.model.config.get_text_config(decoder=True)
