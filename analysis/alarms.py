@@ -53,7 +53,7 @@ OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency"
 
 
 class Alarm(NamedTuple):
-    """An alarm: its kind, its subject, and the figure before and after with 95 % intervals."""
+    """Warning about a run: kind (`name`), subject (`who`), and the figure before and after with 95 % intervals."""
 
     run: str
     name: str
@@ -67,7 +67,9 @@ class Alarm(NamedTuple):
 
 
 def alarms(log: Frames) -> list[Alarm]:
-    """Return all alarms, run by run; none for runs of a single iteration.
+    """Check the runs for nine kinds of failure that a good reward curve can hide, such as collapse and repetition.
+
+    Returns an alarm for each failure found, run by run. Runs of a single iteration have none.
 
     >>> alarms(log)
     []
@@ -77,7 +79,10 @@ def alarms(log: Frames) -> list[Alarm]:
 
 
 def _split_frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return finished matches with their run's third (0 to 2, or -1), their seats, and their turns."""
+    """Return finished matches, their seats and their turns, with the third of the run's iterations (0 to 2) as `third`.
+
+    In runs of one iteration, `third` is -1, and seats and turns are left out.
+    """
     matches = log.complete.copy()
     parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
     ranks = pd.concat(parts) if parts else pd.Series(dtype="float64")
@@ -121,13 +126,13 @@ def _alarms_of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: 
 
 
 def _outcome(matches: pd.DataFrame) -> str:
-    """Return the column of the outcome that a run's game verifies, "" if it reports none as a number."""
+    """Return the first column of `OUTCOMES` that the run's matches report as numbers; "" if there is none."""
     known = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
     return next((str(own.name) for own in known if own.notna().any() and numeric(own)), "")
 
 
 def _by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
-    """Return a mean per match, because turns of one match are not independent."""
+    """Return the mean of `values`, one per turn, by match, because turns of a match are not independent."""
     return turns.assign(value=values).groupby(["match", "third"])["value"].mean().reset_index()
 
 
@@ -136,18 +141,14 @@ def _split_thirds(frame: pd.DataFrame) -> list[list[float]]:
 
 
 def _difference(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
-    """Return the difference with its interval; NaN ends, which trigger no alarm, if either side has fewer than two
-    matches.
-    """
+    """Return `after` minus `before` with its interval at `LEVEL`; NaN ends if a list has fewer than two matches."""
     if not before or not after:
         return Interval(*[float("nan")] * 3)
     return difference_ci(before, after, bounds, LEVEL)
 
 
 def _earlier_parts(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
-    """Return the parts to compare the last third with: the first iteration, before all updates, and the first two
-    thirds.
-    """
+    """Return the values to compare the last third with: those of the matches `opening` and of the first two thirds."""
     first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
     return [part for part in (first["value"].tolist(), *_split_thirds(frame)[:2]) if part]
 
@@ -183,9 +184,7 @@ def _check_reward_hack(run: str, outcome: str, judged: pd.DataFrame, rewards: pd
 
 
 def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
-    """Return learners' mean payoff per match; empty for a zero-sum game, where only fewer illegal actions could change
-    it.
-    """
+    """Return learners' mean payoff by match; empty for a zero-sum game, where only illegal actions could change it."""
     paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
@@ -193,22 +192,20 @@ def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
     return _by_match(own := paid[paid["trained"]], own["payoff"])
 
 
-def _has_gained(reached: pd.DataFrame) -> bool:
-    """Return True if the value rose from the earliest third to the last, by a 95 % interval."""
-    *before, last = _split_thirds(reached)
+def _has_gained(values: pd.DataFrame) -> bool:
+    """Return True if `value` rose from the earliest third with matches to the last, by a 95 % interval."""
+    *before, last = _split_thirds(values)
     first = next((part for part in before if part), [])
     return bool(first and last and difference_ci(first, last, ANY).low > 0)
 
 
 def _is_commonest(acts: pd.DataFrame) -> pd.Series[Any]:
-    """Return for each action if it is the most frequent one of its iteration."""
+    """Return True for each action that is the most frequent action of its iteration."""
     return acts["action"] == acts.groupby("iteration")["action"].transform(lambda own: own.mode().iloc[0])
 
 
 def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
-    """Yield alarms for a role that nearly always acts the same, or chooses among far fewer legal actions than
-    before.
-    """
+    """Yield `one act` if a role nearly always acts alike, `few acts` if the entropy of its legal actions collapsed."""
     frame = _by_match(acts, _is_commonest(acts).astype("float64"))
     varied, last = min(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
     change = _difference(varied, last)
@@ -225,7 +222,7 @@ def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series
 
 
 def _check_idleness(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield alarms for learners that earn more by idling, if success was too rare for `reward hack`."""
+    """Yield `idleness` for each role that idles more while its reward rises and the verified outcome halves."""
     first, _, last = _split_thirds(judged)
     earned, _, earns = _split_thirds(rewards)
     if not first or not last or _difference(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
@@ -239,8 +236,9 @@ def _check_idleness(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts:
 
 
 def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield alarms for role drift: words are learned from every other match of the first third, and tested on the
-    rest.
+    """Yield `role drift` for roles whose talk is classified as another role's more often than in the first third.
+
+    Words are learned from every other match of the first third (naive Bayes), and tested on all other matches.
     """
     first = talk[talk["third"] == 0]
     even = first["match"].isin(sorted(first["match"].unique())[::2])
@@ -262,16 +260,22 @@ def _count_words(lines: pd.DataFrame) -> pd.Series[Any]:
     return lines["public"].str.lower().str.split().explode().value_counts().astype("float64")
 
 
-def _likeliest_role(said: pd.Series[Any], logs: pd.DataFrame) -> pd.Series[Any]:
-    """Return the role whose words each line resembles most, "" if none of its words is known."""
-    words = said.str.lower().str.split().explode()
-    known = words[words.isin(logs.index)]
-    evidence = logs.reindex(known).set_axis(known.index).groupby(level=0).sum()
-    return evidence.idxmax(axis=1).reindex(said.index, fill_value="")
+def _likeliest_role(texts: pd.Series[Any], log_probabilities: pd.DataFrame) -> pd.Series[Any]:
+    """Return the role whose words each text resembles most, "" if none of its words is known.
+
+    `log_probabilities` has the log probability of each word (row) by role (column).
+    """
+    words = texts.str.lower().str.split().explode()
+    known = words[words.isin(log_probabilities.index)]
+    evidence = log_probabilities.reindex(known).set_axis(known.index).groupby(level=0).sum()
+    return evidence.idxmax(axis=1).reindex(texts.index, fill_value="")
 
 
 def _check_one_sidedness(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield alarms for one-sided wins among learners only: always beating a fixed opponent is the goal."""
+    """Yield `one-sidedness` for a seat that wins nearly all matches among learners, unlike in the first third.
+
+    Matches against others are left out: always beating a fixed opponent is the goal.
+    """
     among = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
     best = among.groupby("match")["payoff"].transform("max")
     wins = among.assign(won=(among["payoff"] == best).astype("float64"))

@@ -18,13 +18,13 @@ def _field(name: str, kind: Any, doc: str) -> Any:
 
 
 def _logged(names: str, fields: Any) -> list[Any]:
-    """Return columns of the match log with their documentation."""
+    """Return the match log's fields of these names, separated by spaces, with their documentation, as nullable."""
     known = {field.name: field for field in fields}
     return [known[name].with_nullable(True) for name in names.split()]
 
 
 def _items(name: str) -> Any:
-    """Return the fields of a list column of the match log."""
+    """Return the fields of the structs in a list column of the match log, such as `turns`."""
     return MATCHES.field(name).type.value_field.type
 
 
@@ -113,7 +113,7 @@ GROWN: Mapping[str, tuple[str, str]] = {
 
 
 def doc(field: Any) -> str:
-    """Return the documentation of a column.
+    """Return the documentation of a column, an Arrow field of `TABLES`.
 
     >>> doc(TABLES["turns"].field("advantage"))
     'what credit made of it; null before credit'

@@ -194,7 +194,7 @@ def view(
 
 
 def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
-    """Print the results, a few lines each."""
+    """Print search results with match, turn and score, and up to `LINES` lines of each text."""
     from rich.text import Text
 
     from arena.plain import printable
@@ -231,7 +231,7 @@ def _write_plot(comparison: Comparison, path: Path) -> None:
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison for scripts, with intervals as [estimate, low, high] and null for unknown ends."""
+    """Convert the comparison to JSON values, with intervals as [estimate, low, high] and null for unknown ends."""
     labels = [arm.label for arm in comparison.arms]
 
     def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
-    """Print a table per game, figures without a result, and the arms with their differing settings."""
+    """Print a table per game, the names in `asked` without result, and the arms with their differing settings."""
     from rich.table import Table
     from rich.text import Text
 
@@ -293,7 +293,7 @@ def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
 
 
 def _sign(difference: Interval) -> str:
-    """Return a sign for the difference: ▲ or ▼ if its interval excludes 0, ≈ if not, ? if it is unknown."""
+    """Return ▲ or ▼ if the interval of the difference excludes 0, ≈ if it does not, ? if it is unknown."""
     if math.isnan(difference.low):
         return "?"
     return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"
@@ -305,17 +305,17 @@ def _format_interval(interval: Interval) -> str:
 
 
 def _console() -> PlainConsole:
-    """Return a console, with wide lines if the output is not a terminal."""
+    """Return a console. Its lines have `WIDEST` characters if the output is not a terminal."""
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=WIDEST)
 
 
 def _rows(table: Any) -> Iterable[tuple[Any, ...]]:
-    """Yield rows by position, because two columns may have the same name."""
+    """Yield the rows of an Arrow table as tuples of Python values. Columns may have equal names."""
     return (values for batch in table.to_batches() for values in zip(*map(_values, batch.columns), strict=True))
 
 
 def _values(column: Any) -> list[Any]:
-    """Return a column as Python values. Raises ConfigError for dates outside Python's range."""
+    """Return an Arrow column as Python values. Raises ConfigError for dates outside Python's range."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -325,7 +325,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _print_table(table: Any) -> None:
-    """Print the first `SHOWN` rows, and the number of the others."""
+    """Print the first `SHOWN` rows of an Arrow table, and the number of the others."""
     from rich.table import Table
     from rich.text import Text
 
@@ -343,14 +343,14 @@ def _print_table(table: Any) -> None:
 
 
 def _format_cell(value: Any) -> str:
-    """Format a value for people."""
+    """Format a cell for the terminal: floats with four digits or as integers, None as ""."""
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() and abs(value) < 2**53 else f"{value:.4g}"
     return "" if value is None else str(value)
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a value for CSV, without control characters if the output is a terminal."""
+    """Return a cell for CSV, without control characters if the output is a terminal."""
     from arena.plain import printable
 
     return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value

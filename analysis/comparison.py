@@ -37,7 +37,7 @@ _APART = "-_.@/"
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ only in their seed."""
+    """Runs that differ only in their seed, compared as one group. `label` is their common name."""
 
     label: str
     runs: tuple[str, ...]
@@ -45,11 +45,12 @@ class Arm:
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of one game, with its values for each arm."""
+    """Result of a comparison for one figure of one game: the mean of each arm (`means`), and differences."""
 
     game: str
     figure: str
     bounds: Bounds
+    """Range of the figure's values, for its intervals."""
     means: tuple[Interval, ...]
     differences: tuple[Interval, ...]
     """Differences to the first arm, one for each other arm."""
@@ -61,11 +62,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of `compare`."""
+    """Result of `compare`: the compared groups of runs (`arms`), and one `Row` per game and figure."""
 
     arms: tuple[Arm, ...]
     unit: Unit
-    """Sampling unit of the intervals."""
+    """Sampling unit of the intervals: seeds or matches."""
     rows: tuple[Row, ...]
     differs: Mapping[str, tuple[str, ...]]
     """Settings that differ between arms, with each arm's value."""
@@ -77,7 +78,7 @@ class Comparison:
 def compare(
     runs: Frames | Sequence[str | Path], last: int = 5, figures: Collection[str] = (), resamples: int = 2000
 ) -> Comparison:
-    """Compare the last iterations of runs, figure by figure.
+    """Compare the last iterations of runs, figure by figure, between arms: groups of runs that differ only in the seed.
 
     `last` is the number of iterations per run, `figures` limits the figures, `resamples` is the size of the bootstrap.
     Raises StoreError for fewer than two arms or an unknown figure.
@@ -111,7 +112,9 @@ def compare(
 
 
 def arms_of(log: Frames) -> list[Arm]:
-    """Group runs by their settings apart from the seed, and label the groups by their common name.
+    """Group runs whose settings are equal apart from the seed, and label each group by its runs' common name.
+
+    If common names are missing or repeat, the label is the group's first run.
 
     >>> arms_of(log)
     [Arm(label='latest', runs=('latest',))]
@@ -138,7 +141,7 @@ def _common_prefix(runs: tuple[str, ...]) -> str:
 
 
 def figures_of(log: Frames) -> pd.DataFrame:
-    """Return a row per finished match of a complete deal, with its figures as columns.
+    """Return a row per finished match of a complete deal: run, match, iteration, game, seed, and figures as columns.
 
     Figures are `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the numbers of the match's report. A
     number of the report with the name of another column keeps its prefix: `report.game`.
@@ -163,7 +166,7 @@ def figures_of(log: Frames) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Arms with the sampling unit of their intervals."""
+    """Groups of runs with the sampling unit of their intervals: seeds or matches. `row` compares one figure."""
 
     arms: Sequence[Arm]
     unit: Unit
@@ -171,8 +174,9 @@ class _Sample:
     """Seed of each run."""
 
     def row(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
-        """Compare a figure of one game, or of all games. Returns None if an arm lacks it or all matches have the same
-        value.
+        """Compare a figure between all arms, for one game or all together, from `ends`: matches of the last iterations.
+
+        Returns None if an arm lacks the figure or all matches have the same value.
         """
         known = ends.dropna(subset=[figure])
         own = [known[known["run"].isin(arm.runs)] for arm in self.arms]
@@ -194,7 +198,7 @@ class _Sample:
         return Row(game, figure, bounds, tuple(mean_ci(one, bounds) for one in samples), differences, how, iqm)
 
     def _values_by_unit(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
-        """Return an arm's values: one per seed, with games weighed alike, or one per deal.
+        """Return an arm's values: a mean per seed, with games weighed alike, or one per (iteration, deal's seed).
 
         If two runs have the same seed, values are keyed by run, so that nothing is paired with another arm.
         """
@@ -206,13 +210,13 @@ class _Sample:
 
 
 def _means_by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
-    """Return the runs' means by game."""
+    """Return the runs' means of a figure, one per run, as a list for each game."""
     means = matches.groupby(["game", "run"])[figure].mean()
     return {str(game): own.tolist() for game, own in means.groupby("game")}
 
 
 def _differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
-    """Return the settings that differ between arms, with each arm's value."""
+    """Return the settings that differ between arms, without the prefix `config.`, with each arm's value as text."""
     table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
     settings = [name for name in table.columns if name.startswith("config.") and name not in OF_NO_ARM]
     told = {name[7:]: tuple("–" if pd.isna(v) else str(v) for v in table[name]) for name in settings}
@@ -220,7 +224,7 @@ def _differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str
 
 
 def interquartile_mean(scores: Sequence[float]) -> float:
-    """Return the mean of the middle half of the values. A quarter, rounded down, is cut at either end.
+    """Return the mean of the values without the lowest and highest quarter, each rounded down to whole values.
 
     Raises ValueError if there is no value or one is not finite.
 
@@ -235,8 +239,7 @@ def interquartile_mean(scores: Sequence[float]) -> float:
 
 
 def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Return the interquartile mean over all runs and games, with a stratified bootstrap interval that resamples each
-    game's runs.
+    """Return the interquartile mean over all runs and games, with a stratified bootstrap interval that resamples runs.
 
     `scores` maps each game to one value per run; the scales of games must be comparable. As any bootstrap, the interval
     is too narrow for few runs: use `mean_ci` for 3 to 5 seeds. Source: Agarwal et al. 2021, "Deep Reinforcement

@@ -36,7 +36,7 @@ BYS: tuple[By, ...] = ("meaning", "words", "regex")
 Unit = Literal["turns", "thoughts", "matches"]
 UNITS: tuple[Unit, ...] = ("turns", "thoughts", "matches")
 Embedding = Literal["minilm", "hashed"]
-"""By meaning, or by words alone: simulators/embedding.py."""
+"""Embedding of texts: `minilm` by meaning, `hashed` by words alone (simulators/embedding.py)."""
 KEYS = {"turns": ["run", "match", "turn"], "thoughts": ["run", "match", "turn"], "matches": ["run", "match"]}
 """Key columns of each unit."""
 CHUNK = 700
@@ -52,12 +52,12 @@ def find(
     n: int = 10,
     embedding: Embedding = "minilm",
 ) -> pd.DataFrame:
-    """Return the `n` best texts for the query: score, times (occurrences), run, match, …, text, before.
+    """Search texts, and return the `n` best as rows: score, times (occurrences), key, iteration, …, text, before.
 
-    `before` is the preceding turn, "" for the first turn. The score is NaN for a regular expression or without a query.
-    `where` is one SQL condition on the columns of `turns`, or of `matches` if `of="matches"`; with it the query may be
-    empty, and results come in the order of the log. Raises ConfigError for an invalid query or condition, and if an
-    optional dependency is missing.
+    `of` selects turns, private thoughts or whole matches. `before` is the preceding turn, "" for the first one; matches
+    lack it. The score is NaN for a regular expression or without a query. `where` is one SQL condition on the columns
+    of `turns`, or of `matches` if `of="matches"`; with it the query may be empty, and results come in the order of the
+    log. Raises ConfigError for an invalid query or condition, and if an optional dependency is missing.
 
     >>> found = find(log, "is it accepted, or accept", by="words", n=2)
     >>> found[["times", "match", "turn", "text"]].values.tolist()
@@ -82,7 +82,7 @@ def find(
 
 
 def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm") -> pd.DataFrame:
-    """Return the `n` matches most similar to one match by cosine: score, times, run, match, …, text.
+    """Return the `n` matches with the text most similar to one match's, by cosine: score, times, run, match, …, text.
 
     Matches with the identical text are left out. Raises StoreError, with the nearest name, for an unknown match.
 
@@ -103,7 +103,7 @@ def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm
 
 
 def collect_texts(log: Frames, of: Unit = "turns") -> pd.DataFrame:
-    """Return a row per non-empty text, in the order of the log: its key columns, iteration, and `text`.
+    """Return a row per non-empty text, in the order of the log: run, match, turn (if any), iteration, and `text`.
 
     Turns and thoughts also have seat, role and policy. Raises ConfigError for an unknown unit.
 
@@ -133,7 +133,7 @@ def collect_texts(log: Frames, of: Unit = "turns") -> pd.DataFrame:
 
 
 def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.float32]:
-    """Return unit vectors [n, d] of texts. Raises ConfigError if the embedding's packages are not installed.
+    """Return unit vectors of texts as an array [n, d]. Raises ConfigError if the embedding is unknown or not installed.
 
     >>> both = embed(["I walk away.", "I walk away!"], "hashed")
     >>> both.shape, float(both[0] @ both[1]).__round__(3)
@@ -158,7 +158,7 @@ def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.f
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Split the text into chunks of whole lines, and longer lines by characters. Yields at least one chunk."""
+    """Split the text into chunks of whole lines with up to `CHUNK` characters, and longer lines by characters."""
     chunk = ""
     for line in text.splitlines() or [text]:
         if chunk and len(chunk) + len(line) >= CHUNK:
@@ -173,7 +173,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _with_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
-    """Add the preceding turn and its seat as `before`; whole matches have no such column."""
+    """Add the seat and text of the turn before each result as `before`; whole matches are left as they are."""
     if of == "matches":
         return results
     turns = collect_texts(log)
@@ -185,7 +185,7 @@ def _with_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
 
 
 def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
-    """Return the texts that satisfy the SQL condition. Raises ConfigError if it is more than a condition."""
+    """Return the rows that satisfy the SQL condition, if any. Raises ConfigError if it is more than a condition."""
     if not where.strip():
         return texts
     keys = KEYS[of]
@@ -198,14 +198,17 @@ def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFr
 
 
 def _distinct(texts: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per distinct text, at its first occurrence, with the number of occurrences as `times`."""
+    """Keep the first row of each distinct text, and add the number of its occurrences as column `times`."""
     times = texts.groupby("text", sort=False)["text"].transform("size")
     texts.insert(0, "times", times.astype("int64"))
     return texts.drop_duplicates("text", ignore_index=True)
 
 
 def _scores(texts: list[str], query: str, by: By, embedding: Embedding) -> Any:
-    """Return a score per text [n]. Words and expressions score 0 for no match; cosines have no such threshold."""
+    """Return a score per text [n]: cosine, BM25, or 1 for a match of the expression and 0 otherwise.
+
+    BM25 is 0 for no match; cosines have no such threshold. Without a query, all scores are 1.
+    """
     if not query.strip():
         return np.ones(len(texts))
     if by == "words":
@@ -235,7 +238,9 @@ def _score_by_words(texts: list[str], query: str) -> Any:
 
 
 def match_regex(texts: Any, query: str) -> Any:
-    """Return a boolean Arrow array: which texts the RE2 expression matches. Raises ConfigError for an invalid one.
+    """Return a boolean Arrow array: True for texts in which the RE2 expression occurs.
+
+    Raises ConfigError if it is invalid.
 
     >>> match_regex(pa.array(["yes", "no"]), "^y").to_pylist()
     [True, False]

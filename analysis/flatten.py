@@ -48,11 +48,11 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
 }
 """Leaves that define a table's rows, read whichever columns are wanted."""
 TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios", "gap": "gaps"}
-"""List columns of the credit file, by the column of `tokens` that they become."""
+"""Columns of `tokens`, each with the list column of the credit file that it is made of."""
 
 
 def leaves(table: str, columns: Collection[str]) -> set[str]:
-    """Return the leaves of the match log that these columns of a table are made of.
+    """Return the dotted names of the match log's fields that are needed to make these columns of a table.
 
     >>> sorted(leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
@@ -63,7 +63,7 @@ def leaves(table: str, columns: Collection[str]) -> set[str]:
 
 
 def matches(log: Any) -> Any:
-    """Return a row per match. The column `report` is still JSON."""
+    """Convert an iteration's log to the table `matches`: a row per match. The column `report` is still JSON."""
     table = pa.table({"match" if name == "id" else name: log[name] for name in log.column_names})
     if "turns" in table.column_names:
         table = _set_column(table, "turns", pc.list_value_length(table["turns"]))
@@ -73,7 +73,7 @@ def matches(log: Any) -> Any:
 
 
 def seats(log: Any) -> Any:
-    """Return a row per seat of each match."""
+    """Convert an iteration's log to the table `seats`: a row per seat of each match. Failed matches have no payoff."""
     table = _explode(log, "seats")
     if "payoffs" in log.column_names:
         payoffs = _explode(log, "payoffs")
@@ -83,8 +83,10 @@ def seats(log: Any) -> Any:
 
 
 def turns(log: Any, credit: Any) -> Any:
-    """Return a row per turn. The column `rewards` is still a list. `credit` is the iteration's credit table, which may
-    be empty.
+    """Convert an iteration's log to the table `turns`: a row per turn, with reward and advantage from `credit`.
+
+    `credit` has reward and advantage by match and turn, and may be empty: the reward is then the plain sum of the
+    turn's rewards. The column `rewards` is still a list of named values.
     """
     table = _explode(log, "turns")
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
@@ -97,7 +99,7 @@ def turns(log: Any, credit: Any) -> Any:
 
 
 def messages(log: Any) -> Any:
-    """Return a row per message that a seat read."""
+    """Convert an iteration's log to the table `messages`: a row per message that a seat read before its turn."""
     table = _explode(log, "turns")
     lists = table["messages"].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
@@ -110,7 +112,10 @@ def messages(log: Any) -> Any:
 
 
 def tokens(log: Any) -> Any:
-    """Return a row per token of each stream. Raises LogError if the lists of a stream differ in length."""
+    """Convert an iteration's log to the table `tokens`: a row per token of each seat's streams, read or sampled.
+
+    Raises LogError if the lists of a stream differ in length.
+    """
     table = _explode(log, "streams")
     if "seats" in log.column_names:
         table = _add_policy(table, log)
@@ -140,10 +145,11 @@ def tokens(log: Any) -> Any:
 
 
 def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
-    """Return the tokens with the columns of `TOKEN_CREDIT`, by spreading each turn's lists over its tokens in order.
+    """Add the columns of `TOKEN_CREDIT` to the table of tokens: each turn's lists are spread over its tokens in order.
 
-    `credit` is the iteration's credit table, which may be empty; `ids` are the matches' ids. Raises LogError if a list
-    has not one value per token of its turn.
+    `credit` has these lists and an advantage by match and turn, and may be empty; `ids` are the matches' ids. Where it
+    has no list, the advantage is the turn's and other columns are null. Raises LogError if a list has not one value per
+    token of its turn.
     """
     keys = _turn_keys(tokens["match"], tokens["turn"], ids)
     rows = pc.index_in(keys, value_set=_turn_keys(credit["match"], credit["turn"], ids), skip_nulls=True)
@@ -168,7 +174,7 @@ def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
 
 
 def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
-    """Flatten lists to `sizes` items each, with nulls for an empty list. Raises LogError for any other length."""
+    """Flatten lists to `sizes` items each, an empty list to as many nulls. Raises LogError for any other length."""
     lengths, wanted = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
     if ((lengths != wanted) & (lengths > 0)).any():
         raise LogError("the lists of a token stream differ in length: restore the log from a copy")
@@ -177,14 +183,17 @@ def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
 
 
 def _add_policy(table: Any, log: Any) -> Any:
-    """Add the policy of each row's seat."""
+    """Add the column `policy`, the policy of each row's seat, to a table with match and seat."""
     held = _explode(log, "seats")
     places = pc.index_in(_seat_keys(table), value_set=_seat_keys(held))
     return table.append_column("policy", held["policy"].take(places))
 
 
 def spread_names(lists: Any, prefix: str) -> dict[str, Any]:
-    """Return lists of named values as a column per name, in order of first appearance, with 0 for a missing name."""
+    """Convert lists of (name, value) to a column per name, `prefix` + name, with 0 in rows that lack the name.
+
+    Columns are in order of first appearance.
+    """
     pairs, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
     names = pc.struct_field(pairs, "name").combine_chunks().dictionary_encode()
     codes, values = names.indices.to_numpy(), pc.struct_field(pairs, "value").to_numpy()
@@ -197,7 +206,7 @@ def spread_names(lists: Any, prefix: str) -> dict[str, Any]:
 
 
 def _explode(log: Any, name: str) -> Any:
-    """Return a row per item of the list column `name`, with the item's fields after match, iteration and game."""
+    """Return a row per item of the list column `name`: match, iteration and game, followed by the item's fields."""
     lists = log[name].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
     of_match = {"match": log["id"], "iteration": log["iteration"], "game": log["game"]}
@@ -220,12 +229,12 @@ def _parse_times(texts: Any) -> Any:
 
 
 def _seat_keys(table: Any) -> Any:
-    """Return (match, seat) as one text, joined by a control character that no id contains."""
+    """Return match and seat of each row as one text, joined by a control character that no id contains."""
     return pc.binary_join_element_wise(table["match"], table["seat"], "\x00")
 
 
 def _turn_keys(match: Any, turn: Any, ids: Any) -> Any:
-    """Return (match, turn) as one number, null for an unknown match."""
+    """Return match and turn of each row as one number, null for a match that is not in `ids`."""
     place = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
     return pc.add(pc.multiply(place, 2**16), pc.cast(turn, pa.int64()))
 
@@ -236,7 +245,7 @@ def _sum_values(lists: Any) -> Any:
 
 
 def _positions(lists: Any) -> Any:
-    """Return the position of each item in its list."""
+    """Return the position of each item within its list, from 0, as one flat array."""
     sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     starts = np.cumsum(sizes) - sizes
     return pa.array((np.arange(sizes.sum()) - np.repeat(starts, sizes)).astype(np.int32))

@@ -30,16 +30,16 @@ Names = Collection[str] | None
 
 @dataclass(frozen=True)
 class Frames:
-    """Tables of one or several runs: `runs`, `iterations`, `matches`, `seats`, `turns`, `messages`, `tokens`.
+    """Tables of one or several runs as pandas frames: runs, iterations, matches, seats, turns, messages, tokens.
 
-    `analysis.columns.TABLES` documents the columns. A table of a live run holds what the log had when the table was
-    read; call `load` again for newer data.
+    `load` makes them. `analysis.columns.TABLES` documents the columns. A table of a live run holds what the log had
+    when the table was read; call `load` again for newer data.
     """
 
     readers: Mapping[str, RunReader]
     """Reader of each run, by the run's name."""
     numbers: Mapping[str, Sequence[int]]
-    """Iterations whose matches are read, by run."""
+    """Iterations whose match log is read, by run."""
     chosen: Collection[int] | None = None
     """Iterations to select; None selects all, including those without a match log."""
     games: Names = None
@@ -47,7 +47,7 @@ class Frames:
     policies: Names = None
 
     def table(self, name: str, columns: Names = None) -> Any:
-        """Return a table as an Arrow table with these columns, reading no more of the log than they need.
+        """Return the table `name` as an Arrow table with these columns, reading no more of the log than they need.
 
         Raises StoreError, with the nearest name, for an unknown table or column.
 
@@ -67,7 +67,7 @@ class Frames:
         return found.select(list(columns))
 
     def select_existing(self, name: str, columns: Names) -> Any:
-        """Return a table with at least those of these columns that exist; unknown columns are ignored.
+        """Return the table `name` as an Arrow table with at least those of `columns` that exist; others are ignored.
 
         >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
@@ -75,7 +75,7 @@ class Frames:
         return self._small_table(name) if name in ("runs", "iterations") else self._log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
-        """Return a table as a pandas frame with Arrow types.
+        """Return the table `name` with these columns as a pandas frame with Arrow types. Raises StoreError as `table`.
 
         >>> log.frame("turns", ["role", "valid"]).groupby("role")["valid"].mean().index.tolist()
         ['the_opener', 'the_responder']
@@ -85,22 +85,22 @@ class Frames:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row per run: path, start time, and its experiment as `config.…`."""
+        """Table with a row per run: name, path, start time, Arena's version, and settings as `config.…`."""
         return self.frame("runs")
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
-        """A row per iteration: its metrics, nested names joined by dots."""
+        """Table with a row per iteration: run, iteration and its metrics, nested names joined by dots."""
         return self.frame("iterations")
 
     @cached_property
     def matches(self) -> pd.DataFrame:
-        """A row per match, including failed ones, with the game's own figures as `report.…`."""
+        """Table with a row per match, including failed ones, with the game's own figures as `report.…`."""
         return self.frame("matches")
 
     @cached_property
     def complete(self) -> pd.DataFrame:
-        """The rows of `matches` that figures are computed from: finished, and of deals without a lost match."""
+        """Rows of `matches` for statistics: finished, and of deals of which no match was given up after failures."""
         matches, lost = self.matches, set[tuple[str, int, str, int]]()
         for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
             deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
@@ -113,26 +113,26 @@ class Frames:
 
     @cached_property
     def seats(self) -> pd.DataFrame:
-        """A row per seat of a match: role, policy and payoff."""
+        """Table with a row per seat of each match: role, policy, `trained`, and payoff (null in failed matches)."""
         return self.frame("seats")
 
     @cached_property
     def turns(self) -> pd.DataFrame:
-        """A row per turn with its rewards, and `advantage` once credit is computed."""
+        """Table with a row per turn: action, texts, rewards, and `advantage`, which is null before credit."""
         return self.frame("turns")
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """A row per message that a seat read before its turn."""
+        """Table with a row per message, with the seat that read it and the turn before which it did."""
         return self.frame("messages")
 
     @cached_property
     def tokens(self) -> pd.DataFrame:
-        """A row per token of a model's stream, read or sampled."""
+        """Table with a row per token that a seat's model read or sampled, with its log probability."""
         return self.frame("tokens")
 
     def _small_table(self, name: str) -> Any:
-        """Return a table that is not made from the match log."""
+        """Return `runs` or `iterations` as an Arrow table, made from environments or metrics instead of match logs."""
         rows = [row for run, reader in self.readers.items() for row in self._rows(name, run, reader)]
         return _make_table(rows, TABLES[name])
 
@@ -143,11 +143,12 @@ class Frames:
         return [{"run": run, **dict(_flatten(row))} for row in rows]
 
     def _log_table(self, name: str, columns: Names) -> Any:
-        """Return a table of the match log: flattened and filtered by iteration, then concatenated."""
+        """Return a table that is made from match logs: read, filtered and flattened by iteration, then concatenated."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
-        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if self._by_turn else set())
+        by_turn = self.of_seats is not None or self.policies is not None
+        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if by_turn else set())
         parts = [
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
@@ -164,12 +165,8 @@ class Frames:
                 table = table.append_column(column, values)
         return table
 
-    @property
-    def _by_turn(self) -> bool:
-        return self.of_seats is not None or self.policies is not None
-
     def _iteration_part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
-        """Return one iteration's rows, or None if it has none of the selected games."""
+        """Return one iteration's rows of a table, filtered by game, seat and policy; None if no match has the games."""
         if self.games is not None:
             known = reader.log.table(k, ["id", "game"])["game"]
             if not pc.any(_is_in(known, self.games)).as_py():
@@ -198,10 +195,11 @@ def load(
     seats: Names = None,
     policies: Names = None,
 ) -> Frames:
-    """Load one or several runs as tables. Raises StoreError if a path is no run or the run is damaged.
+    """Load one or several runs as tables, which are read on first use.
 
-    `iterations` and `games` select matches; `seats` and `policies` select rows of the tables below matches. Raises
-    ConfigError if a selection is a single text instead of a collection.
+    `iterations` and `games` select matches; `seats` and `policies` select rows of seats, turns, messages and tokens.
+    Raises StoreError if a path is no run or a run is damaged, and ConfigError if a selection is a text instead of a
+    collection.
 
     >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
     ['opener']
@@ -219,7 +217,7 @@ def load(
 
 
 def _run_names(paths: Sequence[Path]) -> list[str]:
-    """Return the runs' names: their folders' names, or their paths if folders share a name."""
+    """Return the folders' names, or all paths if two are equal. Raises StoreError for no run, or one given twice."""
     if not paths:
         raise StoreError("no run to load: name one, such as runs/latest")
     whole = [path.resolve() for path in paths]
@@ -230,7 +228,7 @@ def _run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _run_row(run: str, reader: RunReader) -> dict[str, Any]:
-    """Return the row of a run, without entries that its environment file lacks."""
+    """Return a run's row of the table `runs`, without settings if its environment file lacks them."""
     about = reader.environment()
     commands: list[dict[str, Any]] = about.get("commands") or [{}]
     known = {
@@ -258,7 +256,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
-    """Return an Arrow table of rows, with the schema's columns first."""
+    """Convert rows to an Arrow table: the schema's columns first, then others with a type that fits their values."""
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
     own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
@@ -266,10 +264,10 @@ def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
 
 
 def _reports(texts: Any) -> dict[str, Any]:
-    """Return the games' own figures as a column each, in order of first appearance. Raises LogError for an invalid
-    report.
+    """Parse the matches' JSON reports, and return a column per figure, `report.NAME`, in order of first appearance.
 
-    Reports are parsed one by one, so that no text can change how the next one is read.
+    Reports are parsed one by one, so that no text can change how the next one is read. Raises LogError for an invalid
+    one.
     """
     rows = [_report(text) for text in texts.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -287,8 +285,7 @@ def _report(text: str) -> dict[str, Any]:
 
 
 def typed(values: Sequence[Any]) -> Any:
-    """Return values as an Arrow array: booleans if all are, numbers if all are numbers or booleans, else text; None as
-    null.
+    """Convert values to an Arrow array of booleans, integers, floats or else text (JSON). None becomes null.
 
     >>> str(typed([True, None]).type), str(typed([1, 2.5, True]).type), typed(["a", [1]]).to_pylist()
     ('bool', 'double', ['a', '[1]'])
@@ -305,7 +302,7 @@ def typed(values: Sequence[Any]) -> Any:
 
 
 def numeric(column: pd.Series[Any]) -> bool:
-    """Return True if a column holds numbers or booleans.
+    """Return True if a pandas column holds numbers or booleans.
 
     >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
     [True, True, False]

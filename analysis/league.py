@@ -21,7 +21,7 @@ LONGEST = 4
 
 
 class Pair(NamedTuple):
-    """Two policies that met in at least one match."""
+    """Two policies that met in at least one match, the number of such matches, and the difference of their payoffs."""
 
     one: str
     other: str
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
 
 def pairs(log: Frames) -> list[Pair]:
-    """Return all pairs of policies that met in finished matches, sorted by name.
+    """Return a `Pair` for every two policies that met in finished matches, sorted by name.
 
     >>> pairs(log)
     []
@@ -47,7 +47,7 @@ def pairs(log: Frames) -> list[Pair]:
 
 
 def payoff_matrix(log: Frames) -> pd.DataFrame:
-    """Return the mean payoff of the row's policy in finished matches with the column's policy.
+    """Return a square frame with the mean payoff of the row's policy in finished matches with the column's policy.
 
     NaN on the diagonal and for pairs that never met. Empty if no match was paid.
 
@@ -65,11 +65,10 @@ def payoff_matrix(log: Frames) -> pd.DataFrame:
 
 
 def alpha_rank(log: Frames) -> pd.Series[Any]:
-    """Return α-rank's stationary distribution over policies (Omidshafiei et al. 2019, by OpenSpiel), descending; sums
-    to 1.
+    """Return each policy's share of α-rank's stationary distribution, by name, descending; the shares sum to 1.
 
-    Pairs that never met count as equal. Empty if no match was paid. Raises ConfigError if OpenSpiel's dependencies are
-    missing.
+    Omidshafiei et al. 2019, by OpenSpiel. Pairs that never met count as equal. Empty if no match was paid. Raises
+    ConfigError if OpenSpiel's dependencies are missing.
 
     >>> alpha_rank(log).tolist()
     [1.0]
@@ -87,7 +86,7 @@ def alpha_rank(log: Frames) -> pd.Series[Any]:
 
 
 def ratings(log: Frames) -> pd.DataFrame:
-    """Return ratings after each iteration: run, iteration, policy, mu, sigma, matches so far.
+    """Return a row per policy after each iteration: run, iteration, policy, mu, sigma, matches so far.
 
     The model is openskill's Plackett-Luce (Weng and Lin 2011), from mu 25 and sigma 25/3, in the order of the log. A
     policy at several seats of a match is rated by its mean payoff. The rating of a learner lags behind its play.
@@ -116,9 +115,10 @@ def ratings(log: Frames) -> pd.DataFrame:
 
 
 def beats(log: Frames) -> Any:
-    """Return a networkx graph with an edge from winner to loser for every pair with a significant difference.
+    """Return a networkx graph of all policies, with an edge from winner to loser for each significant difference.
 
-    Nodes are all policies; edges have `ahead` (mean), `low`, `high` and `matches`.
+    Edges have `ahead` (mean difference of payoffs), its interval's ends `low` and `high`, and `matches`. Raises
+    ConfigError if networkx is missing.
 
     >>> beats(log).number_of_edges()
     0
@@ -134,7 +134,7 @@ def beats(log: Frames) -> Any:
 
 
 def cycles(graph: Any, longest: int = LONGEST) -> list[tuple[str, ...]]:
-    """Return the cycles of the graph up to a length, the shortest first, each from its alphabetically first name.
+    """Return the cycles of at most `longest` policies, the shortest first, each from its alphabetically first name.
 
     >>> cycles(beats(log))
     []

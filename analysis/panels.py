@@ -33,7 +33,7 @@ KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:gre
 
 
 def assign_colours(arms: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each arm, in order. Use the result for all panels of a figure."""
+    """Return a matplotlib colour for each arm (label of a group of runs). Use it for all panels of a figure."""
     free = itertools.cycle(OTHERS)  # colours repeat after nine arms
     chosen: dict[str, str] = {}
     for arm in arms:
@@ -45,9 +45,9 @@ def assign_colours(arms: Iterable[str]) -> dict[str, str]:
 def make_sheet(
     titles: Sequence[str], heading: str = "", along: str = "iteration", height: float = HEIGHT
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with one panel per title, independent of windows and global state, and its axes.
+    """Return a new matplotlib figure and its axes, one panel per title, independent of windows and global state.
 
-    `along` labels the x axes; `height` is that of a panel in inches.
+    `heading` is the figure's title, `along` labels the x axes, `height` is that of a panel in inches.
     """
     from matplotlib.figure import Figure
 
@@ -70,15 +70,16 @@ def make_sheet(
 
 
 def wrap_label(name: str, width: int) -> str:
-    """Return the name for matplotlib, on at most two lines, with TeX and leading underscores (hidden labels)
-    disabled.
+    """Wrap the name for matplotlib to two lines of `width` characters at most, cutting the rest.
+
+    Leading underscores, which hide a label, are removed, and TeX is disabled.
     """
     lines = textwrap.wrap(printable(name).lstrip("_"), width, max_lines=2, placeholder=" …") or [""]
     return "\n".join(lines).replace("$", r"\$")
 
 
 def set_y_range(axis: Axes, bounds: Bounds) -> None:
-    """Set the y range: all of [0, 1] for a share, from 0 for a count."""
+    """Set the axis' y range: [0, 1] for a share, from 0 for other figures that cannot be negative."""
     if bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
     elif bounds[0] == 0:
@@ -86,7 +87,7 @@ def set_y_range(axis: Axes, bounds: Bounds) -> None:
 
 
 def add_legend(figure: Figure, label_width: int = 30) -> None:
-    """Add one legend for all panels below them, if there is anything to distinguish."""
+    """Add one legend for all panels below them, unless no panel has a label."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -101,24 +102,23 @@ def add_legend(figure: Figure, label_width: int = 30) -> None:
 
 
 def _distinct(texts: Sequence[str]) -> list[str]:
-    """Return distinct labels: the first line of each text, both lines if first lines repeat, numbered if both
-    repeat.
-    """
+    """Return a distinct label per text: its first line, both lines if first lines repeat, numbered if both repeat."""
     first = [text.partition("\n")[0] for text in texts]
     told = [text if first.count(line) > 1 else line for text, line in zip(texts, first, strict=True)]
     return [f"{text} ({place})" if told.count(text) > 1 else text for place, text in enumerate(told, 1)]
 
 
 def visible_label(label: str) -> str:
-    """Return the label with a leading space if it begins with an underscore, because matplotlib hides those."""
+    """Return the label, after a space if it begins with an underscore, because matplotlib hides such labels."""
     return f" {label}" if label.startswith("_") else label
 
 
 def draw_points(
     axis: Axes, x: Sequence[float], intervals: Sequence[Interval], label: str, colour: str, place: int = 0
 ) -> None:
-    """Draw dots with error bars, shifted by `place` so that arms do not overlap, and joined by a line from `FEW` points
-    on.
+    """Draw dots with error bars, shifted right by `place` steps so that runs do not overlap.
+
+    From `FEW` dots on they are joined by a line. Intervals are (estimate, low, high), in the units of the y axis.
     """
     middle, low, high = (np.array(column) for column in zip(*intervals, strict=True))
     beside = 0.012 * place * (max(x) - min(x) or 1)
@@ -133,7 +133,7 @@ def draw_curve(
     axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
     place: int = 0,
 ) -> None:  # fmt: skip
-    """Draw an arm's curve: each seed (a row of `seeds`), their mean, and the end with its interval."""
+    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot for the end's interval."""
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
@@ -142,7 +142,7 @@ def draw_curve(
 
 
 def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
-    """Save the figure as PNG in 256 colours, a fifth of the size, whatever the file's suffix."""
+    """Save the figure as a PNG of 256 colours, a fifth of the usual size, whatever the file's suffix."""
     from PIL import Image
 
     kept = io.BytesIO()

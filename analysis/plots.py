@@ -43,8 +43,9 @@ soundness of learning (KL, entropy, clipping); match length, failures, speed.
 
 
 def choose_metrics(log: Frames) -> list[str]:
-    """Return the metrics that `curves` draws by default: the first match of each pattern in `CHOSEN`, then further
-    matches.
+    """Return the names of up to `MOST` metrics that `curves` draws by default, in the order of `CHOSEN`.
+
+    Each pattern contributes its first match, and further matches if there is room.
 
     >>> choose_metrics(log)
     ['valid_rate', 'reward.opener']
@@ -85,8 +86,9 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
 
 
 def plot_comparison(comparison: Comparison) -> Figure:
-    """Draw a panel per figure of a comparison, the first `MOST`: each arm's runs, their mean, and the end with its
-    interval.
+    """Draw a panel for each of the first `MOST` figures of a comparison, with a colour per group of runs.
+
+    A curve has its runs, their mean, and the mean of the last iterations with its interval.
 
     >>> two = analysis.comparison.compare([first, second], last=1, figures=["payoff opener"])
     >>> [axis.get_title() for axis in plot_comparison(two).axes]
@@ -113,8 +115,9 @@ def plot_comparison(comparison: Comparison) -> Figure:
 
 
 def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
-    """Return the metric's intervals by (run, iteration); empty if the match log does not hold single values of the
-    metric.
+    """Return mean and 95 % interval of a metric by (run, iteration), from the values of finished matches.
+
+    Empty if the match log does not hold the metric: it has `valid_rate` (over turns), `mean_payoff` and `report.…`.
 
     >>> len(intervals(log, "valid_rate"))
     3
@@ -134,7 +137,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
 
 
 def _group_means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
-    """Return the mean of a column with its interval, by the columns `by`."""
+    """Return mean and interval of the column `name` for each group of rows with equal values in the columns `by`."""
     bounds = range_of(name, rows[name].tolist())
     return {place: mean_ci(_to_floats(own), bounds) for place, own in rows.groupby(by)[name]}
 
@@ -151,9 +154,10 @@ def _finish_axis(axis: Axes, bounds: Bounds) -> None:
 
 
 def dialogue(log: Frames, match: str) -> str:
-    """Return a match as plain text with speakers, actions, rewards and advantages. Raises StoreError for an unknown id.
+    """Return a match as plain text: each turn's speaker, action, texts, reward and advantage, and the outcome.
 
-    Control characters are removed, so the text is safe to print. It contains no markup.
+    Control characters are removed, so the text is safe to print. It contains no markup. Raises StoreError for an
+    unknown id, or one that several runs have.
 
     >>> print(dialogue(log, "0001-0002").splitlines()[0])
     match 0001-0002 of negotiation, iteration 1

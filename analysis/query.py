@@ -33,13 +33,11 @@ _SEALED = {
 """DuckDB settings: no files, network, extensions or variables of this process, and at most half of the memory."""
 SECONDS = 600.0
 """Time limit of a query."""
-
-
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
 
 def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.DataFrame:
-    """Answer one SELECT over the tables of one or several runs as a pandas frame with Arrow types.
+    """Answer one SELECT over the tables of one or several runs, as a pandas frame with Arrow types.
 
     Raises ConfigError, with the nearest name, for an invalid query, and StoreError as `load` does.
 
@@ -52,9 +50,9 @@ def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.Data
 
 
 def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
-    """Answer one SELECT as an Arrow table.
+    """Answer one SELECT over the tables of `log`, as an Arrow table, without access to files or network.
 
-    Raises ConfigError for an invalid query, and if it exceeds the time limit or half of the memory.
+    Raises ConfigError for an invalid query, and if it takes longer than `seconds` or more than half of the memory.
 
     >>> run_query(log, "select count(*) as matches from matches").to_pylist()
     [{'matches': 12}]
@@ -77,7 +75,7 @@ def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
 
 
 def _run(database: Any, query: str, seconds: float) -> Any:
-    """Run a query in a thread, because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
+    """Run a query, in a thread because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(lambda: database.sql(query).to_arrow_table())
         try:
@@ -93,12 +91,12 @@ def _run(database: Any, query: str, seconds: float) -> Any:
 
 
 def _to_plain_types(table: Any) -> Any:
-    """Convert SQL decimals to integers or floats, and timestamps with a time zone to UTC."""
+    """Convert an Arrow table's decimals to integers or floats, and timestamps with a time zone to UTC."""
     return pa.Table.from_arrays([_convert_column(column) for column in table.columns], table.column_names)
 
 
 def _convert_column(column: Any) -> Any:
-    """Convert a column: integers stay integers, such as a sum of integers, unless a value exceeds 64 bits."""
+    """Convert a column's decimals: without decimal places to integers, or to floats if a value exceeds 64 bits."""
     try:
         return column.cast(_plain_type(column.type, pa.int64()))
     except pa.ArrowInvalid:
@@ -114,7 +112,7 @@ def _plain_type(kind: Any, whole: Any) -> Any:
 
 
 def _parse(database: Any, query: str) -> Any:
-    """Return the query's syntax tree. Raises ConfigError for anything but one SELECT."""
+    """Return the query's syntax tree, DuckDB's JSON. Raises ConfigError for anything but one SELECT."""
     import duckdb
 
     try:
@@ -150,7 +148,7 @@ def _columns_read(tree: Any) -> dict[str, set[str] | None]:
 
 
 def _spelled_as_columns(table: str, words: set[str]) -> set[str]:
-    """Return the query's identifiers that are columns of the table, in the table's spelling, and all dotted names."""
+    """Return those of the query's lower-case identifiers that are columns of the table, and all with a dot."""
     return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
 
 
@@ -168,7 +166,7 @@ def _texts_in(value: Any) -> list[str]:
 
 
 def _explain(error: str, log: Frames, tree: Any) -> str:
-    """Return DuckDB's error in one line, with the nearest existing table or column name."""
+    """Return DuckDB's error as one line, with the nearest existing name for an unknown table or column."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
         known = {
             name

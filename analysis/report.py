@@ -25,9 +25,10 @@ MAX_CHARACTERS, MAX_TURNS = 2000, 100
 
 
 def report(run: Frames | str | Path, theory: Theory | None = None, deal_facts: DealFacts | None = None) -> str:
-    """Return the HTML page of one run, finished or live. Raises StoreError as `load` does.
+    """Return a self-contained HTML page of one run, finished or live.
 
-    `theory` holds the theory values of games by name, `deal_facts` returns a match's deal; both are optional.
+    `theory` maps games to their theory values, `deal_facts` returns the facts of a match's deal; both are optional.
+    Raises StoreError as `load` does, and ConfigError for several runs.
 
     >>> page = report("runs/latest")
     >>> page.startswith("<!doctype html>"), "<script src" in page
@@ -42,7 +43,7 @@ def report(run: Frames | str | Path, theory: Theory | None = None, deal_facts: D
 
 
 def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None) -> dict[str, Any]:
-    """Return the server's answers by the path that the page requests, relative to the run."""
+    """Return the JSON values that the viewer's server would send, by path relative to the run, for `build_page`."""
     index = Index(log.readers[name])
     while index.refresh():
         pass
@@ -65,7 +66,7 @@ def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | Non
 
 
 def _curves(index: Index, theory: Theory) -> Mapping[str, Any]:
-    """Return all curves with all their intervals."""
+    """Return the run's charts with all intervals, which `Curves` reads in several calls."""
     curves = Curves(index, lambda game: theory.get(game, {}))
     curves.charts()
     while (charts := curves.charts())["unread"]:
@@ -74,7 +75,7 @@ def _curves(index: Index, theory: Theory) -> Mapping[str, Any]:
 
 
 def _matches_to_read(log: Frames) -> dict[str, str]:
-    """Return ids of the worst, middle and best paid match of the first and the last iteration, with these labels."""
+    """Return ids of the worst, middle and best paid match of the first and the last iteration, each with its label."""
     paid = log.seats.dropna(subset=["payoff"])
     own = paid[paid["trained"]] if bool(paid["trained"].any()) else paid
     means = own.groupby(["iteration", "match"])["payoff"].mean()

@@ -7,7 +7,7 @@ from arena.doctor import shadowed
 
 
 def main() -> None:
-    """Run the command line. Exits with code 2 and one line if this Python environment cannot run Arena."""
+    """Run the command line and exit with its code; 2, with one line, if this Python environment cannot run Arena."""
     _escape_unencodable()
     if complaint := shadowed() or _not_utf8() or _without_docstrings():
         print(f"arena: {complaint}", file=sys.stderr)
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _not_utf8() -> str:
-    """Return an error if file names are not read as UTF-8, else ""."""
+    """Return an error message if Python does not read file names as UTF-8, else ""."""
     used = sys.getfilesystemencoding()
     if used.lower() in ("utf-8", "utf8"):
         return ""
@@ -31,7 +31,7 @@ def _not_utf8() -> str:
 
 
 def _without_docstrings() -> str:
-    """Return an error if Python strips docstrings, else ""."""
+    """Return an error message if Python strips docstrings, else ""."""
     if sys.flags.optimize < 2:
         return ""
     return "python -OO and PYTHONOPTIMIZE=2 strip docstrings, which Arena and transformers read: use -O at most"

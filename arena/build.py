@@ -31,10 +31,11 @@ from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.trainer import local_trainer
+from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
-from arena.play.match import Limits, MatchControl, MatchPlan
+from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
 from arena.play.source import Ahead, Play, Source, load_parts
 from arena.play.steps import Steps, stepping
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Makers:
-    """Factories of engines and trainers, in this process or on a cluster."""
+    """Factories of a run's engine and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
@@ -63,7 +64,10 @@ class Makers:
 
 @asynccontextmanager
 async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
-    """Context with the experiment's factories: local ones, or with `scale` those of a cluster."""
+    """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
+
+    The cluster's trainer processes start before and end after the context. `note` gets messages to the user.
+    """
     if experiment.scale is None:
         yield Makers()
         return
@@ -88,7 +92,7 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
 
 
 async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
-    """Return a context in which slow steps of matches run as tasks of the cluster, if `scale.tasks` is set."""
+    """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
     from arena.scale.tasks import RayCalls
 
     if not cluster.spec.tasks:
@@ -98,9 +102,9 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
     return stepping(Steps(cluster.spec.tasks, calls))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Parts of a run, used by its lab."""
+    """All objects that a run's training loop (`Lab`) uses, such as policies, critic and league; `build` makes them."""
 
     done: int
     """Number of committed iterations."""
@@ -127,7 +131,7 @@ class Parts:
 
     @property
     def temperatures(self) -> dict[str, float]:
-        """Sampling temperature by role."""
+        """Sampling temperature by role name."""
         return {name: role.sampling.temperature for name, role in self.roles.items()}
 
 
@@ -138,15 +142,14 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """Build all parts from the newest valid checkpoint, or from the start without one; delete newer data.
+    """Build a run's parts from its newest valid checkpoint, or for its start, and delete newer data.
 
-    The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid.
+    The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid. Raises
+    StoreError if no checkpoint is intact, or if the league's pool lists no past version.
     """
     checkpoint = _resumed(run, experiment, watcher)
     done = checkpoint.iteration if checkpoint else 0
     state = read_state(checkpoint) if checkpoint else {}
-    league = state.get("league", {})
-
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
     begun, imitated = _source(run, checkpoint, watcher)
@@ -155,14 +158,7 @@ async def build(
         policies = _policies(experiment, engine, make_trainer)
         await policies.load(begun, kept, lambda what: watcher.phase(0, what))
 
-    pool = _pool(run, experiment, league.get("pool"))
-    if checkpoint and experiment.league and not pool.versions:
-        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
-    pool.check(policies.trainers)
-    win_rates = WinRates(league.get("win_rates"))
-    ratings = Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1)
-    matchmaker = Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
-
+    pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
@@ -173,15 +169,20 @@ async def build(
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         late = load_parts(parts, state.get("play", {}))
-    play = Play(run, experiment.play, policies, pool, matchmaker, lineup, watcher, parts, experiment.iterations, late)
+    play = Play(
+        run=run, rule=experiment.play, policies=policies, pool=pool, matchmaker=matchmaker, lineup=lineup,
+        watcher=watcher, parts=parts, iterations=experiment.iterations, late=late,
+    )  # fmt: skip
     return Parts(
-        done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
-        critic, crediting, lineup, demonstrations, play, _matches(run, experiment, watcher, play),
+        done=done, restored=checkpoint is not None, imitated=imitated, tables=tables, roles=roles, engine=engine,
+        policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
+        lineup=lineup, demonstrations=demonstrations, play=play, source=_matches(run, experiment, watcher, play),
+        ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
     )  # fmt: skip
 
 
 def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
-    """Return the newest valid checkpoint, or None; delete newer data and checkpoints due for pruning."""
+    """Return the newest valid checkpoint, or None. Delete newer data, and the checkpoints that are due for pruning."""
     checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
     run.prune(experiment.checkpoint.keep)
@@ -191,7 +192,10 @@ def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkp
 def _source(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
 ) -> tuple[Checkpoint | None, Imitated | None]:
-    """Return the checkpoint of the policies and the progress of an interrupted imitation, which may be its source."""
+    """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
+
+    With a checkpoint of the run, data of the warm start is deleted. A damaged warm start is reported and restarted.
+    """
     if checkpoint:
         warm_start.discard(run.path)
         return checkpoint, None
@@ -234,7 +238,7 @@ def _lineup(
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """Return the experiment's policies, not yet loaded."""
+    """Return the experiment's policies, whose weights are not loaded yet."""
     return Policies(
         experiment.playing(), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
@@ -243,7 +247,7 @@ def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer)
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
-    """Return the folder of each policy's reference weights: before learning from reward, after any warm start."""
+    """Return the folder of each trained policy's reference weights: checkpoint 0 after a warm start, else its model."""
     warm_start = run.path / "checkpoints" / "0000"
     return {
         name: checkpoints.verify(warm_start).policy(name)
@@ -256,7 +260,7 @@ def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies
 async def _critic(
     experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
 ) -> Critic | None:
-    """Return the critic that credit needs, restored from the checkpoint, or None."""
+    """Return the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
     known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
     rule = experiment.credit
     critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
@@ -267,7 +271,7 @@ async def _critic(
 
 
 def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
-    """Return the source of the run's matches: another run's log, play, or play ahead of learning."""
+    """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
     if experiment.source is None:
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
@@ -283,7 +287,7 @@ def _crediting(
     policies: Policies,
     critic: Critic | None,
 ) -> Crediting:
-    """Return the experiment's credit over these policies, with its restored state."""
+    """Return the assignment of rewards and advantages by the experiment's rules, with its restored `state`."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
     gold = gold_of(experiment.credit.stages)
 
@@ -297,8 +301,23 @@ def _crediting(
     )  # fmt: skip
 
 
+def _league(
+    run: RunFolder, experiment: Experiment, checkpoint: Checkpoint | None, state: Mapping[str, Any], policies: Policies
+) -> tuple[Pool, WinRates, Matchmaker | None]:
+    """Return the league's pool, its win rates and, if there is a league, its matchmaker, from a checkpoint's `state`.
+
+    Raises StoreError if the checkpoint of a run with a league lists no past version.
+    """
+    pool = _pool(run, experiment, state.get("pool"))
+    if checkpoint and experiment.league and not pool.versions:
+        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
+    pool.check(policies.trainers)
+    win_rates = WinRates(state.get("win_rates"))
+    return pool, win_rates, Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
+
+
 def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
-    """Restore the pool, and remove newer versions from the folder."""
+    """Restore the league's pool of past versions, and delete weights that no checkpoint lists from the run's folder."""
     league = experiment.league
     lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0
     pool = Pool(run.path, league.pool if league else PoolSpec(), lag, state)

@@ -35,7 +35,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check: subject, verdict, what was found, and how to fix it."""
+    """Result of one check: what was checked, whether it is fine, what was found, and how to fix it."""
 
     what: str
     ok: bool
@@ -44,7 +44,7 @@ class Finding:
 
 
 def shadowed() -> str:
-    """Return an error if another package hides one of Arena's top-level packages, else ""."""
+    """Return an error message if another package hides one of Arena's, or one of Arena's is missing; else ""."""
     here = Path(__file__).resolve().parent.parent
     for room in ROOMS:
         spec = importlib.util.find_spec(room)
@@ -59,12 +59,12 @@ def shadowed() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the installed versions of Arena and its main dependencies, or `missing`."""
+    """Return the installed versions of Arena and its main dependencies by package name; `missing` for absent ones."""
     return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
 def environment() -> dict[str, Any]:
-    """Return the machine, command and versions that a run records in environment.json."""
+    """Return what a run records in environment.json: Python, machine, command and package versions."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -79,7 +79,7 @@ def environment() -> dict[str, Any]:
 
 
 def examine() -> list[Finding]:
-    """Run all checks of this machine, the most important first."""
+    """Run all checks of this machine and installation, and return their findings, the most important first."""
     clash = shadowed()
     return [
         Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
@@ -96,7 +96,7 @@ def examine() -> list[Finding]:
 
 
 async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
-    """Start or join a cluster, and check its nodes and capacity."""
+    """Start or join the cluster of `spec`, and return findings on the cluster, each node, and its capacity."""
     from agents.engines.spec import EngineSpec
     from arena.scale.cluster import check_scale, processes
     from arena.scale.probe import installed, probe
@@ -119,7 +119,7 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    """Check the core requirements, those of learning, and each further extra."""
+    """Return a finding each on the core requirements, those of learning, and every further extra."""
     parts: dict[str, list[Required]] = {}
     for one in required():
         if one.extra not in OTHERS:
@@ -128,7 +128,7 @@ def _packages() -> list[Finding]:
 
 
 def _extra(name: str, needed: Sequence[Required]) -> Finding:
-    """Check the packages of an extra. Missing ones are accepted, except for core and learning."""
+    """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
     what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
     missing = [one for one in needed if one.installed == "missing"]
@@ -142,7 +142,7 @@ def _extra(name: str, needed: Sequence[Required]) -> Finding:
 
 
 def _devices() -> list[Finding]:
-    """Report memory and accelerators with their total and free bytes."""
+    """Return findings on the processor's memory and each accelerator, with their total and free gigabytes."""
     findings = []
     for device in devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
@@ -161,13 +161,13 @@ def _disk() -> Finding:
 
 
 def _pages() -> Finding:
-    """Check that the documentation named in messages is installed."""
+    """Check that the documentation pages to which messages refer are installed."""
     folder = pages()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 
 def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
-    """Return the findings as rows of plain values."""
+    """Return the findings as dicts with their fields: what, ok, found, fix."""
     return [asdict(finding) for finding in findings]
 
 
@@ -188,7 +188,7 @@ def _processor() -> str:
 
 
 def _threads() -> str:
-    """Return, as text, the number of threads that `threads: auto` would choose now, with its timings."""
+    """Return, as text, the number of threads that `threads: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     from arena.learn.machine import threads_of, try_threads
@@ -200,7 +200,7 @@ def _threads() -> str:
 
 
 def _precision() -> str:
-    """Return, as text, the precision that `precision: auto` would choose now, with its timings."""
+    """Return, as text, the precision that `precision: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch
@@ -217,7 +217,7 @@ def _precision() -> str:
 
 
 def instruction_set() -> str:
-    """Return the instruction set that selects torch's CPU kernels."""
+    """Return the CPU instruction set for which torch selects its kernels; a message if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch

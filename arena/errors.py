@@ -13,7 +13,7 @@ def debugging() -> bool:
 
 
 class _OneLine(Exception):
-    """An error whose message is one line."""
+    """Base of errors whose message is one line."""
 
     def __init__(self, message: str) -> None:
         """Replace line breaks in the message by spaces."""
@@ -21,15 +21,15 @@ class _OneLine(Exception):
 
 
 class ConfigError(_OneLine):
-    """Invalid settings or arguments. The message says what is wrong, where, and how to fix it."""
+    """Raised for invalid settings or arguments. The message says what is wrong, where, and how to fix it."""
 
 
 class PlayError(_OneLine):
-    """Too many failed matches. The message says why."""
+    """Raised if too many matches fail. The message says why."""
 
 
 class BugError(_OneLine):
-    """Failure of Arena's own code in a match, which is not retried. The message says what failed and where."""
+    """Raised if Arena's own code failed in a match, which is not retried. The message says what failed and where."""
 
     def __init__(self, message: str, record: Any = None) -> None:
         """Create the error; `record` is the `MatchRecord` of the failed match."""
@@ -38,28 +38,28 @@ class BugError(_OneLine):
 
 
 class RanksLost(_OneLine):
-    """Death or hang of a trainer rank. The message says which rank, in which step, and why."""
+    """Raised if a trainer process died or hung. The message says which rank, in which step, and why."""
 
 
 class Interrupted(Exception):
-    """Interruption of a run by the user. The message says how to resume."""
+    """Raised if the user interrupts a run. The message says how to resume."""
 
 
 class StoreError(_OneLine):
-    """Damaged or invalid run folder. The message says what to do."""
+    """Raised for a damaged or invalid run folder. The message says what to do."""
 
 
 class GateError(Exception):
-    """Different log-probabilities of sampler and trainer for the same tokens. The message has the numbers."""
+    """Raised if sampler and trainer differ in the log-probabilities of the same tokens. The message has the numbers."""
 
 
 class DivergedError(Exception):
-    """Non-finite numbers in an update. The message says whose, where, and what to try."""
+    """Raised for non-finite numbers in an update. The message says whose, where, and what to try."""
 
 
 class WorkerLost(_OneLine):
-    """Loss of a worker process or machine. The message says which."""
+    """Raised if a worker process or machine is lost. The message says which."""
 
 
 class OutOfMemory(_OneLine):
-    """Too little memory on the accelerator. The message says which settings reduce the need."""
+    """Raised if the accelerator has too little memory. The message says which settings reduce the need."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, Self
@@ -23,7 +23,7 @@ from arena.config.experiment import Experiment
 from arena.config.saved_config import identity
 from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
-from arena.credit.samples import TokenFigures, sampled_streams, samples_of, token_figures
+from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
 from arena.errors import DivergedError, StoreError
 from arena.league.pool import version_name
 from arena.learn.gate import tolerance
@@ -49,17 +49,17 @@ CHECKPOINT_PLACES = 100
 
 
 class Examiner(Protocol):
-    """Evaluation of a run during training; it does not affect learning."""
+    """Interface of evaluations of a run during training, which do not affect learning."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
+        """Return True if the weights after iteration `k` should be evaluated now and were not yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Evaluate the weights; return values for the iteration's row of metrics."""
+        """Evaluate the weights after iteration `k`; return values for its row of metrics, {} if that is impossible."""
 
 
 class Lab:
-    """One run in its folder. The caller holds the folder's lock."""
+    """Training loop of one run: `open` builds it, `run` does the remaining iterations. The caller locks the folder."""
 
     def __init__(
         self, run: RunFolder, experiment: Experiment, watcher: Watcher, parts: Parts, examiner: Examiner | None = None
@@ -79,7 +79,7 @@ class Lab:
         examiner: Examiner | None = None,
         makers: Makers = Makers(),
     ) -> Self:
-        """Open the lab of a run from its folder, with an engine of its own; the caller closes it."""
+        """Open an engine, build the run's parts from its folder, and return the lab, which the caller closes."""
         if isinstance(experiment.threads, int):
             await compute(torch.set_num_threads, experiment.threads)
         engine = makers.engine(experiment.engine, experiment.settled_precision)
@@ -92,7 +92,7 @@ class Lab:
         return cls(run, experiment, watcher, parts, examiner)
 
     async def close(self) -> None:
-        """Stop running matches; release the engine, the trainers and their weights."""
+        """Stop running matches, and release the engine, the trainers and their weights."""
         await self.parts.source.close()
         for trainer in self.trainers.values():
             await trainer.close()
@@ -101,7 +101,7 @@ class Lab:
     # -- the steps of an iteration -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run all iterations that are not committed yet."""
+        """Run the warm start of a new run, the evaluation that is due, and all iterations not committed yet."""
         if self.done == 0 and not self.parts.restored:
             await self.imitate()
         await self.examine(self.done)
@@ -112,13 +112,20 @@ class Lab:
                 trackers.update()
 
     async def iterate(self, k: int) -> dict[str, Any]:
-        """Run one iteration from play to commit; return its row of metrics."""
+        """Run iteration `k` from play to commit, and return its row of metrics."""
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
         records, failures, left_out = await self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited, recalled, recalls = await self.credit(k, records)
         foreseen = await self.fit_critic(k, credited)
+        staleness, before = await self.prepare_learning(k, credited), await self.score(credited)
         learned = await self.learn(k, credited, recalled, records)
+        learned = {name: metrics | staleness.get(name, {}) for name, metrics in learned.items()}
+        if before:
+            after, tokens = await self.score(credited), TokenFigures()
+            for name in before:
+                tokens |= token_figures(fresh_of(name, credited), before[name], after[name])
+            self._write_credit(k, credited, tokens)
         await self.publish()
         self.rate(k, records)
         await self.admit(k)
@@ -141,7 +148,7 @@ class Lab:
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """Assign rewards and advantages to every turn of trained policies; write them to the credit file."""
+        """Assign a reward and an advantage to each turn of trained policies; store and return the trajectories."""
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
         self._write_credit(k, credited)
@@ -153,40 +160,27 @@ class Lab:
         self.run_folder.log.write_credit(k, turns, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
-        """Fit the critic, if any, to the turns' returns, after credit used its predictions; return its metrics."""
+        """Fit the critic to the turns' returns, after credit used its predictions. Returns metrics, {} without one."""
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
             return await self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
         except DivergedError as error:
             raise DivergedError(f"iteration {k}, {error}") from None
 
-    async def learn(
-        self,
-        k: int,
-        credited: Iterable[Credited],
-        recalled: Sequence[Credited] = (),
-        records: Sequence[MatchRecord] = (),
-    ) -> dict[str, dict[str, float]]:
-        """Update each trained policy from its turns and demonstrations, then from replay; return metrics by policy."""
+    async def prepare_learning(self, k: int, credited: Sequence[Credited]) -> dict[str, dict[str, float]]:
+        """Free the engine's memory, or check the replies' staleness if play continues meanwhile.
+
+        Returns the metrics of staleness by policy. Raises GateError if sampler and trainer disagree.
+        """
         self.watcher.phase(k, "learn")
-        credited, learned, tokens = list(credited), {}, TokenFigures()
+        if self.experiment.overlaps:
+            return {name: await self._check_stale_replies(k, name, fresh_of(name, credited)) for name in self.trainers}
         for name in self.trainers:
-            own = [c for c in credited if c.trajectory.policy == name and c.trajectory.source != "recalled"]
-            gated = await self._check_stale_replies(k, name, own) if self.experiment.overlaps else {}
-            if not self.experiment.overlaps:
-                await self.engine.release(name)
-            before = await self._scores(name, own)
-            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
-            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
-            replay_stats = await self._update(k, name, recalled, "replay")
-            learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()} | gated
-            tokens |= token_figures(own, before, await self._scores(name, own)) if before else {}
-        if tokens:
-            self._write_credit(k, credited, tokens)
-        return learned
+            await self.engine.release(name)
+        return {}
 
     async def _check_stale_replies(self, k: int, name: str, own: Sequence[Credited]) -> dict[str, float]:
-        """Return metrics of the replies' staleness, and run the gate on new replies if few are by the current weights.
+        """Return metrics of the replies' age, and run the gate on new replies if few are by the current weights.
 
         `gated` is the number of tokens that the gate compares.
         """
@@ -199,17 +193,35 @@ class Lab:
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
         return metrics | {"gated": gated}
 
-    async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
-        """Score the sampled tokens under the current policy if `learn.keep_tokens` is set; otherwise return []."""
-        if not self.experiment.learn.keep_tokens:
-            return []
-        streams = [(s, self.parts.temperatures[c.trajectory.role]) for c in credited for s in sampled_streams([c])]
-        return await self.trainers[name].score(*map(list, zip(*streams, strict=True))) if streams else []
+    async def score(self, credited: Sequence[Credited]) -> dict[str, list[StreamScores]]:
+        """Score the policies' sampled tokens under the current weights; return {} without `learn.keep_tokens`."""
+        scores = {}
+        for name in self.trainers if self.experiment.learn.keep_tokens else ():
+            own, temperatures = fresh_of(name, credited), self.parts.temperatures
+            if streams := [(s, temperatures[c.trajectory.role]) for c in own for s in sampled_streams([c])]:
+                scores[name] = await self.trainers[name].score(*map(list, zip(*streams, strict=True)))
+        return scores
+
+    async def learn(
+        self,
+        k: int,
+        credited: Sequence[Credited],
+        recalled: Sequence[Credited] = (),
+        records: Sequence[MatchRecord] = (),
+    ) -> dict[str, dict[str, float]]:
+        """Update each trained policy from its turns and demonstrations, then from replay. Returns metrics by policy."""
+        learned = {}
+        for name in self.trainers:
+            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
+            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
+            replayed = await self._update(k, name, recalled, "replay")
+            learned[name] |= {f"replay_{metric}": value for metric, value in replayed.items()}
+        return learned
 
     async def _update(
         self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
     ) -> dict[str, float]:
-        """Update a policy from its own samples and demonstrations; return metrics, {} without any samples."""
+        """Update a policy from its own credited turns and demonstrations. Returns metrics, {} without any samples."""
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
         samples = samples_of(own, self.parts.temperatures, version=version)
@@ -220,7 +232,7 @@ class Lab:
         return await trainer.update(await compute(trainer.plan, samples, self._rng(k, place, name), self._clock(k)))
 
     async def publish(self) -> None:
-        """Serve the current weights as the next version."""
+        """Serve the current weights to players, those of trained policies as their next version."""
         await self.policies.publish()
 
     def rate(self, k: int, records: Sequence[MatchRecord]) -> None:
@@ -231,7 +243,7 @@ class Lab:
         self.parts.play.observe(k, own)
 
     async def admit(self, k: int) -> None:
-        """Add the weights after iteration `k` to the league's pool, if there is a league and it is due."""
+        """Add the weights after iteration `k` to the league's pool, with their ratings, if the league is due."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}
@@ -244,7 +256,7 @@ class Lab:
                 self.parts.ratings.inherit(version_name(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
-        """Run the evaluation if due, then restore the engine with its caches."""
+        """Evaluate the weights if due, and return values for the metrics, else {}. Restores the engine's caches."""
         if self.examiner is None or not await self.examiner.due(k, self.parts):
             return {}
         try:
@@ -253,7 +265,7 @@ class Lab:
             await self.policies.serve(*self.policies)
 
     async def commit(self, k: int, row: dict[str, Any]) -> None:
-        """Commit the iteration: seal the log, write the metrics, and save a checkpoint if due."""
+        """Commit iteration `k`: seal its log, write its metrics, save a checkpoint if due, and notify the watcher."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
         self.parts.pool.held = self.parts.play.past_versions(k)
@@ -267,7 +279,7 @@ class Lab:
         self.watcher.iteration(row)
 
     async def imitate(self) -> None:
-        """Warm start: train policies with `imitate` on scripted play, then save checkpoint 0."""
+        """Warm start: train policies with `imitate` on scripted play, or resume that, and save checkpoint 0."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         begun = self.parts.imitated
         if begun and begun.policy not in specs:
@@ -288,7 +300,7 @@ class Lab:
             await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
     async def _learn_imitation(self, name: str, plan: Plan, begun: Imitated | None) -> None:
-        """Carry out the plan from the last checkpointed step; save checkpoints of a long one."""
+        """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if they do not fit."""
         total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if begun:
             done = begun.steps
@@ -322,7 +334,7 @@ class Lab:
         await compute(warm_start.keep, self.run_folder.path, about, fill)
 
     def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
-        """Return a callback that reports one more of `total` items as done to a watcher that follows progress."""
+        """Return a callback that reports one more of `total` items as done, if the watcher follows progress."""
         count = itertools.count(done + 1)
         watcher = self.watcher
         return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None

@@ -41,9 +41,10 @@ RESTARTS = 5
 
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
-    """Check the experiment, make its run folder, and run it to the end; return the folder.
+    """Check the experiment, make its run folder, run it to the end, and return the folder.
 
-    Without `out` the folder is a new one below runs/.
+    Without `out` the folder is a new one below runs/. The link `latest` beside it points to it. Raises ConfigError if a
+    check fails.
     """
     check_alone()
     loading.forget()
@@ -64,7 +65,7 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
 
 
 async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
-    """Resume a run from its newest valid checkpoint, with optional overrides; return its folder.
+    """Resume a run from its newest valid checkpoint, with optional overrides in `layers`, and return its folder.
 
     Without overrides the result is bit-identical to an uninterrupted run. Without `trusted`, code and servers of the
     folder are refused unless a run on this machine was started with them.
@@ -98,7 +99,7 @@ def check_alone() -> None:
 
 
 def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
-    """Record the resuming command in the run folder; return the changed settings."""
+    """Write the resuming command and the present settings to the run folder, and return the settings that changed."""
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
@@ -107,7 +108,7 @@ def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
 
 
 def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Sequence[Change]) -> dict[str, Any]:
-    """Return the environment with this command added, and with the current experiment."""
+    """Return the content of environment.json with this command and its changed settings added, and the experiment."""
     command = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -125,7 +126,10 @@ def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
 async def _run(
     run: RunFolder, experiment: Experiment, watcher: Watcher, opened: Callable[[], Sequence[Change]] = lambda: ()
 ) -> None:
-    """Run the remaining iterations. `opened` is called once the lab is open; the caller holds the folder's lock."""
+    """Run the remaining iterations, and start the processes again if a trainer rank is lost, up to `RESTARTS` times.
+
+    `opened` is called once the run's parts are built, and returns settings to note. The caller holds the folder's lock.
+    """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
     with run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
@@ -147,7 +151,7 @@ async def _run(
 async def _complete(
     run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]]
 ) -> None:
-    """Run from the newest checkpoint to the end, with the cluster's processes if the experiment has `scale`."""
+    """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
     async with scaled(experiment, watcher.note) as makers:
         lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
         try:
@@ -162,7 +166,7 @@ async def _complete(
 
 @contextmanager
 def _explained(run: RunFolder) -> Iterator[None]:
-    """Convert exceptions that end a run into errors that say how to resume, and log them."""
+    """Convert errors that end the run into ones that say how to resume, and log them. A bug's match is stored, too."""
     again = f"arena resume {run.path}"
     try:
         with _logged_end():
@@ -197,7 +201,7 @@ def _logged_end() -> Iterator[None]:
 
 
 def fresh_folder(name: str) -> Path:
-    """Return a path below runs/ that does not exist yet, named by the run and the current time."""
+    """Return a path below runs/ that does not exist yet: the run's name, the present time and, if taken, a number."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path("runs") / f"{name}-{stamp}"
     return next(p for n in range(1, 1000) if not (p := base if n == 1 else Path(f"{base}-{n}")).exists())

@@ -28,14 +28,14 @@ def iteration_metrics(
     seconds: Mapping[str, float],
     left_out: Sequence[MatchRecord] = (),
 ) -> dict[str, Any]:
-    """Return means over the iteration's finished matches; seconds are wall time, tokens the sampled ones.
+    """Return an iteration's row of metrics: counts, and means over its finished matches.
 
-    `failures` are failed attempts; `failure` is their commonest cause. `given_up` counts matches that were not retried;
-    other finished matches of their deals are `left_out` of everything else. Branches count as matches,
-    turns and tokens, but not in outcome metrics: the choice of branched turns depends on the match, so branches are no
-    sample of the policy. `ratings` are of this iteration's players, past versions at their mean; `win_rate` is that of
-    each trained policy against each other policy that it met, a draw counting half, and `payoff_against` its payoff
-    there. `zero_sum` marks payoffs that cancel out, whose mean has no information.
+    Seconds are wall time, tokens the sampled ones. `failures` are failed attempts; `failure` is their commonest cause.
+    `given_up` counts matches that were not retried; other finished matches of their deals are `left_out` of everything
+    else. Branches count as matches, turns and tokens, but not in outcome metrics: the choice of branched turns depends
+    on the match, so branches are no sample of the policy. `ratings` are of this iteration's players, past versions at
+    their mean; `win_rate` is that of each trained policy against each other policy that it met, a draw counting half,
+    and `payoff_against` its payoff there. `zero_sum` marks payoffs that cancel out, whose mean has no information.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
@@ -68,7 +68,7 @@ def iteration_metrics(
 
 
 def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
-    """Return the records by name prefix: the game's name if there are several, otherwise ""."""
+    """Group the records by the prefix of their metrics' names: "GAME." if there are several games, otherwise ""."""
     names = sorted({record.game for record in records})
     if len(names) < 2:
         return {"": list(records)}
@@ -80,13 +80,16 @@ def _merged(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return the mean payoff by seat."""
+    """Return the mean payoff of each seat over the matches that have one for it, by seat."""
     seats = sorted({seat for record in records for seat in record.payoffs})
     return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
 
 
 def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
-    """Return means of the game's numeric values, and the share of each ending."""
+    """Return means of the numbers in the games' reports, and the share of each kind of end (`ended.KIND`).
+
+    With `several` games, `matches`, `valid_rate` and `truncated_rate` are added.
+    """
     means: dict[str, float] = {}
     if several:
         means["matches"] = float(len(records))
@@ -103,11 +106,11 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
 
 
 def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of branches; {} if matches share no deals.
+    """Return metrics of branches (matches that repeat another one up to some turn); {} if no matches share a deal.
 
-    `count` of them, and their share of the turns that could have had one (`taken`); `turns` and `tokens` sampled by
-    learners, without the repeated beginning of branches; and `outcomes`, the number of distinct action sequences per
-    sampled turn.
+    `count` is their number, `taken` their share of the turns that could have had one. `turns` and `tokens` are those of
+    learners, without the repeated beginning of branches. `outcomes` is the number of distinct act sequences per such
+    turn.
     """
     if all(record.group < 0 and record.identity.parent is None for record in records):
         return {}
@@ -130,7 +133,7 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _valid_rate(records: Sequence[MatchRecord]) -> float:
-    """Return the share of legal acts among those that a game read."""
+    """Return the share of legal acts among those that a game read; NaN without any."""
     return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
 
 
@@ -141,7 +144,7 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
-    """Count deals played, learned trajectories, and what selection and replay removed.
+    """Count deals played, trajectories with credit, and what selection and replay removed or added.
 
     `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
     counts turns.
@@ -158,7 +161,7 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
 
 
 def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
-    """Return trajectories' mean total reward by role, without replayed ones and branches."""
+    """Return trajectories' mean total reward by role (`GAME.ROLE` if `several`), without replayed ones and branches."""
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
@@ -169,7 +172,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
 
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's win rate against each other policy it met, by `shared vs random`."""
+    """Return each trained policy's win rate (draws count half) against each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
@@ -177,7 +180,7 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's mean payoff beside each other policy, by `shared vs random`."""
+    """Return each trained policy's mean payoff in matches with each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
         others = {seating.policy for seating in record.seats.values() if not seating.trained}
@@ -188,7 +191,7 @@ def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
-    """Return the mean mu of this iteration's players, by name."""
+    """Return the mean rating (mu) of this iteration's players by name; past versions of a policy are averaged."""
     rated = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
     by_name: dict[str, list[float]] = {}
@@ -199,7 +202,7 @@ def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, floa
 
 
 def _together(policy: str) -> str:
-    """One name for all past versions of a policy; other names as they are."""
+    """Return `POLICY@past` for any past version of a policy, and other names unchanged."""
     past = version_of(policy)
     return f"{past[0]}@past" if past else policy
 

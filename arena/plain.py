@@ -16,7 +16,7 @@ _BEARER = re.compile(r"\bsk-[\w-]{8,}|(?<=Bearer )\S+", re.IGNORECASE)
 
 
 def clean_text(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
+    """Return the text with each lone surrogate, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -30,7 +30,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str, max_characters: int = 1000) -> list[str]:
-    """Return the text's lines, each made `printable` and cut to `max_characters`, with its indent."""
+    """Return the text's lines, each made `printable`, cut to `max_characters`, and with its indent (at most 20)."""
     lines = []
     for line in clean_text(text).splitlines():
         shown = printable(line)
@@ -40,9 +40,9 @@ def printable_lines(text: str, max_characters: int = 1000) -> list[str]:
 
 
 def without_secrets(text: str, variables: Iterable[str] = ()) -> str:
-    """Replace secrets in the text by "…": API keys, and values of environment variables with secret names.
+    """Replace secrets in the text by "…": API keys, bearer tokens, and values of variables with secret names.
 
-    `variables` names further environment variables with secrets.
+    The values are those of this process's environment, of at least 8 characters. `variables` names further secret ones.
     """
     secrets = {value for name, value in os.environ.items() if _SECRET.search(name) or name in variables}
     for value in sorted((value for value in secrets if len(value) >= 8), key=len, reverse=True):
@@ -53,7 +53,7 @@ def without_secrets(text: str, variables: Iterable[str] = ()) -> str:
 def truncate_middle(text: str, max_characters: int) -> str:
     """Shorten the text to `max_characters` by cutting its middle; a quarter of the rest is head, three quarters tail.
 
-    A line in place of the cut says how many characters are missing.
+    A line in place of the cut, in addition to `max_characters`, says how many characters are missing.
     """
     if len(text) <= max_characters:
         return text

@@ -33,7 +33,7 @@ from arena.store.checkpoints import Checkpoint
 
 
 class Snapshot(NamedTuple):
-    """A trained policy at one moment, as stored in a checkpoint."""
+    """Weights, optimiser moments and state of a trained policy at one moment, to be written to a checkpoint."""
 
     weights: Weights
     moments: Mapping[str, torch.Tensor]
@@ -43,7 +43,7 @@ class Snapshot(NamedTuple):
 
 
 class Policies(Mapping[str, Policy]):
-    """Mapping of names to the policies of a run's seats and league, and to loaded past versions."""
+    """Policies of a run by name, including past versions that are loaded. Loads, serves and saves their weights."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Policies(Mapping[str, Policy]):
         scores_reference: bool = False,
         learn_in_play: bool = False,
     ) -> None:
-        """Prepare the policies; `load` loads them. `scores_reference`: credit needs reference scores too.
+        """Prepare the policies, which `load` loads. With `scores_reference`, credit needs reference scores too.
 
-        `learn_in_play`: policies are served while they learn, so the engine must get a copy.
+        With `learn_in_play`, policies are served while they learn, so the engine must get a copy.
         """
         self._learn_in_play = learn_in_play
         self.engine, self.rule, self._make_trainer = engine, rule, make_trainer
@@ -78,7 +78,10 @@ class Policies(Mapping[str, Policy]):
         """Vocabulary size of each policy's model."""
 
     async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
-        """Load and serve the policies from `checkpoint` with their saved states `kept`, or their initial weights."""
+        """Load and serve the policies: trained ones from `checkpoint` with their saved states `kept`, if these exist.
+
+        Others get their initial weights. `doing` is called with a description of each load.
+        """
         for name, spec in self._specs.items():
             doing(f"loading {spec.model} as '{name}'")
             await self._load(name, spec, checkpoint, kept.get(name) if spec.train else None)
@@ -94,7 +97,7 @@ class Policies(Mapping[str, Policy]):
         return len(self._own) + len(self._past)
 
     async def publish(self) -> None:
-        """Serve the current weights, trained policies under their next version.
+        """Serve the current weights to players, and increment the version of trained policies.
 
         Frozen policies are served again too, so that an engine's caches are the same after a resume.
         """
@@ -103,7 +106,7 @@ class Policies(Mapping[str, Policy]):
         await self.serve(*(self.trainers if self._learn_in_play else self))
 
     async def serve(self, *names: str) -> None:
-        """Serve these policies with their current weights and versions; an engine rebuilds their caches."""
+        """Serve these policies with current weights and versions; an engine rebuilds its caches. Skips unknown ones."""
         for name in names:
             if name not in self:
                 continue  # a past version that was unloaded meanwhile
@@ -114,11 +117,11 @@ class Policies(Mapping[str, Policy]):
                 await self.engine.publish(name, self[name].version, weights)
 
     async def weights(self, name: str) -> Weights:
-        """Return the current weights: a trained policy's from its trainer."""
+        """Return a policy's current weights: from its trainer if it is trained, else from its folder."""
         return await self.trainers[name].weights() if name in self.trainers else FolderWeights(self[name].source)
 
     async def set_references(self, references: Mapping[str, Path]) -> None:
-        """Set the folder of each trained policy's reference weights, for the KL."""
+        """Set the folder of each trained policy's reference weights (for the KL), and stop serving earlier ones."""
         self._references = dict(references) if self.uses_reference else {}
         for name in self.trainers:
             await self._drop_reference(name)
@@ -126,7 +129,10 @@ class Policies(Mapping[str, Policy]):
     async def reference_scores(
         self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]
     ) -> list[np.ndarray]:
-        """Score streams under a policy's reference weights, which are loaded at first use."""
+        """Return the log-probabilities of the streams' sampled tokens under a policy's reference weights.
+
+        They are loaded at first use.
+        """
         if name not in self._serving_reference:
             if self.rule.offload_reference:
                 trim_memory()  # loading briefly needs twice the memory
@@ -135,7 +141,7 @@ class Policies(Mapping[str, Policy]):
         return await self.engine.score(reference_name(name), streams, temperatures)
 
     async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
-        """Add the reference's log-probabilities to a policy's samples, if a regulariser or credit needs them."""
+        """Return the samples with the reference's log-probabilities, if a regulariser or credit needs these."""
         if not self.uses_reference:
             return samples
         scored = await self.reference_scores(name, [s.stream for s in samples], [s.temperature for s in samples])
@@ -148,7 +154,7 @@ class Policies(Mapping[str, Policy]):
         self._serving_reference.discard(name)
 
     def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
-        """Raise StoreError for a token id outside the model's vocabulary, as an edited log may contain."""
+        """Raise StoreError for a token id outside the vocabulary of its policy's model, as edited logs may contain."""
         for found in trajectories:
             known = self._vocabularies.get(found.policy, 1 << 31)
             for token in (end(stream.ids) for stream in found.streams if stream.ids for end in (min, max)):
@@ -159,7 +165,7 @@ class Policies(Mapping[str, Policy]):
                     )
 
     async def snapshot(self) -> dict[str, Snapshot]:
-        """Return a snapshot of all trained policies for a checkpoint."""
+        """Return a snapshot of each trained policy by name, for a checkpoint."""
         return {
             name: Snapshot(
                 await trainer.weights(), await trainer.save(), {"version": self[name].version} | trainer.state()
@@ -168,7 +174,7 @@ class Policies(Mapping[str, Policy]):
         }
 
     def save(self, folder: Path, kept: Mapping[str, Snapshot]) -> dict[str, dict[str, Any]]:
-        """Write all trained policies under `folder`; return their entries in a checkpoint's state."""
+        """Write the weights and optimisers of trained policies under `folder`, and return their JSON states by name."""
         for name, (weights, moments, state) in kept.items():
             self.save_weights(name, folder / name, weights)
             metadata = {"steps": str(state["steps"])}
@@ -176,12 +182,12 @@ class Policies(Mapping[str, Policy]):
         return {name: one.state for name, one in kept.items()}
 
     def save_weights(self, name: str, folder: Path, weights: Weights) -> None:
-        """Write a trained policy, without its optimiser: in Hugging Face layout, an adapter in peft's."""
+        """Write a trained policy without its optimiser: in Hugging Face layout, or peft's for an adapter."""
         with weights.whole():
             self[name].with_weights(weights).save(folder)
 
     def save_whole(self, name: str, folder: Path, weights: Weights) -> None:
-        """Write a trained policy in Hugging Face layout, an adapter merged into its base."""
+        """Write a trained policy in Hugging Face layout, with an adapter merged into its base."""
         with weights.whole():
             self[name].with_weights(weights).save_whole(folder)
 
@@ -222,8 +228,8 @@ class Policies(Mapping[str, Policy]):
 class PastVersions:
     """Limit on loaded past versions: at most `pool.spec.in_memory` in the running matches of one event loop.
 
-    A match waits until its past versions fit; a match that needs more versions than the limit runs alone. The order of
-    matches does not depend on the loaded versions.
+    `seated` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
+    the limit runs alone. The order of matches does not depend on the loaded versions.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
@@ -234,7 +240,10 @@ class PastVersions:
 
     @asynccontextmanager
     async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
-        """Serve the past versions among these policies within the context."""
+        """Load and serve the past versions among these policies, and keep them loaded within the context.
+
+        Waits until they fit.
+        """
         names = sorted({name for name in policies if version_of(name)})
         if names:
             await self._seat(names)
@@ -273,5 +282,5 @@ class PastVersions:
 
 
 def reference_name(policy: str) -> str:
-    """Return the name under which a policy's reference weights are served."""
+    """Return the name under which a policy's reference weights are served, such as `shared@reference`."""
     return f"{policy}@reference"

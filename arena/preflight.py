@@ -53,7 +53,7 @@ from games.contracts import Image, MatchId
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked experiment, ready to start."""
+    """Result of `preflight`: an experiment that is ready to start, and notes for the user."""
 
     experiment: Experiment
     """The experiment with absolute paths and without `auto` settings."""
@@ -64,7 +64,7 @@ class Prepared:
 async def preflight(
     experiment: Experiment, doing: Callable[[str], None], begun: Path | None = None, trusted: bool = False
 ) -> Prepared:
-    """Check an experiment and return it with its final settings. `doing` is called with each slow step.
+    """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
     `trusted` allows the folder's code. Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or
@@ -95,7 +95,7 @@ async def preflight(
 
 
 def fitted(experiment: Experiment) -> Experiment:
-    """Replace `auto` settings by the fastest values on this machine, as measured by short trials."""
+    """Return the experiment with `auto` threads and precision replaced by the fastest ones in short trials here."""
     threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
     if precision == "auto":
@@ -104,7 +104,7 @@ def fitted(experiment: Experiment) -> Experiment:
 
 
 def _resolve_models(experiment: Experiment) -> Experiment:
-    """Replace models that name another run's weights, such as runs/first@12, by the folder of that version."""
+    """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
     begun = {
         name: spec.model_copy(update={"model": _model_folder(name, spec.model)})
         for name, spec in experiment.policies.items()
@@ -113,9 +113,10 @@ def _resolve_models(experiment: Experiment) -> Experiment:
 
 
 def _model_folder(name: str, model: str) -> str:
-    """Return the folder for a model such as runs/first@12:opener, other models unchanged.
+    """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
-    Without a policy in the name, the run's policy called `name` is used, or its only one.
+    Without a policy in the name, the run's policy called `name` is used, or its only one. Raises ConfigError if the run
+    has several others.
     """
     match = RUN_WEIGHTS.fullmatch(model)
     if match is None or not isfile(Path(expanduser(match["path"]), CONFIG)):
@@ -129,7 +130,7 @@ def _model_folder(name: str, model: str) -> str:
 
 
 async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
-    """Check that the run's servers answer; return notes on their models. Raises ConfigError if one does not."""
+    """Check that the servers of the run's endpoints answer, and return notes. Raises ConfigError if one does not."""
     asked = _asked(experiment)
     if asked:
         doing(f"asking for {', '.join(asked)}")
@@ -140,7 +141,7 @@ async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) 
 
 
 def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
-    """Return the servers that a run will use, by name."""
+    """Return the settings of the servers that a run will use, at seats, in its league or in evaluations, by name."""
     servers, names = experiment.servers(), {parsed(spec)[0] for spec in _asked(experiment)}
     return {name: server for name, server in servers.items() if name in names}
 
@@ -152,7 +153,7 @@ def _asked(experiment: Experiment) -> list[str]:
 
 
 def _endpoints_in(experiment: Experiment) -> list[str]:
-    """Return the endpoint policies of a run's seats and league."""
+    """Return the specs of the endpoints at a run's seats and in its league, without repetitions."""
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
     return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]
@@ -161,7 +162,7 @@ def _endpoints_in(experiment: Experiment) -> list[str]:
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
     """Check that the matches of `source.log` have this experiment's games, options, roles and tokenizers.
 
-    Raises ConfigError or StoreError otherwise.
+    Does nothing without `source`. Raises ConfigError or StoreError otherwise.
     """
     if experiment.source is None:
         return
@@ -184,21 +185,27 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
 
 
 def _check_images(log: LogReader, iterations: int) -> None:
-    """Raise ConfigError if an image of the log is missing. Its bytes are checked when it is read."""
+    """Raise ConfigError if an image of the first `iterations` is missing. Its bytes are checked when it is read."""
     for image in {image for k in range(1, iterations + 1) for image in log.images(k)}:
         if not log.blobs.has(image):
             raise ConfigError(f"source.log: {log.blobs.folder} lacks the image {image}: restore it from a copy")
 
 
 def committed_iterations(run: Path) -> int:
-    """Return a run's number of committed iterations. Raises StoreError if it is not a run or its log was changed."""
+    """Return a run's number of committed iterations, 0 before the first.
+
+    Raises StoreError if the folder is not a run or its log was changed.
+    """
     run = RunReader(run).path
     check_newest(run)
     return checkpoints.newest(run).iteration if checkpoints.iterations(run) else 0
 
 
 def _with_iterations(experiment: Experiment) -> Experiment:
-    """Set `source.iterations` to the log's committed iterations, because its run may continue meanwhile."""
+    """Return the experiment with `source.iterations` fixed, because the logged run may continue meanwhile.
+
+    It becomes the log's number of committed iterations, unless it is set or there is no `source`.
+    """
     source = experiment.source
     if source is None or source.iterations:
         return experiment
@@ -207,7 +214,7 @@ def _with_iterations(experiment: Experiment) -> Experiment:
 
 
 def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their: tuple[Experiment, SeatSpec]) -> None:
-    """Raise ConfigError unless the policies at a seat of two runs have the same role and tokenizer."""
+    """Raise ConfigError unless a seat's policies in this run and the logged one have equal roles and tokenizers."""
     (experiment, held), (other, sat) = own, their
     if sat.role != held.role:
         raise ConfigError(f"source.log: {place} played {seat} as {sat.role}: set seats.{seat}.role to that")
@@ -223,9 +230,9 @@ def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their:
 
 
 async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Check by a random match that games of trained policies report the answer that credit needs.
+    """Check by a random match that games of trained policies report the right answer if credit needs it.
 
-    Raises ConfigError otherwise.
+    Raises ConfigError if a report lacks it.
     """
     gold = gold_of(experiment.credit.stages)
     if gold is None:
@@ -242,7 +249,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 
 
 def _unseen(tables: Sequence[Table]) -> list[str]:
-    """Return a note for each game whose messages have images, since policies read text only."""
+    """Return a note for each game whose messages have images, which policies cannot read."""
     names = dict.fromkeys(table.game.name for table in tables if isinstance(table.make_game(), Pictures))
     placeholder = Image("0" * 64, "image/png", 64, 48).text
     return [f"{name} shows images, which policies cannot see: they read {placeholder} instead" for name in names]
@@ -264,7 +271,7 @@ _TRIAL = Limits(turns=1000, seconds=10.0)
 
 
 def _turns(experiment: Experiment) -> int:
-    """Return the maximum number of turns of a trial match."""
+    """Return the maximum number of turns of a trial match: the run's limit, at most 1000."""
     return min(experiment.play.limits.turns or 1000, 1000)
 
 
@@ -281,7 +288,7 @@ def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
 
 
 def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
-    """Check each model's files and tokenizer, fetching missing models; return notes. No weights are loaded."""
+    """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
     notes = []
     for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
         if any(known.name == model and known.state == "not fetched" for known in available()):

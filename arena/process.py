@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def prepare() -> None:
-    """Set the environment variables and allocator options that the user has not set."""
+    """Set the environment variables that the user has not set, allocator options, and a filter of DeepSpeed's log."""
     if not any(name in os.environ for name in _WAITING):
         # GNU's OpenMP threads spin 300,000 times at every barrier, which makes everything ten times slower if another
         # process is busy. With 1000 spins they sleep after some microseconds.
@@ -40,12 +40,12 @@ def prepare() -> None:
 
 
 def waiting() -> str:
-    """Return this process's environment settings for waiting OpenMP threads, as text."""
+    """Return the environment settings for how OpenMP threads wait, such as `GOMP_SPINCOUNT=1000`, as text."""
     return ", ".join(f"{name}={os.environ[name]}" for name in _WAITING if name in os.environ)
 
 
 def ranks() -> tuple[str, int]:
-    """Return the launcher's variable and the number of processes it started as one job; ("", 1) without a launcher."""
+    """Return the launcher's variable and the number of processes in its job if several; ("", 1) without a launcher."""
     for name in LAUNCHERS:
         count = os.environ.get(name, "").strip()
         if count.isdecimal() and len(count) < 10 and int(count) > 1:
@@ -78,7 +78,7 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 
 def environment_of_children() -> dict[str, str]:
-    """Return the environment for child processes, with Arena's checkout in PYTHONPATH if it is the current folder."""
+    """Return the environment for child processes, with Arena in PYTHONPATH if the current folder is its checkout."""
     home, paths = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
     if home != os.path.realpath(os.curdir):
         return dict(os.environ)
@@ -93,7 +93,10 @@ def cores() -> int:
 
 
 def end_with(parent: int) -> None:
-    """Make the kernel send SIGTERM to this just forked process when its parent process ends. Linux only."""
+    """Make the kernel send SIGTERM to this just forked process when its parent ends. Linux only.
+
+    Exits at once if the process with the id `parent` has ended already.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:

@@ -32,11 +32,11 @@ OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary")
 
 
 class RecordError(StoreError, ValueError):
-    """Record that cannot be written or read."""
+    """Raised for a match record that cannot be written to a log or read from one."""
 
 
 class Turn(NamedTuple):
-    """One act of one player: observation, reply, parsed action and rewards.
+    """One act of one player in a match: what it read (`messages`), its reply (`raw`), the parsed act and its rewards.
 
     `rewards` are named and unweighted, including those that arrived before the seat's next turn. Credit fills `reward`
     (their weighted sum) and `advantage`, and stores them in a file of its own.
@@ -67,7 +67,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One seat's turns and streams in one match: the unit of credit and learning."""
+    """One seat's turns and token streams in one match: the unit of credit and learning."""
 
     match: str
     """Printed id of the match."""
@@ -91,7 +91,7 @@ class Trajectory:
     """Index of the first turn that differs from the parent match; -1 without a parent."""
 
     def contexts(self) -> dict[int, list[int]]:
-        """Return the stream's ids before a turn's first sampled token, by the turn's index."""
+        """Return the stream's ids before the first sampled token of each turn, by turn index."""
         prefixes: dict[int, list[int]] = {}
         for stream in self.streams:
             places = np.flatnonzero(stream.mask)
@@ -101,7 +101,7 @@ class Trajectory:
         return prefixes
 
     def observed_ids(self) -> dict[int, list[int]]:
-        """Return the new ids in the stream before a turn's first sampled token, by the turn's index."""
+        """Return the ids between the previous sampled token and a turn's first one, by turn index."""
         new: dict[int, list[int]] = {}
         for stream in self.streams:
             begin = 0
@@ -112,7 +112,7 @@ class Trajectory:
         return new
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
-        """Return a copy with a reward and an advantage per turn. Raises ValueError for any other number."""
+        """Return a copy with a reward and an advantage per turn. Raises ValueError unless each turn has one of each."""
         earned = zip(self.turns, rewards, advantages, strict=True)
         turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in earned)
         return replace(self, turns=tuple(turns))
@@ -131,12 +131,12 @@ class Seating:
     """Text appended to the role's system prompt in this match, "" if none (`arena.play.parts.instructions`)."""
 
     def row(self) -> dict[str, Any]:
-        """Return plain values, without an empty instruction."""
+        """Return the fields as plain values for the log, without an empty instruction."""
         return {name: value for name, value in vars(self).items() if name != "instruction" or value}
 
     @staticmethod
     def of(role: str, name: str, policy: Policy | None) -> Seating:
-        """Return the seating of a policy, or if it is None of an endpoint or a scripted policy of this name."""
+        """Return the seating of a policy; if it is None, that of an endpoint or scripted policy of this name."""
         if policy is None:
             return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIXES) else "brain")
         return Seating(role, name, policy.version, policy.trained, "model")
@@ -170,7 +170,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """Record of a complete match.
+    """Record of one match, finished or failed.
 
     `reason` says why it failed or was truncated; `started` is ISO 8601; 0 <= `seed` < 2^64.
     """
@@ -202,7 +202,7 @@ class MatchRecord:
 
     @property
     def id(self) -> str:
-        """Printed identity."""
+        """Printed identity, such as 0001-0003-b4."""
         return str(self.identity)
 
     @property
@@ -212,7 +212,7 @@ class MatchRecord:
 
     @property
     def attempt(self) -> int:
-        """Number of earlier attempts."""
+        """Number of earlier attempts at the match, which failed."""
         return self.identity.attempt
 
     def to_json(self) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class MatchRecord:
         return _ENCODE(self.to_json()) if "NaN" in line or "Infinity" in line else line
 
     def _row(self) -> dict[str, Any]:
-        """Return the unchecked row. Raises ValueError for values outside the schema."""
+        """Return the log's row with unchecked numbers. Raises ValueError for a wrong seed or streams of no seat."""
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed {self.seed} is not within 64 bits")
         if unknown := set(self.streams) - set(self.seats):
@@ -283,9 +283,9 @@ _DEFAULTS = {"group": -1, "stage": "", "source": "played"}
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
-    """Return one trajectory per seat with a turn or a stream, in seat order; [] for a failed match.
+    """Return a finished match's trajectories, one per seat with a turn or a stream, in seat order; else [].
 
-    Patched acts and their rewards are excluded, so that they are not learned from.
+    Turns of an expert that replaced a policy's act are left out with their rewards, so that they are not learned from.
     """
     if record.status != "finished":
         return []
@@ -312,17 +312,17 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 
 
 def is_patch(turn: Turn) -> bool:
-    """Return True for an expert's act that replaced a policy's act."""
+    """Return True for a turn in which an expert's act replaced that of a policy."""
     return turn.source == "patch" and turn.finish == "script"
 
 
 def is_excused(turn: Turn) -> bool:
-    """Return True for a truncated reply without a legal act whose penalty the role waived."""
+    """Return True for a reply cut at its token limit, without a legal act, whose penalty the role waived."""
     return turn.finish == "length" and not turn.valid and ILLEGAL not in turn.rewards
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
-    """Return the trajectories of trained seats that took a turn."""
+    """Return the trajectories of trained seats that took a turn, over all finished matches."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
@@ -362,7 +362,7 @@ def images(turns: Iterable[Turn]) -> list[str]:
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
-    """Return the stream with a turn's reply and the reply's token range; without tokens an empty stream and 0, 0."""
+    """Return the stream with a turn's reply, and begin and end of the reply in it; an empty stream, 0, 0 if none."""
     for stream in streams:
         if turn in stream.turns:
             begin = stream.turns.index(turn)

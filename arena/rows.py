@@ -13,13 +13,13 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 def identity_row(match: MatchId) -> dict[str, Any]:
-    """Return a match's identity as columns of the log; only a branch has `parent` and `parent_turn`."""
+    """Return a match's identity as columns of the log: id, iteration, deal, attempt; and a branch's parent and turn."""
     row = {"id": str(match), "iteration": match.iteration, "deal": match.deal, "attempt": match.attempt}
     return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
 
 
 def identity_of(row: Mapping[str, Any]) -> MatchId:
-    """Return the identity in a row's columns. Raises ValueError if it contradicts the printed id."""
+    """Return the match identity in a row's columns. Raises ValueError if they contradict the printed id."""
     parent = MatchId.parse(row["parent"]) if row.get("parent") else None
     turn = row["parent_turn"] if parent else None
     match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, turn)
@@ -29,14 +29,14 @@ def identity_of(row: Mapping[str, Any]) -> MatchId:
 
 
 def known(source: Any, sources: Any) -> Any:
-    """Return the source of a match or turn. Raises ValueError unless it is a value of the Literal `sources`."""
+    """Return `source` unchanged. Raises ValueError unless it is a value of the Literal type `sources`."""
     if source not in get_args(sources):
         raise ValueError(f"its source {str(source)[:80]!r} is none of {', '.join(get_args(sources))}")
     return source
 
 
 def message_row(message: Message) -> dict[str, Any]:
-    """Return a message's sender, text and, if it has any, images with their character positions in the text.
+    """Return a message as a dict: sender, text and, if it has any, images with their positions in the text.
 
     Adjacent texts are joined by a space, as in `Message.text`.
     """
@@ -52,7 +52,7 @@ def message_row(message: Message) -> dict[str, Any]:
 
 
 def message(row: Mapping[str, Any]) -> Message:
-    """Return the message of a row. Raises ValueError if image positions are out of order or range."""
+    """Return the message of a row of `message_row`. Raises ValueError if image positions are out of order or range."""
     if not (images := row.get("images")):
         return Message(row["sender"], (row["text"],))
     text, parts, end = row["text"], list[str | Image](), 0
@@ -97,7 +97,7 @@ def _float32(values: Sequence[float], label: str) -> list[float]:
 def zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
     """Return True if payoffs sum to zero in every match that ended regularly, and some payoff is not 0.
 
-    `outcomes` are payoffs and reports of matches. Illegal and truncated ends do not count.
+    `outcomes` are payoffs and report of each match. Illegal and truncated ends do not count.
     """
     paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") not in ("illegal", *CUT)]
     return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)

@@ -32,7 +32,7 @@ COUNTS = frozenset({
 
 
 class Interval(NamedTuple):
-    """Estimate with the ends of its confidence interval; the ends are NaN if the data are too few."""
+    """Estimate with the ends of its confidence interval, `low` and `high`, which are NaN if the data are too few."""
 
     estimate: float
     low: float
@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
 
 def range_of(name: str, values: Iterable[float | bool | str] = ()) -> Bounds:
-    """Return the range of a figure, such as `report.deal` or `deal rate`, by its name and some of its values.
+    """Return minimum and maximum of a figure, such as `report.deal` or `deal rate`, by its name and some of its values.
 
     Booleans, names with `rate` or `share`, and `SHARES` have the range [0, 1], and `COUNTS` have [0, ∞). Other figures
     are unbounded, as are figures with a value outside their name's range, because users' games choose names freely.
@@ -103,7 +103,7 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
 
 
 def paired_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
-    """Return the mean of the paired differences `b` - `a`, which lie within ± the width of `bounds` (`mean_ci`)."""
+    """Return the mean of the paired differences `b` - `a` with its interval, within ± the width of `bounds`."""
     width = bounds[1] - bounds[0]
     return mean_ci([y - x for x, y in zip(a, b, strict=True)], (-width, width), level)
 
@@ -154,7 +154,10 @@ def normal_quantile(p: float) -> float:
 
 
 def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
-    """Return mean, standard error of the mean, and number of values."""
+    """Return mean, standard error of the mean (NaN for fewer than two), and number of values.
+
+    Raises ValueError for values that are not finite or outside of `bounds`.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
         raise ValueError("statistics need one list of finite numbers")
@@ -172,7 +175,7 @@ def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
 
 
 def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds, level: float) -> Interval:
-    """Return the interval of a mean with this standard error and these degrees of freedom."""
+    """Return the interval, within `bounds`, of a mean of n values with this standard error and degrees of freedom."""
     upper = _upper(level)
     if math.isnan(error):
         return Interval(mean, math.nan, math.nan)
@@ -188,12 +191,15 @@ def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds,
 
 
 def _dispersion(share: float, error: float, n: int) -> float:
-    """Return the variance of n values in [0, 1] relative to p(1 - p), its maximum; 1 if both are 0."""
+    """Return the variance of n values in [0, 1] relative to its maximum p(1 - p), with p = `share`; 1 if that is 0.
+
+    `error` is the standard error of their mean.
+    """
     return n * error**2 / (share * (1 - share)) if 0 < share < 1 else 1.0
 
 
 def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, float]:
-    """Return the ends of all m with |mean - m| <= distance · √(V(m) / V(mean)), V(m) the distance from the bound."""
+    """Return both ends of all m with |mean - m| <= distance · √(V(m) / V(mean)), V(m) the distance from the bound."""
     low, high = bounds
     if math.isinf(low):
         above, below = _one_sided(-mean, distance, (-high, math.inf))
@@ -206,7 +212,7 @@ def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, flo
 
 
 def _wilson(rate: float, reach: float) -> tuple[float, float]:
-    """Return the ends of all m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
+    """Return both ends of all m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
     centre = (rate + reach / 2) / (1 + reach)
     half = math.sqrt(reach * rate * (1 - rate) + reach**2 / 4) / (1 + reach)
     return 0.0 if rate == 0 else max(0.0, centre - half), 1.0 if rate == 1 else min(1.0, centre + half)

@@ -50,7 +50,7 @@ CLASSES = {
 
 
 class Games(Mapping[str, "type[TextGame]"]):
-    """Read-only mapping from name to game class. Listing names loads nothing; looking one up imports its module."""
+    """Read-only mapping from a game's name to its class. Listing imports nothing; a lookup imports its module."""
 
     def __getitem__(self, name: str) -> type[TextGame]:
         module, _, attribute = CLASSES[name].partition(":")
@@ -71,9 +71,10 @@ GAMES = Games()
 
 
 def maker(name: str) -> Callable[..., TextGame]:
-    """Return the class or factory of a game of this package or of another library.
+    """Return the class or factory that creates the game of this name.
 
-    Raises ValueError with the reason in one line if there is no such game.
+    The game may be one of this package, of another library or of a user's file (`games.adapters.loading`). Raises
+    ValueError with the reason in one line if there is no such game or it cannot be imported.
     """
     try:
         if name in GAMES:
@@ -92,7 +93,7 @@ def maker(name: str) -> Callable[..., TextGame]:
 
 
 def complaint(name: str) -> str | None:
-    """Return in one line why this name is no game, or None if it is one."""
+    """Return the reason, in one line, why no game of this name can be created, or None if one can."""
     try:
         maker(name)
     except ValueError as error:
@@ -101,7 +102,11 @@ def complaint(name: str) -> str | None:
 
 
 def make(name: str, **options: Any) -> TextGame:
-    """Create a game with these options. Raises ValueError, with the nearest name, for an unknown game or option."""
+    """Create a game by name with these constructor options.
+
+    Raises ValueError, with the nearest name, for an unknown game or option, and for an option that the game fixes
+    itself.
+    """
     factory = maker(name)
     known = options_of(factory) if isinstance(factory, type) else ()
     for option in options:
@@ -118,7 +123,7 @@ def make(name: str, **options: Any) -> TextGame:
 
 
 def deal(dealt: Deal) -> TextGame:
-    """Create a game with a deal's options and reset it with the deal's seed. Raises ValueError as `make` does."""
+    """Create a deal's game with the deal's options and reset it with its seed. Raises ValueError as `make` does."""
     game = make(dealt.game, **dealt.options)
     game.reset(seed=dealt.seed)
     return game
@@ -126,7 +131,7 @@ def deal(dealt: Deal) -> TextGame:
 
 @functools.cache
 def options_of(game: type) -> tuple[str, ...]:
-    """Return the options of a game class: its own first, then inherited ones. Empty if it accepts any option."""
+    """Return the names of a game class's options: own first, then inherited ones. Empty if it accepts any option."""
     names: dict[str, None] = {}
     for owner in game.__mro__:
         if "__init__" not in vars(owner) or owner is object:

@@ -22,7 +22,7 @@ class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export 
 
 @cache
 def _declares(kind: type, ability: type) -> bool:
-    """Return True if the class defines or annotates every member in the protocol's body."""
+    """Return True if the class `kind` defines or annotates every member of the protocol `ability`'s own body."""
     body = vars(ability)
     methods = {name for name, member in body.items() if callable(member) and not name.startswith("_")}
     typed = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())}
@@ -30,15 +30,15 @@ def _declares(kind: type, ability: type) -> bool:
 
 
 class Ability(Game, Protocol, metaclass=_Ability):
-    """Base of the optional abilities of games."""
+    """Base protocol of optional game abilities; `isinstance(game, …)` is true if the game declares the members."""
 
 
 @runtime_checkable
 class Blocks(Ability, Protocol):
-    """A game whose deal and steps may wait for something outside of this process, such as code that runs.
+    """A game whose deal and steps may wait for something outside this process, such as running code.
 
-    Where `blocks` is true a match has them in a thread, so that other matches go on. What is played does not depend on
-    it; `games/slow.py` lets what takes long be computed elsewhere.
+    If `blocks` is true, a match runs them in a thread, so that other matches continue. The result does not depend on
+    that. `games/slow.py` can move the slow calls to other processes.
     """
 
     blocks: bool
@@ -49,16 +49,17 @@ class Stoppable(Ability, Protocol):
     """A game that can be truncated before its end."""
 
     def stop(self, reason: str) -> None:
-        """End the match now. Payments so far stand, and the seat to move loses its stake."""
+        """Truncate the match with this reason. Past payments stand, and the seat to move loses its stake."""
 
 
 @runtime_checkable
 class Situated(Ability, Protocol):
-    """A game that names situations: credit compares turns of equal ones (GiGPO)."""
+    """A game that names situations, so that turns in equal situations can be compared for credit assignment (GiGPO)."""
 
     def situation(self, seat: str) -> str:
-        """Return a text that identifies the situation of the seat to move. Equal situations have equal texts; clocks
-        are left out.
+        """Return a text that identifies the state in which this seat is to move.
+
+        Equal situations have equal texts, so counters of turns are left out.
         """
 
 
@@ -67,7 +68,7 @@ class Pictures(Ability, Protocol):
     """A game whose messages may hold images."""
 
     def picture(self, hash: str) -> bytes:
-        """Return the bytes of an image in a message of this match. Raises KeyError for an unknown hash."""
+        """Return the bytes of an image in a message of this match by its hash. Raises KeyError if it is unknown."""
 
 
 @runtime_checkable
@@ -82,19 +83,19 @@ class SpielRules(Ability, Protocol):
     """Reward of both sides for a draw, which OpenSpiel's own returns count as 0."""
 
     def word(self, action: int) -> str:
-        """Return the text of an act that is legal now."""
+        """Return the act's text for this OpenSpiel action, which must be legal now."""
 
 
 @runtime_checkable
 class Peopled(Ability, Protocol):
-    """A game with a simulated person. `personas` may be empty with some options."""
+    """A game with a simulated person; `personas` lists the persons' names and may be empty with some options."""
 
     personas: Sequence[str]
 
 
 @runtime_checkable
 class Split(Ability, Protocol):
-    """A game whose hidden entities are split into those for training and those for tests."""
+    """A game whose hidden entities are divided into a training and a test split; `split` names the one in use."""
 
     split: str
 
@@ -125,7 +126,7 @@ class BestAgainstMixture(Ability, Protocol):
 
 @runtime_checkable
 class Tells(Ability, Protocol):
-    """A game that explains itself to people in plain words instead of facts and acts.
+    """A game that explains itself to human players in plain words instead of listing facts and acts.
 
     It tells each seat only what that seat may know, until the match has ended.
     """
@@ -140,4 +141,4 @@ class Tells(Ability, Protocol):
         """Describe another seat's act, as the game parsed it. Returns "" if there is no description."""
 
     def epilogue(self, people: Sequence[str]) -> tuple[Sequence[Sequence[str]], str]:
-        """Summarise an ended match for the people at these seats: a table, header first, and a conclusion."""
+        """Summarise an ended match for people at these seats: a table of cells, header row first, and a conclusion."""

@@ -12,7 +12,7 @@ from games.families.simultaneous import SimultaneousGame, read_number
 
 
 class SealedBidAuction(SimultaneousGame):
-    """Acts: BID n, hidden until all have bid. The highest bid wins; ties are broken at random.
+    """Base class of sealed-bid auctions. Acts: BID n, hidden until all have bid; the highest bid wins, ties are drawn.
 
     Options besides TextGame's: players 2 to 6; max_value >= 2: values are independent and uniform from 1 to max_value,
     bids range from 0 to it. reset(options={"values": [...]}) sets the values, in the order of seats. Reward part "won":
@@ -33,7 +33,7 @@ class SealedBidAuction(SimultaneousGame):
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the values, or take those of the options."""
+        """Draw each seat's value uniformly, or take the values of the options. Raises ValueError for invalid ones."""
         super().set_up(rng, options)
         drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
         values = options.get("values", drawn)
@@ -53,23 +53,23 @@ class SealedBidAuction(SimultaneousGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the number of bidders and the highest value possible."""
+        """Return the number of bidders (`players`) and the highest possible value (`max_value`)."""
         return {"players": len(self.seats), "max_value": self.max_value}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the good's worth to this seat."""
+        """Return the good's worth to this seat, as `value`."""
         return {"value": self.values[seat]}
 
     def legal(self, seat: str) -> list[str]:
-        """Return BID 0 to BID max_value."""
+        """Return every bid, from BID 0 to BID max_value."""
         return [f"BID {n}" for n in range(self.max_value + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """Return the bid that an act makes."""
+        """Parse the act BID n to n. Raises IllegalAct unless n is from 0 to max_value."""
         return read_number("BID", self.max_value, act)
 
     def settle(self, choices: list[int]) -> None:
-        """Give the good to the highest bidder, who pays the price."""
+        """Pay the highest bidder (drawn among equals) its value minus the price, and announce all bids."""
         ranked = sorted(choices, reverse=True)
         highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
         self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)
@@ -78,14 +78,14 @@ class SealedBidAuction(SimultaneousGame):
         self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the revenue and the efficiency: the winner's value over the highest value."""
+        """Return `revenue` (the price) and `efficiency` (the winner's value over the best); both 0 without a sale."""
         if not self.winner:
             return {"revenue": 0.0, "efficiency": 0.0}
         best = max(self.values.values())
         return {"revenue": float(self.paid), "efficiency": self.values[self.winner] / best}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own value and different values of all others."""
+        """Return options of two deals with the same value for this seat and different values for every other seat."""
         one = rng.integers(1, self.max_value + 1, size=len(self.seats))
         two = (one - 1 + rng.integers(1, self.max_value, size=len(self.seats))) % self.max_value + 1
         own = self.seats.index(seat)
@@ -94,7 +94,7 @@ class SealedBidAuction(SimultaneousGame):
 
 
 class FirstPriceAuction(SealedBidAuction):
-    """The winner pays its own bid. In equilibrium, were values continuous, all bid (players - 1) / players of them.
+    """The winner pays its own bid. With continuous values, equilibrium bids are (players - 1) / players of the value.
 
     `theory`, for two players: that factor, and the mean revenue of bidding half, rounded up, at the default options,
     which is an exact equilibrium in whole numbers for every even max_value.
@@ -111,7 +111,7 @@ class FirstPriceAuction(SealedBidAuction):
 
 
 class SecondPriceAuction(SealedBidAuction):
-    """The winner pays the second highest bid: to bid one's value is weakly dominant.
+    """The winner pays the second highest bid, so that bidding one's own value is weakly dominant.
 
     `theory`: the mean revenue when all do, at the default options.
     """

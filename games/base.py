@@ -51,7 +51,7 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
         return False
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """Draw a short random text, half of it ASCII, from the space's generator. Masks are ignored."""
+        """Draw a random text of at most 24 characters, about half of them ASCII. The other arguments are ignored."""
         length = int(self.np_random.integers(0, min(self.max_length, SAMPLE_LENGTH) + 1))
         tops = self.np_random.choice([0x7F, 0xD7FF], size=length)
         return "".join(chr(self.np_random.integers(0, int(top))) for top in tops)
@@ -71,7 +71,7 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
 
 
 def one_line(text: str, limit: int = TALK_LENGTH) -> str:
-    """Return the text on one line, cut to `limit` characters, without control, bidi or invisible characters."""
+    """Join the text to one line without control, bidi or invisible characters, and cut it to `limit` characters."""
     spaced = " ".join(text.split())
     if spaced.isprintable():
         return spaced[:limit].rstrip()
@@ -80,7 +80,7 @@ def one_line(text: str, limit: int = TALK_LENGTH) -> str:
 
 
 def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
-    """Return the option as an int. Raises ValueError, naming it, unless it is an int from `least` to `most`."""
+    """Return an option's value. Raises ValueError, naming the option, unless it is an int from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         limits = f"of at least {least}" if most == MOST else f"from {least} to {most}"
         raise ValueError(f"{name} must be a whole number {limits}, not {_abbreviated(value)}")
@@ -88,7 +88,7 @@ def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
 
 
 def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
-    """Return the option as a float. Raises ValueError, naming it, unless `least` <= value < `below`."""
+    """Return an option's value as a float. Raises ValueError, naming it, unless `least` <= value < `below`, <= 1e9."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
         limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
         raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviated(value)}")
@@ -96,20 +96,20 @@ def number(name: str, value: object, least: float = 0.0, below: float = math.inf
 
 
 def flag(name: str, value: object) -> bool:
-    """Return the option. Raises ValueError, naming it, unless it is a bool."""
+    """Return an option's value. Raises ValueError, with the option's name, unless it is a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {_abbreviated(value)}")
     return value
 
 
 def _abbreviated(value: object) -> str:
-    """Return a value that was refused, short."""
+    """Return the repr of a refused value, cut to 60 characters, for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def choice(name: str, value: str, *known: str) -> str:
-    """Return the option. Raises ValueError, naming it, unless it is one of the known words."""
+    """Return an option's value. Raises ValueError, with the option's name, unless it is one of the `known` words."""
     if value not in known:
         words = " or ".join(f'"{word}"' for word in known)
         raise ValueError(f"{name} must be {words}, not {_abbreviated(value)}")
@@ -117,12 +117,12 @@ def choice(name: str, value: str, *known: str) -> str:
 
 
 class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
-    """A game of text; a subclass states its seats and rules and writes the methods of "what a game tells".
+    """Base class of text games; a subclass sets `seats` and writes `set_up`, `rules`, `public`, `private` and `play`.
 
-    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, what an illegal act
-    costs its author; stake >= 0, what its author loses besides when the match ends by it, part of the payoff
-    (None: the game's own `stakes`); talk, whether remarks after "|" reach the others. Anything else raises
-    ValueError. A game whose number of seats is an option sets `self.seats` before `super().__init__`.
+    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, what an illegal act costs its
+    author; stake >= 0, what its author loses besides when the match ends by it, part of the payoff (None: the game's
+    own `stakes`); talk, whether remarks after "|" reach the others. Anything else raises ValueError. A game whose
+    number of seats is an option sets `self.seats` before `super().__init__`.
     """
 
     name: ClassVar[str]
@@ -130,6 +130,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """Display name, if `name` is the name of its library."""
     seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
+    """Known theoretical values of the game by name, such as its equilibrium payoff."""
     reward_parts: Mapping[str, str] = {}
     """Description of each named reward part; `illegal` and `stake` exist in every game. If empty, a wrong part name in
     an experiment's credit is only detected after the first iteration."""
@@ -171,23 +172,22 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # What a game tells: a subclass writes these.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Set up a new match, with randomness from `rng` only. `options` are those of `reset`; unknown ones are
-        ignored.
+        """Set up a new match, with randomness from `rng` only. `options` are those of `reset`; ignore unknown ones.
 
         The first seat moves first unless `agent_selection` is set here.
         """
         raise NotImplementedError
 
     def rules(self) -> str:
-        """Return the public rules as players read them: short, and constant during a match."""
+        """Return the public rules as players read them: a short text that is constant during a match."""
         raise NotImplementedError
 
     def public(self) -> dict[str, Any]:
-        """Return the facts that every seat sees now, as a new JSON-able dict."""
+        """Return the facts that every seat sees now, as a new JSON-able dict by name."""
         raise NotImplementedError
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return fresh JSON-able facts that only this seat sees now."""
+        """Return the facts that only this seat sees now, as a new JSON-able dict by name."""
         raise NotImplementedError
 
     def legal(self, seat: str) -> list[str] | None:
@@ -195,13 +195,11 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return None
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act and return its text for the other seats, or "". Raises IllegalAct and changes nothing if it is
-        illegal.
-        """
+        """Play an act and return its text for other seats, or "". Raises IllegalAct, changing nothing, if illegal."""
         raise NotImplementedError
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the game's own figures of an ended match, for `report`."""
+        """Return the game's own statistics of an ended match by name; `report` includes them."""
         return {}
 
     def next_seat(self, seat: str) -> str:
@@ -213,8 +211,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return self.perfect_information
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two deals that differ only in secrets this seat never learns, or None if there are
-        none.
+        """Return a pair of `reset` options whose deals differ only in secrets this seat never learns, or None.
 
         With equal acts and seed the seat must see the same in both, until the match ends. Conformance checks use this.
         """
@@ -223,7 +220,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # What a game calls while it plays.
 
     def pay(self, seat: str, part: str, value: float) -> None:
-        """Add to a named part of a seat's reward in the current step. Raises ValueError unless the value is finite."""
+        """Add `value` to a named part of the seat's reward in this step. Raises ValueError unless it is finite."""
         if not math.isfinite(value):
             raise ValueError(f"the reward '{part}' of {seat} is {value}: a reward is a finite number")
         self._parts[seat][part] = self._parts[seat].get(part, 0.0) + value
@@ -231,7 +228,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._paid = True
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match with a one-word reason. The referee announces the other text after the current act."""
+        """End the match with a one-word reason. The referee then announces the other text, after the current act."""
         self.ended, self._announcement = reason, announcement
 
     def tell(self, text: str, *seats: str, sender: str = REFEREE, images: Sequence[Image] = ()) -> None:
@@ -245,7 +242,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # What the world sees: PettingZoo's methods and ours.
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Start a match. Without a seed, the previous generator continues (first match: fresh entropy)."""
+        """Start a new match. Without a seed, the previous generator continues (first match: fresh entropy)."""
         if seed is not None or self.rng is None:
             self.rng = np.random.default_rng(seed)
         self.agents = list(self.seats)
@@ -266,7 +263,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._publish()
 
     def step(self, action: str | None) -> None:
-        """Apply one act of the seat to move. Illegal acts cost the penalty, then allow a retry or end the match."""
+        """Apply an act, `ACT` or `ACT | talk`, of the seat to move. An illegal one costs the penalty."""
         seat = self.agent_selection
         if self.terminations[seat] or self.truncations[seat]:
             self._was_dead_step(action)
@@ -305,7 +302,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return tuple(self._inboxes[seat])
 
     def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
-        """Return `messages(agent)` as a value of the observation space."""
+        """Return `messages(agent)` under the key `messages`, as dicts of the observation space."""
         lines: list[dict[str, Any]] = [message.plain() for message in self._inboxes[agent]]
         if isinstance(self, Pictures):
             for line, message in zip(lines, self._inboxes[agent], strict=True):
@@ -313,9 +310,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return {"messages": tuple(lines)}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Return Dict(messages=Sequence(Dict(sender, text))), with `images` beside their placeholders if the game has
-        any.
-        """
+        """Return Dict(messages=Sequence(Dict(sender, text))); messages also have `images` if the game has any."""
         return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> UnicodeText:
@@ -324,9 +319,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
 
     @functools.cached_property
     def _spaces(self) -> dict[str, tuple[spaces.Space[Any], UnicodeText]]:
-        """Observation and action space by seat. Lazy: no match needs them, and creating them takes longer than a short
-        match.
-        """
+        """Observation space and action space by seat, created on first use because creating them is slow."""
         line = spaces.Dict({"sender": UnicodeText(64), "text": UnicodeText(ACTION_LENGTH)})
         if isinstance(self, Pictures):
             size = spaces.Discrete(MOST_PIXELS, start=1)
@@ -342,7 +335,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return copy.deepcopy(self)
 
     def payoffs(self) -> dict[str, float]:
-        """Return each seat's payoff so far: all reward parts except penalties for illegal acts."""
+        """Return each seat's payoff so far: the sum of its reward parts without penalties for illegal acts."""
         return {
             seat: float(sum(value for part, value in parts.items() if part != ILLEGAL))
             for seat, parts in self._totals.items()
@@ -355,7 +348,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return {"ended": self.ended, "turns": self.turns, **self.figures()}
 
     def render(self) -> str:
-        """Return the transcript, one line per message, for people. Seats get `observe`."""
+        """Return the whole transcript, one line per message, for people. Seats must use `observe` instead."""
         return "\n".join(self._transcript)
 
     def close(self) -> None:

@@ -12,17 +12,16 @@ from games.families.openspiel import OpenSpielGame, load
 
 @functools.cache
 def words(spiel: str) -> tuple[str, ...]:
-    """Return the text of every action number, without OpenSpiel's star at captures. It is the same in every
-    position.
-    """
+    """Return the act text of every action number, such as a5b4, without OpenSpiel's star for captures. Cached."""
     state = load(spiel).new_initial_state()
     return tuple(state.action_to_string(0, action).rstrip("*") for action in range(state.num_distinct_actions()))
 
 
 class Breakthrough(OpenSpielGame):
-    """Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
+    """Board game Breakthrough. Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
 
-    Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows, with fewer than 6 rows with one.
+    Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows of pieces, or with one if there are
+    fewer than 6 rows.
     """
 
     name = "breakthrough"
@@ -39,7 +38,7 @@ class Breakthrough(OpenSpielGame):
         super().__init__(spiel, **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         start = self.rows - 1 if self.rows >= 6 else self.rows
         return (
             f"Breakthrough: first has the pieces b and moves down, to row 1; second has w and moves up, to row "
@@ -49,13 +48,13 @@ class Breakthrough(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: from and to."""
+        """Return the act's text for this OpenSpiel action: from and to, such as a5b4."""
         return self._words[action]
 
     def public(self) -> dict[str, Any]:
-        """Return the board as text, with row numbers and column letters."""
+        """Return the board as text, rows separated by "/", each with its number and then its cells."""
         return {"board": "/".join([f"{line[0]} {line[1:]}" for line in str(self.state).splitlines()])}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seat's pieces (no secret)."""
+        """Return the letter of the seat's pieces, b or w, as `piece`. It is no secret."""
         return {"piece": "b" if seat == "first" else "w"}

@@ -20,7 +20,7 @@ SEATS: tuple[str, ...] = ("white", "black")
 
 
 class ChessEndgame(TextGame):
-    """Acts: moves as UCI (a1a8) or SAN (Ra8); the side with the rook moves first and wins by checkmate.
+    """King and rook against king. Acts: UCI (a1a8) or SAN (Ra8); the rook's side moves first and wins by checkmate.
 
     Drawn: stalemate, the rook lost, fifty moves of either side without a capture, or max_turns (repetition is
     not claimed). The start is a random legal position, the rook's side to move, in which there is no mate at
@@ -49,20 +49,20 @@ class ChessEndgame(TextGame):
         self.board = chess.Board(None)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a start position, or take the one of the options."""
+        """Draw a start position, or take the `fen` of the options. Raises ValueError if it is no valid start."""
         color = self.strong == "white"
         self.board = self._given(options["fen"], color) if "fen" in options else _draw(rng, color)
         self.agent_selection = SEATS[not self.board.turn]
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             f"Chess: king and rook ({self.strong}) against king. The rook's side wins by checkmate; stalemate, the "
             f"rook lost or {self.max_turns} moves played is a draw. Write a move, as a1a8 or Ra8."
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the pieces of both sides, the board with white at the bottom, the FEN, and the turns left."""
+        """Return both sides' pieces, `board` (white at the bottom), `fen` and `turns_left`."""
         men = {seat: self._men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
@@ -71,11 +71,11 @@ class ChessEndgame(TextGame):
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """Return all legal moves, as UCI."""
+        """Return all legal moves in UCI notation."""
         return [move.uci() for move in self.board.legal_moves]
 
     def play(self, seat: str, act: str) -> str:
-        """Play a move, ignoring case, blanks and SAN's signs for captures, check and mate."""
+        """Play a move, ignoring case, blanks and SAN's signs, pay at the end, and return the move as UCI."""
         text, moves = _bare(act), self.board.legal_moves
         move = next((move for move in moves if text in (move.uci(), _bare(self.board.san(move)))), None)
         if move is None:
@@ -92,7 +92,7 @@ class ChessEndgame(TextGame):
         return move.uci()
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `won`, whether the rook's side won."""
+        """Return `won`: whether the side with the rook won."""
         return {"won": self.ended == "checkmate"}
 
     def clone(self) -> Self:
@@ -126,12 +126,12 @@ class ChessEndgame(TextGame):
 
 
 def _bare(text: str) -> str:
-    """Return a move's letters and digits in lower case. Without pawns, case carries no information."""
+    """Return a move in lower case without blanks and SAN's signs. Without pawns, case carries no information."""
     return "".join(char for char in text.lower() if char not in "x+#=-" and not char.isspace())
 
 
 def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
-    """Draw a random start position, with the rook's side (white: True) to move."""
+    """Draw a random start position: the rook's side (white if `color` is True) moves, no mate in one."""
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)

@@ -13,7 +13,7 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
 class ConnectFour(DrawnGame):
-    """Acts: DROP n, columns counting from 1 at the left. Payoffs 1 and -1; option draw: what a draw pays both.
+    """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1; option draw: what a draw pays both.
 
     Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
     """
@@ -32,7 +32,7 @@ class ConnectFour(DrawnGame):
         super().__init__(f"connect_four(rows={rows},columns={columns},x_in_row={connect})", **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             f"Connect {self.connect}: first plays X, second O. DROP n lets your disc fall down column n "
             f"(1 to {self.columns} from the left). {self.connect} of your discs in a row, a column or a diagonal win."
@@ -40,13 +40,13 @@ class ConnectFour(DrawnGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: DROP and the column."""
+        """Return the act's text for this OpenSpiel action: DROP and the column, from 1."""
         return WORDS[action]
 
     def public(self) -> dict[str, Any]:
-        """Return the board, such as .../.O./XX. for three rows."""
+        """Return `board`: its rows from the top, separated by "/", such as .../.O./XX. for three rows."""
         return {"board": str(self.state).rstrip().upper().replace("\n", "/")}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seat's mark (no secret)."""
+        """Return the seat's `mark`, X or O. It is no secret."""
         return {"mark": "X" if seat == "first" else "O"}

@@ -65,7 +65,7 @@ class Message(NamedTuple):
 
     @classmethod
     def of(cls, sender: str, text: str, images: Sequence[Image] = ()) -> Self:
-        """Create a message of a text followed by images. An empty text beside images is dropped."""
+        """Create a message of a text followed by images. An empty text before images is left out."""
         if not images:
             return cls(sender, (text,))
         return cls(sender, (text, *images) if text else tuple(images))
@@ -88,7 +88,7 @@ class Message(NamedTuple):
         return tuple(part for part in self.parts if isinstance(part, Image))
 
     def plain(self) -> dict[str, Any]:
-        """Return sender and text as a dict, the form of observations and logs."""
+        """Return `sender` and `text` (with placeholders for images) as a dict, the form of observations and logs."""
         return {"sender": self.sender, "text": self.text}
 
 
@@ -108,7 +108,7 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
-        """Return the game's view of a seat that is to move."""
+        """Return the current view of a seat that is to move, from the game's infos and messages."""
         info = game.infos[seat]
         legal = info.get("legal")
         return cls(
@@ -154,7 +154,10 @@ CUT = ("context", "stopped")
 
 
 class Deal(NamedTuple):
-    """A deal. Equal deals and acts give equal matches, as long as the game's `rules_version` is unchanged."""
+    """Game name, options and seed, which define the start of a match.
+
+    Equal deals and acts give equal matches, as long as the game's `rules_version` is unchanged.
+    """
 
     game: str
     options: Mapping[str, Any]
@@ -208,7 +211,7 @@ class Game(Protocol):
 
 @dataclass(frozen=True)
 class MatchId:
-    """Identity of a match within a run. `str` prints it, and `parse` reads it back.
+    """Identity of a match within a run; `str` prints it, and `parse` reads it back.
 
     Examples: 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
     branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). Raises ValueError for numbers
@@ -255,11 +258,11 @@ class MatchId:
         return match
 
     def branch(self, turn: int) -> MatchId:
-        """Return the identity of the branch at this turn."""
+        """Return the identity of the branch of this match that differs from turn `turn` on."""
         return MatchId(self.iteration, self.deal, parent=self, turn=turn)
 
     def line(self) -> list[MatchId]:
-        """Return all ancestors, the root first, and this match."""
+        """Return the branch's ancestors, the original match first, and then this match itself."""
         return [*(self.parent.line() if self.parent else ()), self]
 
     @property

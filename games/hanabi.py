@@ -19,7 +19,7 @@ SEEN = re.compile(
 
 
 class Table(NamedTuple):
-    """One player's view: the other hands, and per player what hints have revealed of each card."""
+    """Observation of one player: every hand's cards (own ones hidden), and what hints revealed of each card."""
 
     lives: int
     hints: int
@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 class Hanabi(OpenSpielGame):
-    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slots count from 1, the oldest card.
+    """Card game Hanabi. Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slot 1 has the oldest card.
 
     Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
     hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. The talk option is off unless given: words
@@ -76,7 +76,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def observation(self, player: int) -> Table:
-        """Parse OpenSpiel's observation of this player. Rows are in the order of our seats; own cards are hidden."""
+        """Parse OpenSpiel's observation of this player. Hands are in the order of seats; own cards are hidden."""
         match = SEEN.fullmatch(self.state.observation_string(player))
         if match is None:
             raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
@@ -95,12 +95,12 @@ class Hanabi(OpenSpielGame):
         return {"fireworks": table.fireworks, **left, "discards": table.discards, "known": known}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the hands of the other seats."""
+        """Return `hands`: the cards of the other seats, by seat."""
         cards = self.observation(self.seats.index(seat)).cards
         return {"hands": {other: hand for other, hand in zip(self.seats, cards, strict=True) if other != seat}}
 
     def word(self, action: int) -> str:
-        """Return PLAY 1, DISCARD 2, HINT RED or HINT 2; with three or more players HINT player_1 RED."""
+        """Return PLAY 1, DISCARD 2, HINT RED or HINT 2 for an action; with three or more players HINT player_1 RED."""
         mover = self.state.current_player()
         match self.state.action_to_string(mover, action).strip("()").split():
             case ["Reveal", "player", offset, _, what]:
@@ -111,7 +111,7 @@ class Hanabi(OpenSpielGame):
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Return the act, and announce the played or discarded card, or the cards that the hint shows."""
+        """Return the act's text, and tell all seats the played or discarded card, or the slots that the hint shows."""
         mover = self.state.current_player()
         table = self.observation((mover + 1) % len(self.seats))
         verb, *whom, what = word.split()
@@ -130,7 +130,7 @@ class Hanabi(OpenSpielGame):
         return word
 
     def verdict(self) -> tuple[str, str]:
-        """Return the cause of the end: "lives" lost, "complete" fireworks, or the "deck" used up."""
+        """Return the reason of the end ("lives" lost, "complete" fireworks, or "deck" used up) and its announcement."""
         score = f"score {self.state.returns()[0]:g} of {self.best}."
         if not self.observation(0).lives:
             return "lives", f"The last life is lost: {score}"
@@ -139,7 +139,7 @@ class Hanabi(OpenSpielGame):
         return "deck", f"The deck is used up: {score}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the score, its share of the best possible score at this size, and the lives left."""
+        """Return the `score`, its `share` of the best possible score at this size, and the `lives` left."""
         score = self.state.returns()[0]
         return {"score": score, "share": score / self.best, "lives": float(self.observation(0).lives)}
 

@@ -14,7 +14,7 @@ WORDS = ("PASS", "BET")
 
 
 class KuhnPoker(OpenSpielGame):
-    """Acts: PASS (check or fold), BET (bet or call). Payoffs in chips, zero-sum: 1 or 2 won or lost.
+    """Kuhn poker. Acts: PASS (check or fold), BET (bet or call). Payoffs in chips, zero-sum: 1 or 2 won or lost.
 
     Equilibria, one for each a from 0 to 1/3: first bets J with probability a, K with 3a, never Q, and calls with Q
     with a + 1/3; second bets J after PASS with 1/3, never Q, and calls with Q with 1/3; J never calls; K always calls,
@@ -30,7 +30,7 @@ class KuhnPoker(OpenSpielGame):
         super().__init__("kuhn_poker", **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             "Kuhn poker: each side gets one of the cards J, Q, K (K is highest) and puts 1 chip into the pot. "
             "PASS or BET 1 chip; after a BET the other side may PASS (fold) or BET (call). "
@@ -38,20 +38,20 @@ class KuhnPoker(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: PASS or BET."""
+        """Return the act's text for this OpenSpiel action: PASS or BET."""
         return WORDS[action]
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the own card."""
+        """Return the seat's own `card`: J, Q or K."""
         return {"card": CARDS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
-        """Return the acts so far, and the chips in the pot."""
+        """Return the `acts` so far, in order, and the chips in the `pot`."""
         acts = self.state.history()[2:]
         return {"acts": [WORDS[act] for act in acts], "pot": 2 + sum(acts)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own card and the two possible cards of the other seat."""
+        """Return options of two deals with the same card for this seat and the two other cards for the other seat."""
         own, one, two = rng.permutation(3).tolist()
         deals = [[own, other] if seat == "first" else [other, own] for other in (one, two)]
         return {"chance": deals[0]}, {"chance": deals[1]}

@@ -16,7 +16,7 @@ ANTE, RAISES = 1, (2, 4)  # chips; a raise in the first and in the second round
 
 
 class LeducPoker(OpenSpielGame):
-    """Acts: FOLD, CALL (check, where nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
+    """Leduc poker. Acts: FOLD, CALL (check, if nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
 
     reset(options={"chance": [first's card, second's card, public card]}) fixes the deal: 0 to 5 are J J Q Q K K.
     """
@@ -30,7 +30,7 @@ class LeducPoker(OpenSpielGame):
         super().__init__("leduc_poker", **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             "Leduc poker: six cards, two each of J, Q, K. Each side puts 1 chip into the pot and gets a private card. "
             "Then bets; then one public card; then bets again, first always beginning. FOLD gives up the pot, CALL "
@@ -40,19 +40,19 @@ class LeducPoker(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: FOLD, CALL or RAISE."""
+        """Return the act's text for this OpenSpiel action: FOLD, CALL or RAISE."""
         return WORDS[action]
 
     def chance_word(self, outcome: int) -> str:
-        """Announce the public card, but not the private ones."""
+        """Return the announcement of the public card, or "" for a private card."""
         return f"The public card is {RANKS[outcome]}." if len(self.state.history()) > 1 else ""
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the own card."""
+        """Return the seat's own `card`: J, Q or K."""
         return {"card": RANKS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
-        """Return the chips in the pot, the acts of both rounds, and the public card once it is dealt."""
+        """Return the chips in the `pot`, the acts of `round_1` and `round_2`, and the `public_card` if it is dealt."""
         rounds: list[list[int]] = [[]]
         table: dict[str, Any] = {}
         for move in self.state.full_history()[2:]:
@@ -65,7 +65,7 @@ class LeducPoker(OpenSpielGame):
         return {"pot": pot(rounds), **acts, **table}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own and public card and different ranks of the other seat's card."""
+        """Return options of two deals with the same own and public card and another rank of the other seat's card."""
         while True:
             own, one, two, shared = rng.permutation(6)[:4].tolist()
             if RANKS[one] != RANKS[two]:
@@ -74,7 +74,7 @@ class LeducPoker(OpenSpielGame):
 
 
 def pot(rounds: list[list[int]]) -> int:
-    """Return the chips in the pot after these acts, by round."""
+    """Return the number of chips in the pot after these acts, given as OpenSpiel actions by round."""
     chips = 2 * ANTE
     for acts, more in zip(rounds, RAISES, strict=False):
         owed = 0

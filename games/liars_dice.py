@@ -15,13 +15,13 @@ from games.families.openspiel import OpenSpielGame
 
 @functools.cache
 def words(dice: int, sides: int) -> tuple[str, ...]:
-    """Return all bids on that many dice, from lowest to highest, then LIAR."""
+    """Return the act texts by action number: bids on that many dice, from lowest to highest, then LIAR. Cached."""
     bids = itertools.product(range(1, dice + 1), range(1, sides + 1))
     return (*(f"BID {count} {side}" for count, side in bids), "LIAR")
 
 
 class LiarsDice(OpenSpielGame):
-    """Acts: BID 2 5 (at least two fives on the table), LIAR (the last bid is false). Payoffs 1 and -1.
+    """Liar's dice. Acts: BID 2 5 (at least two dice show five), LIAR (the last bid is false). Payoffs 1 and -1.
 
     Options: dice (1 to 5 each), sides (2 to 20); the highest side is wild. OpenSpiel plays it with two seats only.
     reset(options={"chance": [...]}) fixes the dice, first's and then second's, a die being its side less 1.
@@ -39,7 +39,7 @@ class LiarsDice(OpenSpielGame):
         super().__init__(f"liars_dice(numdice={dice},dice_sides={sides})", **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             f"Liar's dice: first and second each roll {'one die' if self.dice == 1 else f'{self.dice} dice'} of "
             f"{self.sides} sides, seen by nobody else. They bid in turn: BID 2 3 says that among all dice at least 2 "
@@ -48,25 +48,25 @@ class LiarsDice(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: a bid, or LIAR."""
+        """Return the act's text for this OpenSpiel action: a bid, or LIAR."""
         return self._words[action]
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the own dice, sorted."""
+        """Return the seat's own `dice`, sorted."""
         return {"dice": self._rolled(seat)}
 
     def public(self) -> dict[str, Any]:
-        """Return all bids so far, the last one standing."""
+        """Return all `bids` and doubts so far, in order; the last bid stands."""
         return {"bids": [self._words[act] for act in self.state.history()[2 * self.dice :]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Return the winner's reason and announcement, with all dice."""
+        """Return the reason of the end, "win", and an announcement of the winner and all dice."""
         reason, announcement = super().verdict()
         rolled = "; ".join(f"{seat} {' '.join(map(str, self._rolled(seat)))}" for seat in self.seats)
         return reason, f"{announcement} The dice: {rolled}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own dice and different dice of the other seat."""
+        """Return options of two deals with the same dice for this seat and different dice for the other."""
         own, one = rng.integers(self.sides, size=(2, self.dice)).tolist()
         two = [*one[:-1], (one[-1] + int(rng.integers(1, self.sides))) % self.sides]
         deals = [own + other if seat == "first" else other + own for other in (one, two)]

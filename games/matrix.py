@@ -15,7 +15,7 @@ Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's 
 
 
 class MatrixGame(SimultaneousGame):
-    """Base class: both seats choose one of two acts, hidden until both have chosen, in every round.
+    """Base class of two-by-two games: in every round both seats choose one of two acts, hidden until both have chosen.
 
     Options besides TextGame's: rounds >= 1; continuation, the probability of another round. Reward part "round": to
     both seats at the round's second choice. `theory` is about one round.
@@ -41,7 +41,7 @@ class MatrixGame(SimultaneousGame):
         )
 
     def legal(self, seat: str) -> list[str]:
-        """Return the two acts."""
+        """Return the game's two acts."""
         return list(self.acts)
 
     def read(self, seat: str, act: str) -> str:
@@ -51,7 +51,7 @@ class MatrixGame(SimultaneousGame):
         return word
 
     def settle(self, choices: list[str]) -> None:
-        """Pay both seats by the matrix."""
+        """Pay both seats by the payoff matrix and announce choices and payoffs."""
         payoffs = self.payoff[self._cell(choices)]
         for seat, value in zip(self.seats, payoffs, strict=True):
             self.pay(seat, ROUND, value)
@@ -62,8 +62,10 @@ class MatrixGame(SimultaneousGame):
         return self.acts.index(choices[0]), self.acts.index(choices[1])
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return rounds, mean joint payoff per round (also over the best), and shares of equal choices and of first
-        acts.
+        """Return statistics of the match: its rounds, payoffs per round and shares of choices.
+
+        `joint_value` is the mean sum of both payoffs per round, `efficiency` its ratio to the best; `same` is the share
+        of rounds with equal choices, and the first act's name has the share of choices of it.
         """
         played, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
         joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / played
@@ -76,7 +78,7 @@ class MatrixGame(SimultaneousGame):
 
 
 class PrisonersDilemma(MatrixGame):
-    """Acts: COOPERATE, DEFECT. Defecting dominates; to take turns at it pays as much as to cooperate (T + S = 2R)."""
+    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating CD and DC pays as much as CC (T + S = 2R)."""
 
     name = "prisoners_dilemma"
     metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}
@@ -87,7 +89,7 @@ class PrisonersDilemma(MatrixGame):
 
 
 class StagHunt(MatrixGame):
-    """Acts: STAG, HARE. Two equilibria: hunting stag together pays most, hare is safe."""
+    """Acts: STAG, HARE. Two pure equilibria: hunting the stag together pays most, hunting hares is safe."""
 
     name = "stag_hunt"
     metadata: ClassVar[dict[str, Any]] = {"name": "stag_hunt_v0", "render_modes": ["ansi"]}
@@ -100,7 +102,7 @@ class StagHunt(MatrixGame):
 
 
 class BattleOfTheSexes(MatrixGame):
-    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two equilibria, each the better one for another seat."""
+    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two pure equilibria, each better for another seat."""
 
     name = "battle_of_the_sexes"
     metadata: ClassVar[dict[str, Any]] = {"name": "battle_of_the_sexes_v0", "render_modes": ["ansi"]}
@@ -113,7 +115,7 @@ class BattleOfTheSexes(MatrixGame):
 
 
 class Chicken(MatrixGame):
-    """Acts: SWERVE, STRAIGHT. Two equilibria, in each of which one gives way; two that do not crash."""
+    """Acts: SWERVE, STRAIGHT. Two pure equilibria, in each of which exactly one seat swerves."""
 
     name = "chicken"
     metadata: ClassVar[dict[str, Any]] = {"name": "chicken_v0", "render_modes": ["ansi"]}

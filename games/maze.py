@@ -18,7 +18,7 @@ MOST_LOCKS = 3
 
 
 class Maze(Solitaire):
-    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and in vain, a turn is lost.
+    """Walk through a maze. Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and only loses a turn.
 
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
     most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
@@ -53,7 +53,7 @@ class Maze(Solitaire):
         super().__init__(max_turns=enough if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Carve a maze and draw start and goal, farther apart than there are locks."""
+        """Carve a maze, draw start and goal farther apart than there are locks, and place locks and keys."""
         cells = [(x, y) for x in range(self.size) for y in range(self.size)]
         self.doors, steps = carve(cells, rng), 0
         while steps <= self.locks:
@@ -65,11 +65,11 @@ class Maze(Solitaire):
 
     @property
     def position(self) -> Cell:
-        """Walker's cell: column and row, from 0."""
+        """Walker's cell: column and row from the north-west corner, from 0."""
         return self.at.position
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         signs = " D a locked door, K a key," if self.locks else ""
         legend = f" On the map # is wall, W you,{signs} G the goal, north is up." if self.view == "full" else ""
         legend += " A locked door takes a key; who walks over a key has it." if self.locks else ""
@@ -85,15 +85,15 @@ class Maze(Solitaire):
         return {"map": self.map(), **facts} if self.view == "full" else facts
 
     def situation(self, seat: str) -> str:
-        """Return the walker's cell; with locks, also the keys held and the cells with keys."""
+        """Return the walker's cell as text; with locks, also the keys held and the cells where keys lie."""
         return f"{self.position} {self.at.held} {sorted(self.at.keys)}" if self.locks else str(self.position)
 
     def legal(self, seat: str) -> list[str]:
-        """Return the four directions, walls or not."""
+        """Return the four directions, whether or not a wall or locked door is there."""
         return list(STEPS)
 
     def play(self, seat: str, act: str) -> str:
-        """Take one step, if there is a way."""
+        """Step in a direction unless a wall or locked door is there, tell what happened, and pay."""
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
@@ -111,11 +111,11 @@ class Maze(Solitaire):
         return direction
 
     def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without the expert's marks."""
+        """Return the payoffs without part "match", which only marks agreement with an expert."""
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def nearer(self) -> str:
-        """Return the direction of a step towards the goal."""
+        """Return the direction whose step leaves the fewest steps to the goal, keys included."""
         return min(self._exits(), key=lambda way: self._left(after_step(self.doors, self.at, way)))
 
     def map(self) -> str:
@@ -124,11 +124,11 @@ class Maze(Solitaire):
         return drawn(self.doors, marks, self.at.locked)
 
     def shortest(self) -> int:
-        """Return the fewest steps from start to goal, fetching the keys on the way."""
+        """Return the fewest steps from start to goal, including detours for keys."""
         return self._left(self.begun)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `solved`, the shortest path, and efficiency: shortest / turns, 0 if unsolved."""
+        """Return `solved`, `shortest` (the fewest steps) and `efficiency`: shortest / turns, 0 if unsolved."""
         shortest, solved = self.shortest(), self.ended == "solved"
         return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
 
@@ -143,7 +143,7 @@ class Maze(Solitaire):
 
 
 def _oracle(game: Maze, seed: int) -> Callable[[View], str]:
-    """Walk straight to the goal."""
+    """Return a scripted walker that always steps along a shortest way to the goal."""
     return lambda view: game.nearer()
 
 

@@ -18,7 +18,7 @@ from games.families.pools import WORTH, Triple, instances, offers, remainder, tw
 
 
 class Negotiation(BargainingGame):
-    """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
+    """Division of items. Acts: OFFER a b c (I take these), ACCEPT (the other's standing offer), WALK (no deal).
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
     breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
@@ -89,9 +89,7 @@ class Negotiation(BargainingGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the pool, its kinds, the standing offer (its author's share), the turns, and the facts that options
-        reveal.
-        """
+        """Return pool, item names, standing offer (its author's share), turns, and breakdown and values if public."""
         breakdown = {"breakdown": self.breakdown} if self.breakdown else {}
         values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.known else {}
         return {
@@ -102,9 +100,10 @@ class Negotiation(BargainingGame):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the worth to this seat of one item of each kind, and of accepting (None without an offer).
+        """Return this seat's `values` of an item of each kind, and `offered`, the worth of accepting (None: no offer).
 
-        If splits are shown, also the efficient ones, best first: [own share, worth to this seat, worth to the other].
+        If splits are shown, also the efficient `splits`, best first: [own share, worth to this seat, worth to the
+        other].
         """
         own, other = self.values[seat], self.values[self.next_seat(seat)]
         splits = {"splits": bargaining.efficient_splits(self.pool, own, other)} if self.shown else {}
@@ -112,11 +111,11 @@ class Negotiation(BargainingGame):
         return {"values": [*own], "offered": offered, **splits}
 
     def legal(self, seat: str) -> list[str]:
-        """Return every offer of the pool, ACCEPT when an offer stands, WALK."""
+        """Return every offer of the pool, ACCEPT if there is an offer to accept, and WALK, as acts."""
         return [*offers(self.pool), *(("WALK",) if self.offer is None else ("ACCEPT", "WALK"))]
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act. An offer replaces the previous one; ACCEPT transfers exactly the standing offer."""
+        """Play an act and return its text. An offer replaces the last one; ACCEPT pays both by the standing offer."""
         share = read(act)
         if share == "WALK":
             self.end("walk", f"{seat} walked away, there is no deal.")
@@ -139,7 +138,7 @@ class Negotiation(BargainingGame):
         return "OFFER {} {} {}".format(*share)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return two deals that differ in the other side's private values, or in the turn of breakdown."""
+        """Return options of deals that differ in the other side's private values or the turn of breakdown, or None."""
         if self.perfect_information:
             return None
         one, two = twins(rng, self.seats.index(seat))

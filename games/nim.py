@@ -13,10 +13,10 @@ MOST_PILES, MOST_THINGS = 10, 20
 
 
 class Nim(OpenSpielGame):
-    """Acts: TAKE 3 B (three from pile B). Payoffs 1 and -1, no draws.
+    """Nim. Acts: TAKE 3 B (three things from pile B). Payoffs 1 and -1, no draws.
 
-    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether who takes the last loses instead of wins.
-    The first to move loses (with best play) just if the sizes' XOR is 0; misere and only sizes 1: if it is 1.
+    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether taking the last thing loses instead of wins.
+    With best play the first to move loses exactly if the sizes' XOR is 0; in misere with only sizes 1, if it is 1.
     """
 
     name = "nim"
@@ -34,18 +34,18 @@ class Nim(OpenSpielGame):
         super().__init__(f"nim(pile_sizes={';'.join(map(str, sizes))},is_misere={str(misere).lower()})", **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             "Nim: in turn, take any number of things from one pile: TAKE 2 B takes two from pile B. "
             f"Who takes the last thing of all {'loses' if self.misere else 'wins'}."
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: TAKE, how many, the pile."""
+        """Return the act's text for this OpenSpiel action: TAKE, the number and the pile's letter."""
         less_one, pile = divmod(action, self.piles)
         return f"TAKE {less_one + 1} {string.ascii_uppercase[pile]}"
 
     def public(self) -> dict[str, Any]:
-        """Return the current piles, such as {"A": 1, "B": 3}."""
+        """Return the current `piles` by letter, such as {"A": 1, "B": 3}."""
         sizes = [int(size) for size in str(self.state).split()[1:]]
         return {"piles": dict(zip(string.ascii_uppercase, sizes, strict=False))}

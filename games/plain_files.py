@@ -12,7 +12,10 @@ UNLIMITED = sys.maxsize
 
 
 def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links: bool = True) -> BufferedReader:
-    """Open a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
+    """Open a regular file of at most `most` bytes for reading. Raises OSError, with a reason, for anything else.
+
+    With `follow_links=False`, a symbolic link raises OSError, too.
+    """
     link = 0 if follow_links else os.O_NOFOLLOW
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)  # a pipe would be waited for
     try:
@@ -30,7 +33,7 @@ def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links
 
 
 def read_plain(path: str | os.PathLike[str], most: int = UNLIMITED) -> bytes:
-    """Read a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
+    """Return the bytes of a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
     with open_plain(path, most) as file:
         data = file.read(most + 1 if most < UNLIMITED else -1)
     if len(data) > most:

@@ -12,9 +12,9 @@ from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 class PublicGoods(SimultaneousGame):
     """Acts: GIVE n, hidden until all have chosen. A round pays endowment - n + multiplier * total / players.
 
-    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0;
-    rounds >= 1; continuation, the chance that another round follows. Reward part "round".
-    `theory` is a seat's payoff in one round at the defaults: in equilibrium nobody gives, at best all give all.
+    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0; rounds >=
+    1; continuation, the chance that another round follows. Reward part "round". `theory` is a seat's payoff in one
+    round at the defaults: in equilibrium nobody gives, at best all give all.
     """
 
     name = "public_goods"
@@ -40,19 +40,19 @@ class PublicGoods(SimultaneousGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the rounds so far and what each had to give."""
+        """Return the rounds and past choices (see the base class), and the `endowment` of each seat per round."""
         return {**super().public(), "endowment": self.endowment}
 
     def legal(self, seat: str) -> list[str]:
-        """Return GIVE 0 to GIVE all."""
+        """Return GIVE 0 to GIVE endowment."""
         return [f"GIVE {n}" for n in range(self.endowment + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """Return the coins that an act gives."""
+        """Parse the act GIVE n to n. Raises IllegalAct unless n is from 0 to the endowment."""
         return read_number("GIVE", self.endowment, act)
 
     def settle(self, choices: list[int]) -> None:
-        """Pay each seat its remaining coins and an equal share of the multiplied pot."""
+        """Pay each seat its remaining coins and an equal share of the multiplied pot, and announce all gifts."""
         share = self.multiplier * sum(choices) / len(choices)
         for seat, gift in zip(self.seats, choices, strict=True):
             self.pay(seat, ROUND, self.endowment - gift + share)
@@ -60,6 +60,6 @@ class PublicGoods(SimultaneousGame):
         self.tell(f"Round {len(self.history)}: gave {gifts}; everybody gets {share:.4g}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the rounds and `given`, the share of all coins given."""
+        """Return the number of `rounds` played, and `given`: the share of all coins that was given."""
         coins = max(1, len(self.history)) * len(self.seats) * self.endowment
         return {"rounds": len(self.history), "given": sum(map(sum, self.history)) / coins}

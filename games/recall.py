@@ -17,7 +17,7 @@ GOAL = "goal"
 
 
 class Recall(TextGame):
-    """Acts: PASS while lines come, then the digit that was asked for.
+    """Memory test. Acts: PASS after each line of facts or filler, then the digit that was asked for.
 
     Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
     likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)
@@ -37,7 +37,7 @@ class Recall(TextGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the facts, their places and the question, and send the first line."""
+        """Draw the facts, their positions among filler lines and the question, and send the first line."""
         things = rng.choice(THINGS, size=self.facts, replace=False).tolist()
         self.truth = {thing: int(rng.integers(self.values)) for thing in things}
         self.script = rng.choice(FILLER, size=self.lines).tolist()
@@ -49,31 +49,31 @@ class Recall(TextGame):
         self._next_line()
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             f"You are told {self.lines} lines, one by one: answer each with PASS. Some are facts, a thing and a digit. "
             "In the end you are asked for one thing: answer with its digit."
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the lines that are still to come."""
+        """Return the number of lines still to come, as `lines_left`."""
         return {"lines_left": self.lines - self.told}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: what is to be recalled comes once, in a message."""
+        """Return {}: facts to remember come only once, in messages."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """Return PASS, or the digits."""
+        """Return PASS, or the digits once the question has been asked."""
         return ["PASS"] if not self.asking else [str(value) for value in range(self.values)]
 
     @property
     def asking(self) -> bool:
-        """Whether the question has been asked."""
+        """True once the question has been asked."""
         return self.told > self.lines
 
     def play(self, seat: str, act: str) -> str:
-        """Pass on to the next line, or answer a question."""
+        """Go on to the next line after PASS, or pay 1 for the right digit and end the match."""
         word = act.strip().upper()
         if word not in self.legal(seat):
             raise IllegalAct("answer with the digit" if self.asking else "write PASS")
@@ -87,7 +87,7 @@ class Recall(TextGame):
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return whether the answer was right, and the number of lines between the fact and the question."""
+        """Return `right`, whether the answer was, and `distance`: the number of lines from the fact to the question."""
         place = next(i for i, line in enumerate(self.script) if line.split()[0] == self.asked)
         return {"right": self.ended == "right", "distance": self.lines - place}
 
@@ -98,7 +98,7 @@ class Recall(TextGame):
 
 
 class _Oracle:
-    """Player that remembers everything, with a summary that lists the facts."""
+    """Scripted player that remembers all facts and answers correctly."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -112,7 +112,7 @@ class _Oracle:
         return "PASS"
 
     def summary(self, view: View) -> str:
-        """Return the facts so far."""
+        """Return all facts so far as one text, for players with a limited context."""
         return " ".join(f"{thing} {value}" for thing, value in self.known.items())
 
 

@@ -14,7 +14,7 @@ ANSWERS = ("PASS", "INSPECT")
 
 
 class Sheriff(OpenSpielGame):
-    """Acts: the smuggler's LOAD n, unseen, then in each round BRIBE n; the sheriff's INSPECT or PASS.
+    """Smuggling with bribes. Acts: the smuggler's hidden LOAD n, then BRIBE n per round; the sheriff's INSPECT or PASS.
 
     Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
     sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
@@ -66,36 +66,36 @@ class Sheriff(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: LOAD 2, BRIBE 1, INSPECT, PASS."""
+        """Return the act's text for this OpenSpiel action, such as LOAD 2, BRIBE 1, INSPECT or PASS."""
         if action < 2:
             return ANSWERS[action]
         loads = 2 + self.max_items
         return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Return bribes and answers, but not the cargo."""
+        """Return the text of a bribe or an answer; "" for the cargo, which stays hidden."""
         return "" if word.startswith("LOAD") else word
 
     def public(self) -> dict[str, Any]:
-        """Return all bribes and answers so far, and the rounds left, this one included."""
+        """Return all `bribes` and `answers` so far, and `rounds_left`, this one included."""
         acts = [self.word(action) for action in self.state.history()[1:]]
         bribes, answers = [int(act.split()[1]) for act in acts[::2]], acts[1::2]
         return {"bribes": bribes, "answers": answers, "rounds_left": self.num_rounds - len(answers)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the smuggler's cargo once loaded."""
+        """Return the smuggler's cargo to the smuggler as `items`, once loaded; else {}."""
         loaded = seat == "smuggler" and self.state.history()
         return {"items": self.state.history()[0] - 2} if loaded else {}
 
     def verdict(self) -> tuple[str, str]:
-        """Return the end by the last answer; only an inspection reveals the cargo."""
+        """Return the last answer, "pass" or "inspect", and its announcement; only an inspection reveals the cargo."""
         cargo, *_, answer = self.state.history()
         if ANSWERS[answer] == "PASS":
             return "pass", "The sheriff let the cargo pass."
         return "inspect", f"The sheriff inspected the cargo and found {cargo - 2} illegal items."
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return items loaded, the last bribe, and whether the cargo was inspected; -1 for acts never reached."""
+        """Return `items` loaded and the last `bribe` (-1 if never reached), and whether the sheriff `inspected`."""
         bribes = self.public()["bribes"]
         items = self.private("smuggler").get("items", -1)
         return {"items": items, "bribe": bribes[-1] if bribes else -1, "inspected": self.ended == "inspect"}

@@ -12,17 +12,20 @@ Result = TypeVar("Result")
 
 
 class Elsewhere(Protocol):
-    """A function that runs `work` with these arguments, here or elsewhere, and returns or raises its result."""
+    """Protocol of a function that runs `work` with these arguments, possibly in another process.
+
+    It returns the result of `work` or raises its exception.
+    """
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any: ...
 
 
 ELSEWHERE: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
-"""Elsewhere of slow calls for games that step in this context. None computes them in place."""
+"""Function that runs the slow calls of games in this context. None runs them in place."""
 
 
 def slowly(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
-    """Run `work`, possibly in another process or on another machine, and return its result.
+    """Run `work`, in another process or on another machine if `ELSEWHERE` is set, and return its result.
 
     `work` must be a module-level function that depends on its arguments alone; arguments and result must be picklable.
     Only games with `blocks` may call this: other games run on the event loop, which the call would hold up.

@@ -9,10 +9,10 @@ from importlib.resources import files
 
 
 def docstring(place: str) -> str | None:
-    """Return the first docstring line of the class at `module:Class`, or None if it must be loaded to find out.
+    """Return the first docstring line of the class at `module:Class`, read from the source without importing it.
 
-    None if the class is neither defined in that module nor imported there by name, or if the module imports a package
-    that is not installed.
+    None if the class is neither defined in that module nor imported there by name, if it has no docstring, or if the
+    module imports a package that is not installed.
     """
     module, _, name = place.partition(":")
     tree = ast.parse(_source(module))
@@ -26,7 +26,7 @@ def docstring(place: str) -> str | None:
 
 
 def _source(module: str) -> str:
-    """Return the source text of a module that is a file or a folder of a package."""
+    """Return the source text of a module by its dotted name; for a package, of its `__init__.py`."""
     package, *folders, name = module.split(".")
     folder = files(package).joinpath(*folders)
     file = folder / f"{name}.py"
@@ -34,7 +34,7 @@ def _source(module: str) -> str:
 
 
 def _packages(tree: ast.Module) -> set[str]:
-    """Return the top-level packages that a module imports when it is loaded."""
+    """Return the top-level packages that a module imports at its top level, outside of classes and functions."""
     statements = [node for node in tree.body if not isinstance(node, ast.ClassDef | ast.FunctionDef)]
     nodes = [node for statement in statements for node in ast.walk(statement)]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

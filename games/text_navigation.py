@@ -21,7 +21,7 @@ SUBGOAL = "subgoal"
 
 
 class TextNavigation(Solitaire):
-    """Acts: GO direction, TAKE item, DROP item. Solved by dropping the wanted item in the wanted room.
+    """Errand in a house. Acts: GO direction, TAKE item, DROP item. Goal: drop the wanted item in the wanted room.
 
     Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
     every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
@@ -57,7 +57,7 @@ class TextNavigation(Solitaire):
         super().__init__(max_turns=4 * rooms if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a house, the places of items and walker, and a goal room that does not hold the wanted item."""
+        """Draw a house, the rooms of items and walker, and a goal room that does not hold the wanted item."""
         cells, self.doors = built(self.size, rng)
         self.names = dict(zip(cells, rng.choice(ROOMS, size=self.size, replace=False).tolist(), strict=True))
         items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
@@ -70,12 +70,12 @@ class TextNavigation(Solitaire):
 
     @property
     def walked(self) -> int:
-        """Walker's acts so far."""
+        """Number of the walker's legal acts so far."""
         return self.turns // len(self.seats)
 
     @property
     def turns_left(self) -> int:
-        """Walker's remaining acts."""
+        """Number of acts that the walker has left."""
         return self.max_turns - self.walked
 
     def rules(self) -> str:
@@ -87,7 +87,7 @@ class TextNavigation(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the task, room, exits, items here and carried, turns left, and the strategist's advice."""
+        """Return task, room, exits, items here and carried, turns left, and the strategist's advice (`strategy`)."""
         return {
             "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
@@ -96,11 +96,11 @@ class TextNavigation(Solitaire):
         }  # fmt: skip
 
     def situation(self, seat: str) -> str:
-        """Return the room, the places of all items, and the strategist's advice."""
+        """Return a text of the room, every item's room, and the strategist's advice."""
         return f"{self.position} {self.places} {self.strategy}".rstrip()
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the walker's acts; the strategist may say anything."""
+        """Return the walker's legal acts; None for the strategist, which may say anything."""
         return None if seat == STRATEGIST else self.acts()
 
     def acts(self) -> list[str]:
@@ -138,11 +138,11 @@ class TextNavigation(Solitaire):
         return read
 
     def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without the marks for credit."""
+        """Return the payoffs without part "subgoal", which only serves credit assignment."""
         return {seat: payoff - self._totals[seat].get(SUBGOAL, 0.0) for seat, payoff in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `solved`, the turns of the shortest solution, and efficiency: shortest / walked, 0 if unsolved."""
+        """Return `solved`, `shortest` (the fewest acts) and `efficiency`: shortest / walker's acts, 0 if unsolved."""
         efficiency = self.shortest / self.walked if self.ended == "solved" else 0.0
         return {**super().figures(), "shortest": self.shortest, "efficiency": efficiency}
 

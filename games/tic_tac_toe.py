@@ -12,7 +12,7 @@ WORDS = tuple(f"PLAY {cell}" for cell in range(1, 10))
 
 
 class TicTacToe(DrawnGame):
-    """Acts: PLAY n, cells counting from 1 at the top left. Payoffs 1 and -1; option draw: what a draw pays both."""
+    """Tic-tac-toe. Acts: PLAY n, cells from 1 at the top left. Payoffs 1, -1; option draw: what a draw pays both."""
 
     name = "tic_tac_toe"
     seats: tuple[str, ...] = ("first", "second")
@@ -24,21 +24,21 @@ class TicTacToe(DrawnGame):
         super().__init__("tic_tac_toe", **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             "Tic-tac-toe: first marks X, second O. PLAY n marks the free cell n. Three of your marks in a row, column "
             f"or diagonal win.{self.draw_rule()} The board shows its rows from top to bottom, free cells by number."
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: PLAY and the cell."""
+        """Return the act's text for this OpenSpiel action: PLAY and the cell, from 1."""
         return WORDS[action]
 
     def public(self) -> dict[str, Any]:
-        """Return the board, such as XO3/4X6/789."""
+        """Return `board`: rows from the top, free cells by number, such as XO3/4X6/789."""
         cells = str(self.state).upper().replace("\n", "/")
         return {"board": "".join([free if cell == "." else cell for free, cell in zip(EMPTY, cells, strict=True)])}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seat's mark (no secret)."""
+        """Return the seat's `mark`, X or O. It is no secret."""
         return {"mark": "X" if seat == "first" else "O"}

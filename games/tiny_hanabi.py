@@ -18,7 +18,7 @@ WORDS = tuple(f"PLAY {act}" for act in ACTS)
 
 @functools.cache
 def table(payoffs: str) -> str:
-    """Format OpenSpiel's payoffs by first's card, second's card, first's act and second's act."""
+    """Describe OpenSpiel's payoffs for the rules, by both cards, first's act and second's act. Cached."""
     values = np.reshape(payoffs.split(";"), (len(CARDS), len(CARDS), len(ACTS), len(ACTS)))
     parts = []
     for own, other in np.ndindex(len(CARDS), len(CARDS)):
@@ -28,7 +28,7 @@ def table(payoffs: str) -> str:
 
 
 class TinyHanabi(OpenSpielGame):
-    """Acts: PLAY A, PLAY B, PLAY C. Both are paid the same, 0 to 10.
+    """Signalling with two cards. Acts: PLAY A, PLAY B, PLAY C. Both seats get the same payoff, 0 to 10.
 
     reset(options={"chance": [0, 1]}) deals card 1 to first and card 2 to second.
     """
@@ -50,23 +50,23 @@ class TinyHanabi(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: PLAY and the letter."""
+        """Return the act's text for this OpenSpiel action: PLAY and the letter."""
         return WORDS[action]
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the own card."""
+        """Return the seat's own `card`, "1" or "2"."""
         return {"card": CARDS[self.state.history()[self.seats.index(seat)]]}
 
     def public(self) -> dict[str, Any]:
-        """Return the acts so far."""
+        """Return the `acts` so far, in order."""
         return {"acts": [WORDS[act] for act in self.state.history()[2:]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Return payoff of both."""
+        """Return the reason of the end, always "over", and an announcement of the common payoff."""
         return "over", f"The match is over: both get {self.returns()[0]:g}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own card and the two cards of the other seat."""
+        """Return options of two deals with the same card for this seat and either card for the other seat."""
         own = int(rng.integers(len(CARDS)))
         deals = [[own, other] if seat == "first" else [other, own] for other in range(len(CARDS))]
         return {"chance": deals[0]}, {"chance": deals[1]}

@@ -15,7 +15,7 @@ LETTERS = string.ascii_uppercase
 
 
 class TradeComm(OpenSpielGame):
-    """Acts: SAY letter, once each, then TRADE give FOR get, once each and unseen; 1 to both if the trades match.
+    """Blind trade. Acts: SAY letter, then TRADE give FOR get, unseen, once each; pays both 1 if the trades match.
 
     Options: num_items 2 to 26. The talk option is off unless given: the one letter is all that may be said.
     reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.
@@ -32,7 +32,7 @@ class TradeComm(OpenSpielGame):
         super().__init__(f"trade_comm(num_items={num_items})", talk=talk, **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             f"Two sides get one item each, from A to {LETTERS[self.num_items - 1]}, maybe the same; it is private. "
             "First each does SAY letter, which both hear. Then each does TRADE x FOR y (give x, get y), "
@@ -41,38 +41,38 @@ class TradeComm(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text: SAY A, TRADE A FOR B."""
+        """Return the act's text for this OpenSpiel action, such as SAY A or TRADE A FOR B."""
         if action < self.num_items:
             return f"SAY {LETTERS[action]}"
         give, get = divmod(action - self.num_items, self.num_items)
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Return the letter, but not a trade, which stays hidden until the end."""
+        """Return the text of a said letter; "" for a trade, which stays hidden until the end."""
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:
-        """Return the letters said so far."""
+        """Return the letters said so far, by seat, as `said`."""
         utterances = self.state.history()[1:3]
         return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, utterances, strict=False)}}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the own item."""
+        """Return the letter of the seat's own item, as `item`."""
         return {"item": LETTERS[divmod(self.state.history()[0], self.num_items)[self.seats.index(seat)]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Return the outcome and both trades."""
+        """Return "trade" or "no_trade", and an announcement with both written trades."""
         one, two = (self.word(action) for action in self.state.history()[3:])
         outcome = "trade" if self.state.returns()[0] else "no_trade"
         verdict = "The trade is made" if outcome == "trade" else "There is no trade"
         return outcome, f"{verdict}: {self.seats[0]} wrote {one}, {self.seats[1]} wrote {two}."
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report whether there was a trade."""
+        """Return `trade`: whether the trades matched."""
         return {"trade": self.ended == "trade"}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two deals with the same own item and different items of the other seat."""
+        """Return options of two deals with the same item for this seat and different items for the other."""
         own = int(rng.integers(self.num_items))
         others = rng.choice(self.num_items, 2, replace=False).tolist()
         pairs = [(own, other) if seat == self.seats[0] else (other, own) for other in others]

@@ -22,7 +22,7 @@ SYNONYMS = {
 
 
 def zoo() -> Book:
-    """Load the book of games/data/zoo.csv: 101 animals, of which questions distinguish 59."""
+    """Load the book of animals from games/data/zoo.csv: 101 animals, of which the questions distinguish 59."""
     rows: list[tuple[str, list[str], list[str]]] = []
     with files("games").joinpath("data/zoo.csv").open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
@@ -33,7 +33,7 @@ def zoo() -> Book:
 
 
 class TwentyQuestions(Questions):
-    """`Questions` about an animal; the options and rewards are said there."""
+    """Guess an animal by yes/no questions. `Questions` describes acts, options and rewards."""
 
     name = "twenty_questions"
     metadata: ClassVar[dict[str, Any]] = {"name": "twenty_questions_v0", "render_modes": ["ansi"]}

@@ -14,7 +14,7 @@ OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 
 
 class Ultimatum(TextGame):
-    """Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option besides TextGame's: pie >= 1.
+    """Ultimatum game. Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option: pie >= 1, coins to split.
 
     Reward part "deal": to both seats when the offer is accepted. Subgame perfect are two pure outcomes (`theory`,
     at the default pie): the offer of nothing, accepted; and of one, by a responder that would reject nothing.
@@ -35,11 +35,11 @@ class Ultimatum(TextGame):
         self.pie = whole_number("pie", pie, least=1, most=MOST_LISTED)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Reset the offer."""
+        """Start without an offer. Nothing is drawn."""
         self.offer: int | None = None
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         talk = TALK if self.talk else ""
         return (
             f"Ultimatum: the proposer splits {self.pie} coins. OFFER n gives n to the responder and keeps the rest. "
@@ -47,7 +47,7 @@ class Ultimatum(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the pie and what the responder is offered."""
+        """Return the size of the `pie`, and the responder's part of it in the `offer` (None before it)."""
         return {"pie": self.pie, "offer": self.offer}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -55,11 +55,11 @@ class Ultimatum(TextGame):
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """Return every offer, or the two answers."""
+        """Return every offer, or ACCEPT and REJECT after the offer."""
         return [f"OFFER {n}" for n in range(self.pie + 1)] if self.offer is None else ["ACCEPT", "REJECT"]
 
     def play(self, seat: str, act: str) -> str:
-        """Make the offer, or answer it and end the match."""
+        """Record the offer, or pay by the answer and end the match. Returns the act's text."""
         if self.offer is None:
             if not (match := OFFER.fullmatch(act)) or int(match[1]) > self.pie:
                 raise IllegalAct(f"write OFFER and a whole number from 0 to {self.pie}")
@@ -77,6 +77,6 @@ class Ultimatum(TextGame):
         return answer
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return whether there was a deal, and the offered share of the pie if any."""
+        """Return `deal`, whether the offer was accepted, and `offered`, the offered share of the pie, if any."""
         share = {} if self.offer is None else {"offered": self.offer / self.pie}
         return {"deal": self.ended == "deal", **share}

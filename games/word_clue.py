@@ -19,16 +19,16 @@ GUESS = re.compile(r"\s*(?:GUESS\s+([a-z]+)|(STOP))\s*", re.ASCII | re.IGNORECAS
 
 @functools.cache
 def nouns() -> tuple[str, ...]:
-    """The English nouns that boards are made of, in alphabetical order."""
+    """Return the English nouns that boards are drawn from, in alphabetical order. Cached."""
     return tuple((Path(__file__).parent / "data" / "words.txt").read_text(encoding="utf-8").split())
 
 
 class WordClue(TextGame):
-    """Acts: the giver's CLUE word number; in turn the guessers' GUESS word or STOP (no more guesses in this round).
+    """Find target words by clues. Acts: the giver's CLUE word number; then the guessers' GUESS word or STOP in turn.
 
-    Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board; targets 1 to words - 1;
-    rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: a clue is all that may be
-    said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
+    STOP ends a guesser's round. Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board;
+    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given. Nobody
+    checks that clues are English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
     """
 
     name, cooperative = "word_clue", True
@@ -82,15 +82,15 @@ class WordClue(TextGame):
         return {"board": left, "found": [*self.found], "missed": [*self.missed], **turn}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the remaining targets to the giver."""
+        """Return the remaining `targets` to the giver, and {} to guessers."""
         return {"targets": [word for word in self.targets if word not in self.found]} if seat == GIVER else {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return every word not yet guessed, and STOP. Clues cannot be listed."""
+        """Return GUESS for every word not yet guessed, and STOP; None for the giver, as clues cannot be listed."""
         return None if seat == GIVER else [*(f"GUESS {word}" for word in self.public()["board"]), "STOP"]
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act. A clue opens a round; a wrong guess, the last guess or the last STOP closes it."""
+        """Play an act and return its text. A clue opens a round; a wrong or last guess or the last STOP closes it."""
         if seat == GIVER:
             return self._give(act)
         if not (match := GUESS.fullmatch(act)):
@@ -111,7 +111,7 @@ class WordClue(TextGame):
         return self.guessing[0] if self.guessing else GIVER
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return targets found, wrong guesses, share of targets found, rounds started, and the targets."""
+        """Return targets `found`, wrong guesses, rounds started, the `share` of targets found, and the targets."""
         counts = {"found": len(self.found), "missed": len(self.missed), "rounds": self.round}
         return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
 

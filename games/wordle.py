@@ -19,12 +19,12 @@ ALL_RIGHT = "G" * LETTERS
 
 @functools.cache
 def common_words() -> tuple[str, ...]:
-    """Load the words of games/data/wordle.txt, in order."""
+    """Return the five-letter words of games/data/wordle.txt, in the file's order. Cached."""
     return tuple(files("games").joinpath("data/wordle.txt").read_text(encoding="ascii").split())
 
 
 def feedback(guess: str, word: str) -> str:
-    """Return one mark per letter: G right, Y elsewhere in the word, - not (or not so often) in the word.
+    """Return the marks of a guess, a letter each: G right, Y elsewhere in `word`, - not (or not so often) in it.
 
     Each letter of the word explains one mark: right letters first, then the others from the left.
     """
@@ -40,12 +40,12 @@ def feedback(guess: str, word: str) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Return True for five letters from a to z."""
+    """Return True if the text is five small letters from a to z. Any such text may be guessed."""
     return len(text) == LETTERS and text.isascii() and text.isalpha() and text == text.lower()
 
 
 class Wordle(Solitaire):
-    """Act: GUESS and five letters; any may be guessed, `legal` lists the words that may be hidden.
+    """Wordle. Act: GUESS and any five letters; `legal` lists the words that may be hidden.
 
     Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
     max_turns, the tries; words, different words of five small letters (None: the common ones).
@@ -65,29 +65,29 @@ class Wordle(Solitaire):
         super().__init__(max_turns=max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hide one of the words, drawn uniformly."""
+        """Hide one of the words, drawn uniformly, or the option `word`. Raises ValueError unless the game has it."""
         self.word = str(options.get("word", self.words[rng.integers(len(self.words))]))
         if self.word not in self.words:
             raise ValueError(f"word must be one of the game's words, not {self.word!r}")
         self.marked: list[tuple[str, str]] = []
 
     def rules(self) -> str:
-        """Return the rules as one paragraph."""
+        """Return the rules for the players, as one paragraph of text."""
         return (
             f"Find the hidden five-letter word. Write GUESS and a word; each letter is marked: G right, Y elsewhere "
             f"in the word, - not in it (or not so often). {self.max_turns} guesses in all."
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the guesses with their marks, and the turns left."""
+        """Return the `guesses`, each with its marks, and `turns_left`."""
         return {"guesses": [f"{guess} {marks}" for guess, marks in self.marked], "turns_left": self.turns_left}
 
     def legal(self, seat: str) -> list[str]:
-        """Return a guess of each word that may be hidden."""
+        """Return GUESS for each word that may be hidden. Other words may be guessed, too."""
         return [f"GUESS {word}" for word in self.words]
 
     def play(self, seat: str, act: str) -> str:
-        """Mark a guess and tell the seat its marks."""
+        """Mark a guess, tell the seat its marks, pay, and return the act's text."""
         verb, _, guess = " ".join(act.lower().split()).partition(" ")
         if verb != "guess" or not is_word(guess):
             raise IllegalAct("write GUESS and a word of five letters")
@@ -98,6 +98,6 @@ class Wordle(Solitaire):
         return f"GUESS {guess}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `solved`, the right letters of the best guess, and `answer`, the hidden word."""
+        """Return `solved`, `best_guess` (most right letters in a guess) and `answer`, the hidden word."""
         best = max((marks.count("G") for _, marks in self.marked), default=0)
         return {**super().figures(), "best_guess": best, "answer": self.word}

@@ -72,7 +72,7 @@ for turn in turns:
 
 # %%
 def worth() -> Figure:
-    """Each turn's worth, in its seat's colour."""
+    """Draw each turn's worth, in its seat's colour."""
     figure, (axis,) = make_sheet(["what playing on as one did was worth"], along="turn")
     hues = assign_colours(["opener", "responder"])
     for place, seat in enumerate(hues):

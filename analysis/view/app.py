@@ -55,7 +55,12 @@ SWEPT = 5.0
 
 
 class Viewer:
-    """API of the viewer, one method per path. Methods return values that can be converted to JSON."""
+    """JSON API of the viewer: one method per path of `application`.
+
+    Methods return values that can be converted to JSON. A method for GET gets the URL's `query`, one for POST the JSON
+    object `posted`; other arguments come from the path. Errors are StoreError for unknown runs, matches or files, and
+    ConfigError for invalid requests.
+    """
 
     def __init__(self, library: Library, services: Services) -> None:
         self.library, self.services, self.advantages = library, services, AdvantageCache(services)
@@ -64,47 +69,50 @@ class Viewer:
         self._caches: dict[Index, FigureCache] = {}
 
     def runs(self, query: Mapping[str, str]) -> Any:
-        """Return a row for each run."""
+        """Return a row for each run: name, game, progress, if it is live, and its most relevant figure."""
         return [runs.line(name, index) for name, index in self.library.runs().items()]
 
     def changes(self, query: Mapping[str, str]) -> Any:
-        """Return each run's fingerprint, which changes whenever its files do."""
+        """Return a fingerprint by run, which changes whenever the run's files do. The page polls it."""
         return {name: index.fingerprint() for name, index in self.library.runs().items()}
 
     def run(self, query: Mapping[str, str], run: str) -> Any:
-        """Return a run's description and settings."""
+        """Return a run's row in the list with its settings. Raises StoreError for an unknown run."""
         return runs.about(run, self.library.run(run))
 
     def flight(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's matches in progress."""
+        """Return the run's matches in progress: `live`, `total`, and the first ones in `matches`."""
         return runs.in_flight(self.library.run(run))
 
     def estimators(self, query: Mapping[str, str]) -> Any:
-        """Return all estimators that can be chosen."""
+        """Return a name and a one-line description of each advantage estimator; [] without that service."""
         return list(self.services.estimators()) if self.services.estimators else []
 
     def curves(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's charts."""
+        """Return the run's charts, and in `unread` the number of iterations whose intervals are not yet read."""
         index = self.library.run(run)
         return self._curves.setdefault(index, Curves(index, self.services.theory)).charts()
 
     def alarms(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's alarms."""
+        """Return the run's alarms: name, subject, and the figure before and after. Cached while files do not change."""
         return self._cache(run).get(alarm_rows)
 
     def summary(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's figures in the first and the last iteration."""
+        """Return the run's summary: figures in the first and last iteration. Cached while files do not change."""
         index = self.library.run(run)
         index.refresh(0.1)
         stated = {game: self.services.theory(game) for game in index.names()["game"]} if self.services.theory else {}
         return self._cache(run).get(summary, stated)
 
     def league(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's league as a graph."""
+        """Return the run's league as a graph: nodes, edges, payoff matrix, cycles. Cached while files do not change."""
         return self._cache(run).get(league_graph)
 
     def matches(self, query: Mapping[str, str], run: str) -> Any:
-        """Return a page of the run's list of matches, searched, filtered and sorted by the query."""
+        """Return a page of the run's list of matches, filtered and sorted by `query` (`listing.list_matches`).
+
+        If `query` has a `text`, only matches that contain it are listed, and `found` has the hits of the search.
+        """
         index, ids, found = self.library.run(run), None, None
         if query.get("text", "").strip():
             found = search.search_texts(index, query["text"], query.get("by", "text"), query.get("of", "said"))
@@ -113,7 +121,7 @@ class Viewer:
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match with its turns, family and notes."""
+        """Return a match, related matches (`family`) and notes. Texts are cut, later if `query` has `whole`."""
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
         told = one_match(
@@ -123,27 +131,33 @@ class Viewer:
         return told | {"family": family(index, match), "notes": own, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return the previous and next match in the list."""
+        """Return the ids `before` and `after` the match in the list that `query` filters and sorts, if they exist."""
         return listing.neighbours(self.library.run(run), query, match)
 
     def tokens(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match's tokens."""
+        """Return the tokens of a match, by seat, with text if a tokenizer is known, and logged figures."""
         return tokens(self.library.run(run), match, self.services.decode)
 
     def credit(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match's advantages under another estimator. Raises StoreError for an unknown match."""
+        """Return a match's advantages under the estimator that `query` names, or that they are still being computed.
+
+        Raises StoreError for an unknown match, and ConfigError for an unknown estimator.
+        """
         index, number = self.library.run(run), iteration_of(match)
         if number is None or number not in index.iterations():
             raise StoreError("this run has no such match")
         return self.advantages.advantages(index, match, number, query.get("estimator", ""))
 
     def notes(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's notes that contain the query's text."""
+        """Return the run's notes that contain the text of `query`, in upper or lower case; all without one."""
         wanted = query.get("text", "").casefold()
         return [note for note in notes.notes(self.library.run(run)) if wanted in note["text"].casefold()]
 
     def note(self, posted: Mapping[str, Any], run: str) -> Any:
-        """Add or remove a note."""
+        """Add the posted note and return it, or remove the note with the id `remove` and return {}.
+
+        Raises ConfigError for a turn that the match does not have.
+        """
         index = self.library.run(run)
         if "remove" in posted:
             notes.remove(index, parse(NoteRemoval, posted).remove)
@@ -155,22 +169,22 @@ class Viewer:
         return notes.add(index, note.match, note.turn, note.text)
 
     def sql(self, posted: Mapping[str, Any]) -> Any:
-        """Answer a SELECT over some runs."""
+        """Answer the posted SELECT over the posted runs: column names, rows, and the total number of rows."""
         asked = parse(SqlPost, posted)
         return runs.answer_sql([self.library.run(name) for name in asked.runs], asked.query)
 
     def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
-        """Start forks of a match in a child process."""
+        """Start `arena fork` for the match in a child process, and return the id of its `job`."""
         index = self.library.run(run)
         return self.jobs.fork(index, row_of(index, match), parse(ForkPost, posted))
 
     def control(self, posted: Mapping[str, Any], run: str) -> Any:
-        """Stop or resume a run."""
+        """Stop the run, and return the id of its process, or resume it, and return the id of the `job`."""
         act = self.jobs.stop if parse(ControlPost, posted).do == "stop" else self.jobs.resume
         return act(self.library.run(run))
 
     def play(self, posted: Mapping[str, Any]) -> Any:
-        """Start a match with a human player: a new game, or a seat of a logged match."""
+        """Start a match with a human player, a new game or a seat of a logged match, and return its `id`."""
         if "match" not in posted:
             return {"id": self.seats.new(parse(NewMatchPost, posted), self.library.runs())}
         asked = parse(PlayOnPost, posted)
@@ -178,7 +192,7 @@ class Viewer:
         return {"id": self.seats.from_match(index, row_of(index, asked.match), asked)}
 
     def played(self, query: Mapping[str, str]) -> Any:
-        """Return the matches with human players."""
+        """Return id and title of the matches with a human player that are running."""
         return self.seats.running()
 
     def end(self, posted: Mapping[str, Any], id: str) -> Any:
@@ -188,22 +202,22 @@ class Viewer:
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
-        """Return the output lines of a human player's match from line `from` on."""
+        """Return the output `lines` of a human player's match from number `from` on, if it is `open`, any `error`."""
         begin = query.get("from", "0")
         return self.seats.seat(id).since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
     def act(self, posted: Mapping[str, Any], id: str) -> Any:
-        """Submit a human player's action."""
+        """Send a human player's action and speech to the match. Raises ConfigError if the match is over."""
         asked = parse(ActPost, posted)
         self.seats.seat(id).answer(asked.act, asked.talk)
         return {}
 
     def job(self, query: Mapping[str, str], id: str) -> Any:
-        """Return the state of a child process."""
+        """Return the state of a child process: `running`, `answer` or `error`. Raises ConfigError for an unknown id."""
         return self.jobs.state(id)
 
     def image(self, query: Mapping[str, str], run: str, hash: str) -> Any:
-        """Return the bytes of an image of the log."""
+        """Return the bytes of the logged image with this SHA-256. Raises StoreError if missing or damaged."""
         return self.library.run(run).reader.log.blobs.get(hash)
 
     def _cache(self, run: str) -> FigureCache:
@@ -212,7 +226,10 @@ class Viewer:
 
 
 def application(view: Viewer, token: str, port: int) -> Guard:
-    """Build the ASGI application behind its guard."""
+    """Build the viewer's ASGI application: its routes and static files, behind the `Guard` with this token.
+
+    Its shutdown ends child processes and matches with human players.
+    """
     run, one = "/api/runs/{run}", "/api/runs/{run}/matches/{match}"
     asked: dict[str, Handler] = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
@@ -249,7 +266,7 @@ def application(view: Viewer, token: str, port: int) -> Guard:
 
 
 async def _sweep(seats: Seats) -> None:
-    """End abandoned matches until the server stops."""
+    """End matches with human players whose pages are gone, every `SWEPT` seconds, until cancelled."""
     while True:
         await asyncio.sleep(SWEPT)
         await run_in_threadpool(seats.sweep)
@@ -311,7 +328,7 @@ def _handle_file(data: bytes, kind: str) -> Handler:
 
 
 def _load_static() -> dict[str, tuple[bytes, str]]:
-    """Return the static files by path, loaded into memory, so that no request path reaches the disk."""
+    """Return content and media type of the static files by URL path, loaded so that no request reaches the disk."""
     found: dict[str, tuple[bytes, str]] = {}
 
     def walk(folder: Traversable, path: str) -> None:

@@ -46,8 +46,11 @@ SHELL = """<!doctype html>
 """
 
 
-def build_page(title: str, told: str, answers: Any) -> str:
-    """Return the page with its answers. `told` is shown to readers without JavaScript."""
+def build_page(title: str, summary: str, answers: Any) -> str:
+    """Return the viewer's page as one HTML file that loads nothing, with the server's answers embedded as JSON.
+
+    `summary` is the text for readers without JavaScript. Title and text are escaped.
+    """
     script, style = bundle_modules(), "\n".join(_source(name) for name in STYLES)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
@@ -55,12 +58,12 @@ def build_page(title: str, told: str, answers: Any) -> str:
     )
     held = to_json(answers).replace("<", "\\u003c")
     return SHELL.format(
-        policy=policy, title=escape(sanitize(title)), told=escape(told), style=style, answers=held, script=script
+        policy=policy, title=escape(sanitize(title)), told=escape(summary), style=style, answers=held, script=script
     )  # fmt: skip
 
 
 def bundle_modules() -> str:
-    """Return all modules of the page as one script: a function call per module, in order of imports."""
+    """Return the page's JavaScript modules as one script: a function call per module, imported ones first."""
     done: dict[str, str] = {}
 
     def take(name: str) -> None:
@@ -77,7 +80,7 @@ def bundle_modules() -> str:
 
 
 def _function(name: str, source: str) -> str:
-    """Return a module as a function call that stores its exports.
+    """Convert an ES module to a function call that stores its exports in `modules`, without import statements.
 
     >>> _function("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
     'modules["b.js"] = (() => {\\nconst {a, c: d} = modules["a.js"];\\nconst e = a + d;\\nreturn {e};\\n})();'
@@ -97,7 +100,7 @@ def _import_statement(name: str, default: str | None, names: str | None, other: 
 
 
 def _object_entry(each: str, export: bool = False) -> str:
-    """Convert `a as b` to an entry of a JavaScript object."""
+    """Convert `a as b` of an import list to `a: b`, or of an `export` list to `b: a`, for a JavaScript object."""
     before, _, after = (part.strip() for part in each.partition(" as "))
     return f"{after}: {before}" if after and export else f"{before}: {after}" if after else before
 

@@ -23,7 +23,7 @@ REUSE = 20
 
 
 class FigureCache:
-    """Figures of one run, cached until its files change."""
+    """Cache of figures that need a whole run, such as its summary, until the run's files change."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -31,7 +31,10 @@ class FigureCache:
         self._lock = Lock()
 
     def get(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return `function(run_path, *arguments)`, cached by the function's name while no file of the run changes."""
+        """Return `function(run_path, *arguments)`, cached by the function's name until the run's files change.
+
+        An answer is kept for at least `REUSE` times its computation time. A child process computes it for a large log.
+        """
         with self._lock:
             now, name = self.index.fingerprint(), function.__name__
             fingerprint, expires, answer = self._answers.get(name, ("", 0.0, None))

@@ -43,21 +43,24 @@ KINDS: Mapping[str, str] = {
 
 
 class Series(NamedTuple):
-    """A line of a chart: its label, and its points by iteration."""
+    """Line of a chart: its label, and its points, each an iteration and a value with interval."""
 
     label: str
     points: Sequence[tuple[int, Interval]]
 
 
 class Level(NamedTuple):
-    """A constant line of theory."""
+    """Theory value of a chart, drawn as a horizontal line with its label."""
 
     label: str
     value: float
 
 
 class Curve(NamedTuple):
-    """A chart: lines, theory, bounds. `still` is True if nothing moves noticeably."""
+    """Chart: lines (`series`), theory values (`levels`), their metrics (`keys`) and the y range (`bounds`).
+
+    `still` is True for shares that all move by less than `STILL`.
+    """
 
     title: str
     keys: tuple[str, ...]
@@ -68,7 +71,7 @@ class Curve(NamedTuple):
     still: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the chart as JSON values, with points as [iteration, value, low, high]."""
+        """Return the chart as a dict of JSON values, with points as [iteration, value, low, high]."""
         return {
             "title": self.title, "keys": self.keys, "words": [name_figure(key).words for key in self.keys],
             "bounds": self.bounds, "note": self.note, "still": self.still,
@@ -84,10 +87,10 @@ Known = Callable[[str], Mapping[int, Interval]]
 def make_charts(
     frame: pd.DataFrame, known: Known, levels: Callable[[Mapping[str, Any]], Iterable[Level]], nothing_won: bool = False
 ) -> Iterator[Curve]:
-    """Yield the charts of a table of metrics, in the order of `KINDS`, without charts that have no line.
+    """Yield a chart per kind of figure in `KINDS` from a table of metrics, if it has a metric of that kind that varies.
 
-    `known` returns intervals, `levels` theory. `nothing_won` drops the chart of rewards for zero-sum self-play with one
-    role.
+    `known` returns a metric's intervals, `levels` the theory values for metrics. `nothing_won` drops the chart of
+    rewards for zero-sum self-play with one role.
     """
     for title, pattern in KINDS.items():
         keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
@@ -110,7 +113,7 @@ def _label(caught: re.Match[str], key: str) -> str:
 
 
 def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, Interval]]:
-    """Return the metric's values by iteration, with intervals if the match log has its single values."""
+    """Return the metric's values by iteration, with interval ends from `intervals`, or NaN where it has none."""
     known, rows = intervals(key), frame[["iteration", key]].dropna()
     values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
     points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
@@ -118,7 +121,7 @@ def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, 
 
 
 def intervals(log: Frames, key: str) -> dict[int, Interval]:
-    """Return a metric's intervals by iteration; empty if the match log does not hold its single values."""
+    """Return a metric's mean over matches with its 95 % interval, by iteration; empty if the match log lacks it."""
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
         paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
@@ -130,7 +133,7 @@ def intervals(log: Frames, key: str) -> dict[int, Interval]:
 
 
 def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
-    """Return intervals of a trained role's total reward per match. Branches of matches are left out."""
+    """Return mean and interval by iteration of the total reward per match of a trained role. Branches are left out."""
     whole = log.complete[log.complete["parent"] == ""]
     held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
     turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
@@ -139,7 +142,7 @@ def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
 
 
 def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
-    """Yield the theory values that belong to these metrics."""
+    """Yield the theory values (`theory`, by name) that belong to the metrics `keys`, and the mean Nash bargain."""
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():
         about, words = THEORY.get(name, ("", ""))
@@ -154,7 +157,7 @@ def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, flo
 
 
 def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Yield the chart of payoff against the panel, with the best response as a level, from the second evaluation on."""
+    """Yield the chart of payoff against the panel of fixed opponents, with the best response, if evaluated twice."""
     points = []
     for one in evaluations:
         values = [value for value in values_by_deal(one, "payoff") if value is not None]
@@ -168,10 +171,10 @@ def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
 
 
 def outcomes(log: Frames) -> dict[str, Any] | None:
-    """Return payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
+    """Return the payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
 
-    `clouds` are pairs of payoffs with their share of matches, `front` is the Pareto front, `theory` holds means of
-    theory's solutions.
+    `sides` are their names; `clouds` have, for both iterations, the pairs of payoffs with their share of matches;
+    `front` is the Pareto front; `theory` has the mean payoffs of theory's solutions.
     """
     with suppress(StoreError):
         paid, theory = two_sides(log)
@@ -190,7 +193,9 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
 
 
 def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Return the pairs that no other pair improves on one side without loss on the other, sorted by the first value.
+    """Return the Pareto-optimal pairs of payoffs, without repeats and sorted by the first payoff.
+
+    No other pair exceeds such a pair on one side without loss on the other.
 
     >>> pareto_front([(1, 4), (2, 2), (3, 3), (1, 1), (3, 3), (2, 4)])
     [(2.0, 4.0), (3.0, 3.0)]
@@ -205,8 +210,8 @@ def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float
 def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
     """Return iteration and payoffs (x, y) of each finished match, and the mean payoffs of theory's solutions by name.
 
-    The sides are those of the game's report, such as first and second mover, or else the seats. Raises StoreError
-    unless there are two sides that were paid.
+    The sides are those of the game's report, such as first and second mover, or else the seats; `attrs["sides"]` of the
+    frame names them. Raises StoreError unless there are two sides that were paid.
 
     >>> two_sides(log)[0].attrs["sides"]
     ['opener', 'responder']

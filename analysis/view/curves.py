@@ -23,7 +23,7 @@ KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
 
 
 class Curves:
-    """Charts of one run. Intervals are cached per iteration until its files change."""
+    """Charts of one run. Intervals are read over several calls and cached until an iteration's files change."""
 
     def __init__(self, index: Index, theory: Theory | None) -> None:
         self.index, self.theory = index, theory
@@ -32,9 +32,10 @@ class Curves:
         self._newest_frames: tuple[int, Frames | None] = (-1, None)
 
     def charts(self) -> dict[str, Any]:
-        """Return the charts as JSON values, and the number of iterations whose intervals are not yet read.
+        """Return the charts as JSON values, and in `unread` the number of iterations whose intervals are not yet read.
 
-        The first call returns metrics without intervals, which needs no match log, so that the page shows them at once.
+        The first call returns metrics without intervals, which needs no match log. Later calls read for `PATIENCE`
+        seconds.
         """
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
@@ -49,9 +50,7 @@ class Curves:
         return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
-        """Read intervals of the newest unread iterations for `PATIENCE` seconds. Returns the number of iterations
-        left.
-        """
+        """Read intervals of the newest unread iterations for `PATIENCE` seconds. Return the number left unread."""
         self.index.refresh(0.1)
         begun = monotonic()
         with self.index.lock:
@@ -81,7 +80,7 @@ class Curves:
         return False
 
     def _newest(self) -> Frames:
-        """Return the newest complete iteration, whose deals stand for all when theory is a mean over deals."""
+        """Return the tables of the newest sealed iteration. Its deals stand for all if theory is a mean over deals."""
         sealed = [k for k in self.index.iterations() if self.index.sealed(k)]
         number = sealed[-1] if sealed else -1
         if self._newest_frames[0] != number or self._newest_frames[1] is None:

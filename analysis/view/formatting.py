@@ -18,9 +18,9 @@ MOST = 100
 
 
 def sanitize(value: Any, longest: int = LONGEST) -> str:
-    """Return the text without control and bidirectional characters, with its line breaks, cut to `longest` characters.
+    """Return the value as text without control and bidirectional characters, cut to `longest` characters.
 
-    HTML is not escaped.
+    Line breaks are kept, and HTML is not escaped.
 
     >>> sanitize("fine\\x1b[2J\\nby me"), sanitize("abcdef", 3)
     ('fine[2J\\nby me', 'abc …')
@@ -31,7 +31,7 @@ def sanitize(value: Any, longest: int = LONGEST) -> str:
 
 
 def figure(value: Any) -> str:
-    """A value of a match's own report: yes or no, three digits, or its text.
+    """Format a figure of a match's report: yes or no, three significant digits, or its sanitized text.
 
     >>> figure(True), figure(2 / 3), figure("deal")
     ('yes', '0.667', 'deal')
@@ -42,7 +42,7 @@ def figure(value: Any) -> str:
 
 
 def format_value(value: float, bounds: Bounds) -> str:
-    """Format a value: shares in per cent, others with two decimals or about three significant digits.
+    """Format a number: shares in per cent, others with two decimals or about three significant digits; NaN as –.
 
     >>> format_value(2.5166, ANY), format_value(-140.2, ANY), format_value(2.1e-7, ANY)
     ('2.52', '−140', '2.1e−07')
@@ -62,7 +62,7 @@ def format_value(value: float, bounds: Bounds) -> str:
 
 
 def format_interval(interval: Interval, bounds: Bounds) -> str:
-    """Format the ends of an interval; "" if they are unknown."""
+    """Format the ends of an interval as "LOW to HIGH"; "" if they are unknown."""
     if math.isnan(interval.low):
         return ""
     return "{} to {}".format(*(format_value(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))

@@ -35,14 +35,14 @@ DATA = "/api/"
 
 
 class Guard:
-    """ASGI middleware that rejects invalid requests and adds security headers to every response."""
+    """ASGI middleware that rejects requests from elsewhere or without token, and adds security headers to responses."""
 
     def __init__(self, app: Any, token: str, port: int) -> None:
         self.app, self.token = app, token
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Reject the request or pass it on."""
+        """Answer a rejected request with an error, or pass it on. Responses get the security `HEADERS`."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         if scope["type"] != "http":
@@ -58,7 +58,7 @@ class Guard:
         await answer(scope, receive, headed)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
-        """Return the status and a one-line reason for rejecting a request, or (200, "")."""
+        """Return the HTTP status and the reason for rejecting a request, or (200, "") to accept it."""
         host = headers.get("host", "")
         if host not in self.hosts:
             return 403, "this server answers under its own address only: open the link that arena view printed"
@@ -85,15 +85,15 @@ class Guard:
 
 
 class Json(Response):
-    """JSON response in pure ASCII."""
+    """HTTP response that encodes its content as JSON in ASCII."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Encode the value."""
+        """Encode the content as JSON bytes, with null for NaN and infinity."""
         return to_json(content).encode("ascii")
 
 
 def complaint(line: str, status: int = 400) -> Json:
-    """Return a one-line error as a response."""
+    """Return an HTTP response with the JSON object {"error": line}, with at most 1,000 printable characters."""
     return Json({"error": printable(line)[:1000]}, status)

@@ -30,13 +30,14 @@ OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_tur
 COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
 STRONG = 0.95
+_CREDIT = "credit.parquet"
 PATIENCE = 0.2
 """Seconds that a request spends reading."""
 Stamp = tuple[tuple[int, int], ...]
 
 
 class Index:
-    """Short rows of one run's matches, as far as they are read."""
+    """Short rows of one run's matches, as far as they are read: `refresh` reads more, `table` returns them."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
@@ -50,15 +51,16 @@ class Index:
         self._feed = FeedReader(reader.path)
 
     def fingerprint(self) -> str:
-        """Return a text that changes whenever the run's files do. The page polls it."""
+        """Return a text that changes whenever the run's files do, or its process starts or ends. The page polls it."""
         names = (METRICS, PANEL, NOTES, "run.pid")
         found = [(name, *_stamp(self.reader.path / name)) for name in names]
         return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
-        """Read more of the log, the newest iterations first. Returns the number of iterations left.
+        """Read more of the log, the newest iterations first, for `patience` seconds.
 
-        With zero `patience`, only update the list of iterations.
+        Return the number of unread iterations. With zero `patience`, only update the list of iterations. Errors of
+        damaged iterations are stored in `damaged`.
         """
         begun = monotonic()
         with self.lock:
@@ -82,19 +84,23 @@ class Index:
             return len(todo)
 
     def table(self) -> Any:
-        """Return all short rows read so far: the newest iteration first, each in the order of its log."""
+        """Return the short rows read so far as an Arrow table: the newest iteration first, each in order of its log.
+
+        Columns are those of `OF_MATCH` (`id` as `match`), seats, payoffs, turns (their number), paid (mean payoff of
+        trained seats), and low and high (extreme advantages).
+        """
         with self.lock:
             parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
         return pa.concat_tables(parts) if parts else _nothing()
 
     def names(self) -> dict[str, list[str]]:
-        """Return all games, statuses and policies read so far."""
+        """Return the sorted values to filter by, as far as read: all `game`, `status` and `policy` names."""
         with self.lock:
             found = list(self._names.values())
         return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}
 
     def strong(self) -> float:
-        """Return the 95 % quantile over matches of the largest absolute advantage, 0.0 without credit."""
+        """Return the 95 % quantile over matches of their largest absolute advantage; 0.0 before credit is assigned."""
         table = self.table()
         ends = [np.abs(table[name].to_numpy(zero_copy_only=False).astype(float)) for name in ("low", "high")]
         sizes = np.fmax(*ends)
@@ -102,17 +108,17 @@ class Index:
         return float(np.quantile(known, STRONG)) if len(known) else 0.0
 
     def iterations(self) -> list[int]:
-        """Return the numbers of iterations with a log, ascending, as of the last refresh."""
+        """Return the iterations that have a log, ascending, as of the last `refresh`."""
         return sorted(self._stamps or self._files())
 
     def open_match(self, iteration: int, id: str) -> dict[str, Any] | None:
-        """Return the row of a match of an open iteration; None if the iteration is sealed."""
+        """Return the log row of a match of an open iteration; None if the iteration is sealed or has no such match."""
         with self.lock:
             tail = None if self.sealed(iteration) else self._tail(iteration)
             return tail.match(id) if tail else None
 
     def in_flight(self) -> dict[str, Playing]:
-        """Return matches in progress by id, as far as the run's feed follows them."""
+        """Return the matches in progress by id, from the run's turn feed, without those that are logged."""
         with self.lock:
             self._feed.refresh()
             return {
@@ -122,7 +128,7 @@ class Index:
             }
 
     def playing(self, id: str) -> dict[str, Any] | None:
-        """Return the row of a match in progress so far; None if the feed does not have it."""
+        """Return the log row so far of a match in the run's turn feed; None if it is not there."""
         with self.lock:
             self._feed.refresh()
             return self._feed.row(id)
@@ -132,18 +138,18 @@ class Index:
         return self.sealed(iteration) or (tail is not None and id in tail.places)
 
     def stamp(self, iteration: int) -> Stamp:
-        """Return sizes and times of an iteration's files at the last refresh."""
+        """Return size and modification time of the iteration's files at the last `refresh`; () if it has none."""
         return self._stamps.get(iteration, ())
 
     def sealed(self, iteration: int) -> bool:
-        """Return True if the iteration is complete."""
+        """Return True if the iteration is complete and its log converted to Parquet."""
         return log_path(self.reader.log.folder, iteration, "parquet").exists()
 
     def _tail(self, number: int) -> Tail:
         return self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
 
     def _files(self) -> dict[int, Stamp]:
-        """Return sizes and times of each iteration's files."""
+        """Return size and modification time of each log file by iteration, without iterations that have only credit."""
         found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
         try:
             entries: Iterable[os.DirEntry[str]] = os.scandir(self.reader.log.folder)
@@ -155,7 +161,7 @@ class Index:
         return {k: tuple(s for _, s in sorted(own)) for k, own in found.items() if {n for n, _ in own} != {_CREDIT}}
 
     def _read(self, number: int) -> Any:
-        """Read an iteration's short rows."""
+        """Read an iteration's short rows: all of a sealed one; of an open one, earlier rows with the next ones."""
         if self.sealed(number):
             self._tails.pop(number, None)
             credit = self.reader.log.credit_table(number, ["match", "advantage"])
@@ -164,9 +170,6 @@ class Index:
         new = _short(_matches(tail.new()), {})
         before = self._parts.get(number, ((), None))[1]
         return new if before is None or tail.again else pa.concat_tables([before, new])
-
-
-_CREDIT = "credit.parquet"
 
 
 def _stamp(path: Any) -> tuple[int, int]:
@@ -178,7 +181,7 @@ def _stamp(path: Any) -> tuple[int, int]:
 
 
 def _names(part: Any) -> dict[str, set[str]]:
-    """Return the values by which an iteration's matches can be filtered."""
+    """Return the games, statuses and policies of the short rows, as values to filter by."""
     policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
     columns = {"game": part["game"], "status": part["status"], "policy": policies}
     return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}
@@ -193,7 +196,7 @@ def _nothing() -> Any:
 
 
 def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
-    """Return the lowest and highest advantage of each match."""
+    """Return the lowest and highest advantage of each match, by id."""
     if not len(credit):
         return {}
     found = credit.group_by("match").aggregate([("advantage", "min"), ("advantage", "max")])
@@ -202,9 +205,7 @@ def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
 
 
 def _short(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
-    """Return columns of the log as short rows: `turns` is the number of turns, `paid` the mean payoff of trained
-    seats.
-    """
+    """Convert a log table to short rows, with the columns of `Index.table`. `extremes` has advantages by match id."""
     ids = log["id"].to_pylist()
     ends = [extremes.get(id, (None, None)) for id in ids]
     seats = flatten.seats(log)

@@ -31,14 +31,17 @@ WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
 
 @dataclass
 class Job:
-    """A child process with the files for its output."""
+    """Child process started by the page, with the temporary files of its standard output and errors."""
 
     child: subprocess.Popen[bytes]
     out: IO[bytes]
     err: IO[bytes]
 
     def state(self) -> dict[str, Any]:
-        """Return `running`, or the child's JSON output as `answer`, or the last line of its errors as `error`."""
+        """Return {"running": True}, the child's JSON output as `answer`, or the last line of its errors as `error`.
+
+        The answer is None if the output is no JSON.
+        """
         code = self.child.poll()
         if code is None:
             return {"running": True}
@@ -56,19 +59,22 @@ class Job:
 
 
 class Jobs:
-    """All child processes of the page."""
+    """Child processes that the page started, by job id. At most `RUNNING` run at a time."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command, self._jobs = command, dict[str, Job]()
 
     def state(self, id: str) -> dict[str, Any]:
-        """Return the state of a job. Raises ConfigError for an unknown id."""
+        """Return if a job is `running`, or its `answer` or `error`. Raises ConfigError for an unknown id."""
         if id not in self._jobs:
             raise ConfigError("unknown job: start it again")
         return self._jobs[id].state()
 
     def fork(self, index: Index, row: Mapping[str, Any], asked: ForkPost) -> dict[str, Any]:
-        """Start `arena fork` for a match. Raises ConfigError for an invalid turn, seat or policy."""
+        """Start `arena fork` for the logged match `row`, and return the job's id as `job`.
+
+        Raises ConfigError for an invalid turn, seat or policy, or if too many jobs are running.
+        """
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if asked.who and (asked.seat not in row["seats"] or not WHO.fullmatch(asked.who)):
@@ -79,7 +85,7 @@ class Jobs:
         return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
-        """Send SIGTERM to the process that writes the run. Raises ConfigError if there is none."""
+        """Send SIGTERM to the run's process, and return its id as `stopping`. Raises ConfigError if there is none."""
         number = holder(index)
         if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
             raise ConfigError("this run is not running: there is nothing to stop")
@@ -90,15 +96,16 @@ class Jobs:
         return {"stopping": number}
 
     def resume(self, index: Index) -> dict[str, Any]:
-        """Start `arena resume` in a process that outlives the page. Raises ConfigError if the run is already
-        running.
+        """Start `arena resume` in a process that outlives the page, and return the job's id as `job`.
+
+        Raises ConfigError if the run is already running, or too many jobs are.
         """
         if holder(index) is not None:
             raise ConfigError("this run is already running")
         return self._begin(["resume", "--json", "--", str(index.reader.path)], apart=True)
 
     def close(self) -> None:
-        """Terminate all children except resumed runs."""
+        """Terminate all children that are running, except resumed runs."""
         for job in self._jobs.values():
             if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
                 job.child.terminate()

@@ -16,13 +16,14 @@ MAX_FULL_CHARACTERS = 2 * 10**6
 
 
 def to_json(value: Any) -> str:
-    """Return the value as JSON in ASCII, with null for NaN and infinity."""
+    """Encode the value as JSON in ASCII, after `to_plain`: NaN and infinity become null."""
     return json.dumps(to_plain(value), allow_nan=False, separators=(",", ":"))
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a value to JSON types: NumPy scalars to Python numbers, NaN to None, large integers and others to
-    text.
+    """Convert a value to JSON types: NumPy scalars to numbers, NaN and infinity to None, sets and tuples to lists.
+
+    Integers from 2**53 on, which a browser cannot hold, and values of other types become text.
     """
     if isinstance(value, str) or value is None or value is True or value is False:
         return value
@@ -40,5 +41,5 @@ def to_plain(value: Any) -> Any:
 
 
 def truncate(value: str, max_characters: int = MAX_CHARACTERS) -> Any:
-    """Return the text, or its beginning with its full length if it is too long."""
+    """Return the text, or {"text": its beginning, "of": its length} if it has more than `max_characters`."""
     return value if len(value) <= max_characters else {"text": value[:max_characters], "of": len(value)}

@@ -21,7 +21,7 @@ MAX_NODES, MAX_CYCLES, MAX_TABLE_ROWS = 40, 20, 12
 
 
 def alarm_rows(run: Path) -> list[dict[str, Any]]:
-    """Return the alarms of a run (`analysis.alarms`): name, subject, and the figure before and after."""
+    """Return a run's alarms (`analysis.alarms`) as dicts: `name`, `who` (subject), intervals `before` and `after`."""
     return [
         {"name": a.name, "who": printable(a.who), "before": list(a.before), "after": list(a.after)}
         for a in alarms(load(run))
@@ -32,7 +32,8 @@ def league_graph(run: Path) -> dict[str, Any]:
     """Return the league of a run as a graph, made of its newest iterations, from `since` on.
 
     `nodes` are policies with their number of matches, rating, and if they learn; `edges` are pairs that met, with the
-    difference of their payoffs; `rings` are cycles of who beats whom; `matrix` is the payoff table.
+    difference of their payoffs; `rings` are cycles of who beats whom; `matrix` is the payoff table. `left_out` is the
+    number of policies beyond `MAX_NODES`.
     """
     reader, numbers, matches = RunReader(run), list[int](), 0
     for k in reversed(reader.iterations()):
@@ -65,7 +66,10 @@ def league_graph(run: Path) -> dict[str, Any]:
 
 
 def _payoff_table(log: Frames) -> dict[str, Any] | None:
-    """Return mean payoffs of row with column, sorted by α-rank; None if most pairs of policies never met."""
+    """Return mean payoffs of the row's with the column's policy (`cells`, by `names`), sorted by α-rank if available.
+
+    `shares` are α-rank's, or None. Returns None if most pairs of policies never met.
+    """
     payoffs = payoff_matrix(log)
     if len(payoffs) < 2 or 2 * int(payoffs.notna().to_numpy().sum()) < len(payoffs) * (len(payoffs) - 1):
         return None

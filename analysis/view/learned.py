@@ -36,7 +36,7 @@ AGAIN = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
 
 
 class Figure(NamedTuple):
-    """A figure in the first and the last iteration, with its values in between."""
+    """Figure in the first and the last iteration, their difference, and its values in all iterations (`trail`)."""
 
     key: str
     first: Interval
@@ -47,18 +47,19 @@ class Figure(NamedTuple):
 
     @property
     def name(self) -> Name:
-        """Name of the figure, and the direction that is better."""
+        """Readable name of the figure, with the direction that is better."""
         return name_figure(self.key)
 
     @property
     def sure(self) -> bool:
-        """Return True if the interval of the difference excludes 0."""
+        """True if the interval of the difference excludes 0."""
         return self.difference.low > 0 or self.difference.high < 0
 
     @property
     def verdict(self) -> str:
-        """Verdict: `better` or `worse`, `changed` if neither is defined, `same` within noise, `untold` without an
-        interval.
+        """Verdict on the difference: `better` or `worse`, or `changed` if no direction is better.
+
+        `same` means within noise, `untold` that there is no interval.
         """
         if math.isnan(self.difference.low):
             return "untold"
@@ -70,19 +71,22 @@ class Figure(NamedTuple):
 
     @property
     def still(self) -> bool:
-        """Return True if both values print alike and the difference is within noise."""
+        """True if both values print alike and the interval of the difference includes 0."""
         return not self.sure and format_value(self.first.estimate, self.bounds) == format_value(
             self.last.estimate, self.bounds
         )
 
     @property
     def flat(self) -> bool:
-        """Return True if the figure never changed, such as a sum that is always zero."""
+        """True if the figure never changed, such as a sum that is always zero."""
         return self.first.estimate == self.last.estimate and len({*self.trail}) <= 1
 
 
 def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
-    """Return all figures that changed during the run, the most relevant first."""
+    """Return the figures that changed during the run, against the panel and of matches, the most relevant first.
+
+    In zero-sum games of two seats, the learners' payoff and the second seat's are left out.
+    """
     seats = log.seats["seat"].unique().tolist()
     left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and is_zero_sum(log) else set()
     found = [f for f in (*_panel_figures(evaluations), *_match_figures(log)) if not f.flat and f.key not in left_out]
@@ -90,7 +94,7 @@ def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
 
 
 def is_zero_sum(log: Frames) -> bool:
-    """Return True if nearly all matches among learners sum to zero, so that their mean payoff says nothing."""
+    """Return True if all paid seats learn and nearly all matches sum to zero: then their mean payoff says nothing."""
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
     if among.empty or len(among) < len(paid):
@@ -104,27 +108,30 @@ def _rank(key: str) -> int:
 
 
 def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
-    """Return the run's evaluations that are comparable with the latest one, oldest first."""
+    """Return the run's evaluations with the same deals, opponents and seats as the latest, oldest first."""
     found = read_evaluations(reader.path)
     return [e for e in of_latest(found) if e.iteration is not None] if found else []
 
 
 def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
-    """Return a value per deal, the mean over panel members and seats; None if one of them is missing."""
+    """Return the figure `name` of `Cell`, such as `payoff`, by deal: its mean over opponents and seats.
+
+    None for a deal without a value for one of them; [] if a cell lacks the figure.
+    """
     told = [own for cell in evaluation.cells if (own := getattr(cell, name)) is not None]
     rows = zip(*told, strict=True) if len(told) == len(evaluation.cells) else ()
     return [None if None in row else sum(row) / len(row) for row in rows]
 
 
 def gaps_to_best_response(evaluation: Evaluation) -> list[float | None]:
-    """Return the payoff lost against the best response, per deal."""
+    """Return the best response's payoff minus the reached one, per deal: None where unknown, [] if theory lacks it."""
     best, paid = values_by_deal(evaluation, "best_response"), values_by_deal(evaluation, "payoff")
     pairs = zip(best, paid, strict=True) if best else ()
     return [None if a is None or b is None else a - b for a, b in pairs]
 
 
 def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
-    """Yield figures against the panel, paired by deal."""
+    """Yield figures against the panel of fixed opponents, from the first to the last evaluation, paired by deal."""
     if len(evaluations) < 2:
         return
     for name, bounds in (("payoff", ANY), ("gap", ANY), ("valid", SHARE), ("deal", SHARE)):
@@ -140,7 +147,7 @@ def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
 
 
 def _match_figures(log: Frames) -> Iterator[Figure]:
-    """Yield figures of finished matches, comparing the first iteration with the last."""
+    """Yield each figure of finished matches in the first and the last iteration, if both have it."""
     values = figures_of(log)
     if values.empty:
         return
@@ -158,9 +165,7 @@ def _match_figures(log: Frames) -> Iterator[Figure]:
 
 
 def learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
-    """Return metrics that are not figures of matches, with their values by iteration, without those that are always
-    zero.
-    """
+    """Return name and values by iteration of metrics that are no figures of matches, not in `known`, and not zero."""
     frame, taken = log.iterations, {figure.key for figure in known}
     found = []
     for key in map(str, frame.columns):
@@ -173,7 +178,7 @@ def learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, li
 
 
 def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
-    """Return a sentence on the run's most relevant figure: where it started and ended.
+    """Return a sentence on the run's most relevant figure, the first of `found`: where it started and ended.
 
     `best` is the best response's payoff against the panel, `value` the first seat's payoff under perfect play.
     """
@@ -206,14 +211,14 @@ def _count(count: int, word: str) -> str:
 
 
 def format_difference(figure: Figure) -> str:
-    """Format the difference with its sign, for shares in percentage points."""
+    """Format the figure's difference with its sign, for shares in percentage points."""
     text = format_value(figure.difference.estimate, figure.bounds)
     text = text if text.startswith("\N{MINUS SIGN}") else f"+{text}"
     return text.replace("\N{NO-BREAK SPACE}%", "\N{NO-BREAK SPACE}points")
 
 
 def best_response(evaluations: Sequence[Evaluation]) -> float | None:
-    """Return the best response's mean payoff against the panel; None if it is unknown for a member."""
+    """Return the best response's mean payoff in the last evaluation; None if it is unknown for a deal or opponent."""
     values = values_by_deal(evaluations[-1], "best_response") if evaluations else []
     known = [value for value in values if value is not None]
     return float(pd.Series(known).mean()) if known and len(known) == len(values) else None

@@ -26,7 +26,7 @@ SECONDS = 20.0
 
 
 def list_matches(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
-    """Return a page of the list: `total`, `rows`, `facets` to filter by, and the number of unread iterations.
+    """Return a page of the list of matches: `rows`, `total`, `facets` (values to filter by), `unread` iterations.
 
     `asked` may have `iteration` (a number, or a range as 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL),
     `sort`, `offset` and `limit`; `ids` restricts the matches. Raises ConfigError for an invalid value.
@@ -49,7 +49,7 @@ def list_matches(index: Index, asked: Mapping[str, str], ids: Collection[str] | 
 
 
 def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
-    """Return the previous and next match in the list, and the number of unread iterations."""
+    """Return the ids `before` and `after` the match in the list, if any, and the number of `unread` iterations."""
     unread = index.refresh(0.1)
     ids = _sort(_filter(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
     place = ids.index(match) if match in ids else -1
@@ -78,7 +78,10 @@ def _filter(table: Any, asked: Mapping[str, str], index: Index) -> Any:
 
 
 def _matching_ids(index: Index, where: str) -> Any:
-    """Return ids of matches that satisfy a condition on columns of `matches`, or else of `turns`."""
+    """Return the ids of matches that satisfy an SQL condition on columns of `matches` or, if that fails, of `turns`.
+
+    Raises ConfigError for an invalid condition.
+    """
     from analysis.frames import load
 
     log, complaint = load(index.reader.path), None
@@ -110,7 +113,7 @@ def _sort(table: Any, sort: str) -> Any:
 
 
 def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the games' own figures of these rows only, because an index of all would be large."""
+    """Return the games' own figures of these rows by match id, read from the log: an index of all would be large."""
     found: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
         wanted = [row["match"] for row in rows if row["iteration"] == number]

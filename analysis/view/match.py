@@ -25,7 +25,10 @@ MAX_TURNS, MAX_FACTS = 2000, 60
 
 
 def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
-    """Return a match as in the log. Raises StoreError for an unknown id."""
+    """Return a match's row of the log, or of the turn feed while it is played. Raises StoreError for an unknown id.
+
+    Rows of sealed iterations lack their tokens unless `streams` is True.
+    """
     number = iteration_of(id)
     if number is not None and number in index.iterations():
         if (row := index.open_match(number, id)) is not None:
@@ -45,11 +48,12 @@ def match(
     max_characters: int = MAX_CHARACTERS,
     max_turns: int = MAX_TURNS,
 ) -> dict[str, Any]:
-    """Return all that the page shows of a match except its tokens, with long texts cut and at most `max_turns`
-    turns.
+    """Return all that the page shows of a match except its tokens, as JSON values, with long texts cut.
+
+    At most `max_turns` turns are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
     row, cut = row_of(index, id), partial(truncate, max_characters=max_characters)
-    credit = _credit(index, row)
+    credit = {one["turn"]: one for one in index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()}
     turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
     _returns(turns)
     return {
@@ -75,7 +79,7 @@ def match(
 
 
 def family(index: Index, id: str) -> list[dict[str, Any]]:
-    """Return the match, its ancestors, and all their branches as short rows that form a tree by `parent`."""
+    """Return short rows of the match, its ancestors, and all branches of the oldest one: a tree by `parent`."""
     table = index.table().select(["match", "parent", "parent_turn", "source", "status", "turns", "paid"])
     own: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
     while own and own[-1]["parent"]:
@@ -89,11 +93,6 @@ def family(index: Index, id: str) -> list[dict[str, Any]]:
         newest = [one["match"] for one in below]
         found += below
     return found
-
-
-def _credit(index: Index, row: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    table = index.reader.log.credit_table(row["iteration"], ids=[row["id"]])
-    return {one["turn"]: one for one in table.to_pylist()}
 
 
 def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
@@ -116,14 +115,14 @@ def _message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
 
 
 def _returns(turns: Sequence[dict[str, Any]]) -> None:
-    """Add to every turn its seat's undiscounted return."""
+    """Add to every turn, as `return`, the undiscounted sum of its seat's rewards from this turn on."""
     coming: dict[str, float] = {}
     for turn in reversed(turns):
         coming[turn["seat"]] = turn["return"] = coming.get(turn["seat"], 0.0) + turn["reward"]
 
 
 def _deal(row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """Return the deal as (seat, [(fact, value)]), empty if the game's rules are not available."""
+    """Return the deal as [(seat, [(fact, value)])], long values cut; empty if the game's rules are not available."""
     acts = [(turn["seat"], turn["action"]) for turn in row["turns"] if turn.get("source") not in UNREAD]
     known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], acts) if deal_facts else {}
     return [
@@ -133,7 +132,7 @@ def _deal(row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any) -> lis
 
 
 def facts_in_lines(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield a deal's facts as text, by seat ("" for all seats), for seats with any facts.
+    """Yield seat ("" for all seats) and (fact, value) texts of a deal, for seats with any facts.
 
     >>> list(facts_in_lines({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
     [('', [('in pool', 'hat 2')])]
@@ -145,7 +144,7 @@ def facts_in_lines(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple
 
 
 def _fact(value: Any, items: Sequence[str]) -> str:
-    """Format a fact in one line, with numbers per item after the item's name."""
+    """Format the value of a fact in one line. Numbers per item follow the item's name, from `items`."""
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_fact(inner, items)}" for key, inner in value.items())
     if not isinstance(value, Sequence) or isinstance(value, str):

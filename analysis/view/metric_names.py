@@ -13,7 +13,7 @@ Better = Literal["more", "less", ""]
 
 
 class Name(NamedTuple):
-    """Readable name of a figure, and the direction of an improvement."""
+    """Readable name of a figure (`words`), and if `more` or `less` of it is better; "" if that depends."""
 
     words: str
     better: Better = ""
@@ -85,7 +85,9 @@ NAMES: Mapping[str, tuple[str, Better]] = {
 
 
 def name_figure(key: str) -> Name:
-    """Return the name of a figure. A leading `report.` is ignored.
+    """Return a figure's readable name and the direction that is better. A leading `report.` is ignored.
+
+    Unknown figures keep their name without underscores.
 
     >>> name_figure("learn.shared.kl").words, name_figure("report.deal").better, name_figure("my_own_score").words
     ('distance from the reference (KL), shared', 'more', 'my own score')

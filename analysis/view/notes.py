@@ -21,7 +21,7 @@ _LOCK = Lock()
 
 
 def notes(index: Index) -> list[dict[str, Any]]:
-    """Return all notes that are not removed, oldest first."""
+    """Return the run's notes that are not removed, oldest first: `note` (its id), `time`, `match`, `turn`, `text`."""
     found: dict[str, dict[str, Any]] = {}
     for row in read_lines(index.reader.path / NOTES):
         id = str(row.get("note"))
@@ -33,7 +33,10 @@ def notes(index: Index) -> list[dict[str, Any]]:
 
 
 def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]:
-    """Append a note on a match or on one of its turns (from 0). Raises ConfigError if it is empty or too long."""
+    """Append a note on a match or on one of its turns (from 0), and return it with its new id as `note`.
+
+    Raises ConfigError if the text is empty or too long, or if the run has `MOST` notes.
+    """
     if not text.strip() or len(text) > LONGEST:
         raise ConfigError(f"a note has 1 to {LONGEST} characters")
     if len(notes(index)) >= MOST:
@@ -45,7 +48,7 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
 
 
 def remove(index: Index, note: str) -> None:
-    """Remove a note. Raises ConfigError for an unknown id."""
+    """Mark the note with the id `note` as removed. Raises ConfigError for an unknown id."""
     if note not in {one["note"] for one in notes(index)}:
         raise ConfigError("unknown note")
     _append(index, {"note": note, "removed": True})

@@ -19,7 +19,7 @@ class RequestBody(BaseModel):
 
 
 class NotePost(RequestBody):
-    """A note on a match, or on one of its turns (from 0)."""
+    """Request to add a note to a match, or to one of its turns (from 0)."""
 
     match: str
     turn: Annotated[int, Field(ge=0)] | None = None
@@ -27,20 +27,20 @@ class NotePost(RequestBody):
 
 
 class NoteRemoval(RequestBody):
-    """The id of a note to remove."""
+    """Request to remove the note with this id."""
 
     remove: str
 
 
 class SqlPost(RequestBody):
-    """A SELECT over some runs."""
+    """Request to answer a SELECT over the runs of these names."""
 
     runs: list[str]
     query: str
 
 
 class ForkPost(RequestBody):
-    """Forks of a match at a turn (from 0), with another action or another policy at a seat."""
+    """Request to fork a match `n` times at a turn (from 0), with the action `act` or the policy `who` at `seat`."""
 
     turn: Annotated[int, Field(ge=0)]
     n: Annotated[int, Field(ge=1, le=1000)] = 20
@@ -50,13 +50,13 @@ class ForkPost(RequestBody):
 
 
 class ControlPost(RequestBody):
-    """Command to a run."""
+    """Request to stop or resume a run."""
 
     do: Literal["stop", "resume"]
 
 
 class NewMatchPost(RequestBody):
-    """A new game of two seats: a human at `place`, policy `who` at the other."""
+    """Request to start a game of two seats: a human at seat number `place`, a policy or run `who` at the other."""
 
     game: str
     place: Annotated[int, Field(ge=0, le=1)]
@@ -64,7 +64,7 @@ class NewMatchPost(RequestBody):
 
 
 class PlayOnPost(RequestBody):
-    """A seat of a logged match for a human to take over from a turn (from 0) on."""
+    """Request to let a human take over a seat of a logged match from a turn (from 0) on."""
 
     run: str
     match: str
@@ -73,20 +73,20 @@ class PlayOnPost(RequestBody):
 
 
 class ActPost(RequestBody):
-    """A human player's action, with speech."""
+    """Human player's action, with speech (`talk`)."""
 
     act: Act
     talk: Annotated[str, Field(max_length=1000)] = ""
 
 
 class EndPost(RequestBody):
-    """End of a human player's match: at once, or soon unless its page is reloaded."""
+    """Request to end a human player's match: at once, or `soon` unless its page is reloaded."""
 
     soon: bool = False
 
 
 def parse(kind: type[Kind], body: object) -> Kind:
-    """Return the body as a model of this kind. Raises ConfigError with the first validation error."""
+    """Validate a request body, and return it as an instance of `kind`. Raises ConfigError with the first error."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:

@@ -31,7 +31,10 @@ ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
 
 
 def line(name: str, index: Index) -> dict[str, Any]:
-    """Return a run's row in the list: progress, if it is live, and its most relevant figure."""
+    """Return a run's row in the list: name, start, game, progress, if it is `live`, and its most relevant `figure`.
+
+    The row of a damaged run has only `name` and `error`.
+    """
     log = Frames({name: index.reader}, {name: []})
     try:
         frame, about = log.iterations, log.runs.iloc[0]
@@ -52,7 +55,7 @@ def line(name: str, index: Index) -> dict[str, Any]:
 
 
 def about(name: str, index: Index) -> dict[str, Any]:
-    """Return the description of a run: its row and its settings."""
+    """Return a run's row with Arena's version and its settings, a list of up to `SETTINGS` (name, value) pairs."""
     row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
     settings = [
         (str(key).removeprefix("config."), truncate(str(value), 300))
@@ -63,7 +66,7 @@ def about(name: str, index: Index) -> dict[str, Any]:
 
 
 def in_flight(index: Index) -> dict[str, Any]:
-    """Return the number of matches in progress, and the state of the first ones."""
+    """Return the number of matches in progress (`total`), and seats, turns and last speech of the first `FLIGHT`."""
     if holder(index) is None:
         return {"live": False, "total": 0, "matches": []}  # the feed of a killed run is outdated
     index.refresh(0.1)
@@ -83,7 +86,7 @@ def in_flight(index: Index) -> dict[str, Any]:
 
 
 def holder(index: Index) -> int | None:
-    """Return the id of the process that writes the run, None if there is none. Does not touch the run's lock."""
+    """Return the id of the process that writes the run; None if it is not running. Does not touch the run's lock."""
     number = locks.holder(index.reader.path)
     try:
         if number is not None:
@@ -96,7 +99,10 @@ def holder(index: Index) -> int | None:
 
 
 def answer_sql(runs: Sequence[Index], query: str) -> dict[str, Any]:
-    """Answer a SELECT: column names, rows of cells, and the total number of rows."""
+    """Answer a SELECT over these runs: `columns` (names), up to `ROWS` `rows`, and the `total` number of rows.
+
+    Raises ConfigError for an invalid query or one that takes too long.
+    """
     table = run_query(load([index.reader.path for index in runs]), query, SECONDS)
     rows = zip(*(column.to_pylist() for column in table.slice(0, ROWS).columns), strict=True)
     cells = [[truncate(v, CELL) if isinstance(v, str) else v for v in row] for row in rows]
@@ -104,7 +110,10 @@ def answer_sql(runs: Sequence[Index], query: str) -> dict[str, Any]:
 
 
 def _most_relevant(frame: Any) -> dict[str, Any] | None:
-    """Return the most relevant metric with its values by iteration; metrics that moved go before others."""
+    """Return the most relevant metric, one that moved noticeably if possible; None if none varies.
+
+    It has `key`, `words` (readable name), `values` by iteration and `bounds`.
+    """
     moving, silent = [], {"mean_payoff"} if "zero_sum" in frame.columns else set[str]()
     for pattern in TELLING_METRICS:
         for key in map(str, frame.columns):
@@ -121,22 +130,22 @@ def _most_relevant(frame: Any) -> dict[str, Any] | None:
 
 
 def _or_none(value: Any) -> Any:
-    """Return the value, or None if it is missing."""
+    """Return the value, or None if it is missing (NaN, NA or NaT)."""
     return None if pd.isna(value) else value
 
 
 class Library:
-    """Runs that the viewer serves, by name. Names are looked up here, so that no request turns into a path."""
+    """Runs that the viewer serves, as an `Index` by name. Names are looked up here: no request turns into a path."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Serve these runs and folders of runs. Raises StoreError if a path is no folder."""
+        """Use these runs and the runs in these folders. Raises StoreError if a path is no folder."""
         self.paths, self._known, self._lock = [path.resolve() for path in paths], dict[Path, Index](), Lock()
         for given, path in zip(paths, self.paths, strict=True):
             if not path.is_dir():
                 raise StoreError(f"there is no folder {given}")
 
     def runs(self) -> dict[str, Index]:
-        """Return all runs by name, including new ones. Equal names are prefixed with their folder's name."""
+        """Find all runs, also new ones, and return them by name. Equal names are prefixed with their folder's name."""
         found = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
         names = [path.name for path in found]
         with self._lock:
@@ -149,7 +158,7 @@ class Library:
             }
 
     def run(self, name: str) -> Index:
-        """Return the run of this name. Raises StoreError if there is none."""
+        """Return the index of the run with this name. Raises StoreError if there is none."""
         found = self.runs().get(name)
         if found is None:
             raise StoreError(f"there is no run '{name[:64]}' here")
@@ -157,9 +166,7 @@ class Library:
 
 
 def _find_runs(path: Path) -> list[Path]:
-    """Return the run itself, or the runs in the folder. Links such as runs/latest are skipped, because they repeat a
-    run.
-    """
+    """Return `[path]` if it is a run, else the runs in it. Links such as runs/latest repeat a run and are skipped."""
     if (path / CONFIG).is_file():
         return [path]
     return [each for each in sorted(path.iterdir()) if not each.is_symlink() and (each / CONFIG).is_file()]

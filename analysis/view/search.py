@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis import flatten
-from analysis.finding import find, match_regex
+from analysis.finding import Unit, find, match_regex
 from analysis.frames import load
 from analysis.view.index import Index
 from arena.errors import ConfigError
@@ -22,12 +22,16 @@ from arena.plain import printable
 PARTS = {"said": ("action", "public"), "thought": ("private",), "wrote": ("raw",), "seen": ("text",)}
 """Text fields to search, as columns of `turns` or, for `seen`, of `messages`."""
 MOST, SECONDS, AROUND, RANKED = 500, 10.0, 160, 200_000
+_NO_CREDIT = pa.table(
+    {"match": pa.array([], pa.string()), "turn": pa.array([], pa.int16()), "advantage": pa.array([], pa.float64())}
+)
 
 
 def search_texts(index: Index, query: str, by: str = "text", of: str = "said") -> dict[str, Any]:
-    """Return matching turns: `hits` with match, turn, seat and surrounding text, and `matches`, their ids.
+    """Search a run's turns: `hits` with match, turn, seat, iteration and text, `matches` (ids), and `whole`.
 
-    `whole` is False if only part of the run was searched. Raises ConfigError for an invalid query.
+    `by` is text (substring), regex, words or meaning; `of` is one of `PARTS`. `whole` is False if only part of the run
+    was searched. Raises ConfigError for an invalid query.
     """
     if not query.strip():
         raise ConfigError("nothing to search for: write a few letters")
@@ -69,11 +73,6 @@ def _search_iteration(index: Index, number: int, query: str, by: str, of: str) -
     ]
 
 
-_NO_CREDIT = pa.table(
-    {"match": pa.array([], pa.string()), "turn": pa.array([], pa.int16()), "advantage": pa.array([], pa.float64())}
-)
-
-
 def _matching(texts: Any, query: str, by: str) -> Any:
     if by == "text":
         return pc.match_substring(texts, query, ignore_case=True)
@@ -83,15 +82,16 @@ def _matching(texts: Any, query: str, by: str) -> Any:
 
 
 def _excerpt(whole: str, query: str) -> str:
-    """Return the text around the first occurrence of the query."""
+    """Return the text around the query's first occurrence, or its beginning if the query does not occur."""
     place = max(0, whole.casefold().find(query.casefold()))
     begin = max(0, place - AROUND // 2)
     return ("…" if begin else "") + whole[begin : begin + 2 * AROUND]
 
 
 def _rank_texts(index: Index, query: str, by: str, of: str) -> dict[str, Any]:
-    """Return the best texts, ranked as by `arena find`."""
-    table = find(load(index.reader.path), query, "words" if by == "words" else "meaning", _UNITS.get(of, "turns"), n=50)
+    """Return the 50 best texts in the form of `search_texts`, ranked as by `arena find`."""
+    unit: Unit = "thoughts" if of == "thought" else "turns"
+    table = find(load(index.reader.path), query, "words" if by == "words" else "meaning", unit, n=50)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     hits = [
         {name: row[name] for name in ("match", "turn", "seat", "iteration", "score", "times")}
@@ -99,6 +99,3 @@ def _rank_texts(index: Index, query: str, by: str, of: str) -> dict[str, Any]:
         for row in rows
     ]
     return {"hits": hits, "matches": list(dict.fromkeys(hit["match"] for hit in hits)), "whole": True}
-
-
-_UNITS: Any = {"thought": "thoughts"}

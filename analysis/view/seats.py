@@ -31,10 +31,10 @@ GAME = re.compile(r"(?!.*\.py)\w[\w:.()=, -]{0,63}", re.ASCII)
 
 
 class Seat:
-    """A child process that plays a match, and its output lines."""
+    """Child process that plays a match with a human player, and its output `lines`, JSON objects."""
 
     def __init__(self, title: str, command: Sequence[str], patience: float = SILENT) -> None:
-        """Start the child. `patience` is the number of seconds until the page must ask for the first time."""
+        """Start the child. It is ended if the page does not ask for the first time within `patience` seconds."""
         self.title = title
         self._expires, self._killed = monotonic() + patience, inf
         self.err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open as long as the match
@@ -45,19 +45,19 @@ class Seat:
         Thread(target=self._read, daemon=True).start()
 
     def is_running(self) -> bool:
-        """Return True while the match is being played."""
+        """Return True while the child process runs."""
         return self.child.poll() is None
 
     def is_over(self) -> bool:
-        """Return True if the page is gone or the match was ended."""
+        """Return True if the page has not asked in time or the match was ended."""
         return monotonic() > self._expires or self._killed < inf
 
     def expire(self, seconds: float) -> None:
-        """Mark the match as abandoned in `seconds`, unless its page asks again."""
+        """Let the match end in `seconds` at the latest, unless its page asks again before."""
         self._expires = min(self._expires, monotonic() + seconds)
 
     def end(self) -> None:
-        """Terminate the child; kill it if called again after the grace period."""
+        """Terminate the child. A later call kills it if it still runs after `GRACE` seconds."""
         if self.is_running() and self._killed == inf:
             self.child.terminate()
             self._killed = monotonic() + GRACE
@@ -65,7 +65,10 @@ class Seat:
             self.child.kill()
 
     def since(self, begin: int) -> dict[str, Any]:
-        """Return output lines from `begin` on, if there will be more, and any error. Resets the page's timeout."""
+        """Return output `lines` from number `begin` on, if more will come (`open`), and any `error` of the child.
+
+        Restarts the page's timeout of `SILENT` seconds.
+        """
         self._expires = monotonic() + SILENT
         code = self.child.poll()
         error = ""
@@ -76,7 +79,7 @@ class Seat:
         return {"lines": self.lines[begin:], "open": code is None, **({"error": error} if error else {})}
 
     def answer(self, act: str, talk: str) -> None:
-        """Send the human player's action. Raises ConfigError if the match is over."""
+        """Send the human player's action and speech to the child. Raises ConfigError if the match is over."""
         assert self.child.stdin is not None
         try:
             self.child.stdin.write(json.dumps({"act": act, "talk": talk}) + "\n")
@@ -98,23 +101,26 @@ class Seat:
 
 
 class Seats:
-    """All matches with human players."""
+    """Matches with human players, by id. `begin` starts one, `sweep` ends those whose pages are gone."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command, self._seats, self._lock = command, dict[str, Seat](), Lock()
 
     def seat(self, id: str) -> Seat:
-        """Return a match by its id. Raises ConfigError for an unknown id."""
+        """Return the match with this id. Raises ConfigError for an unknown id."""
         if (seat := self._seats.get(id)) is None:
             raise ConfigError("unknown match: start it again")
         return seat
 
     def running(self) -> list[dict[str, str]]:
-        """Return the running matches, oldest first."""
+        """Return `id` and `title` of the running matches, oldest first."""
         return [{"id": id, "title": seat.title} for id, seat in self._seats.copy().items() if seat.is_running()]
 
     def begin(self, title: str, arguments: Sequence[str], patience: float = SILENT) -> str:
-        """Start a match with these arguments of `arena`. Returns its id. Raises ConfigError if too many are running."""
+        """Start a match by the command `arena` with these arguments, and return its id.
+
+        Raises ConfigError if too many are running, or if no process may be started. `patience` is as for `Seat`.
+        """
         if not self.command:
             raise ConfigError("no process can be started here: open the page with arena view")
         self.sweep()
@@ -126,7 +132,7 @@ class Seats:
         return id
 
     def sweep(self) -> None:
-        """End matches whose pages are gone, and drop the oldest ended ones."""
+        """End matches whose pages are gone, and forget the oldest ended ones if over `KEPT` are stored."""
         with self._lock:
             for seat in self._seats.values():
                 if seat.is_over():
@@ -136,7 +142,10 @@ class Seats:
                 self._seats.pop(id).err.close()
 
     def from_match(self, index: Index, row: Mapping[str, Any], asked: PlayOnPost) -> str:
-        """Let a human take over a seat of a logged match from a turn (from 0) on, against the logged players."""
+        """Let a human take over a seat of the logged match `row` from a turn (from 0) on. Return the new match's id.
+
+        Raises ConfigError for an unknown turn or seat.
+        """
         if asked.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if asked.seat not in row["seats"]:
@@ -148,7 +157,10 @@ class Seats:
         )
 
     def new(self, asked: NewMatchPost, runs: Mapping[str, Index]) -> str:
-        """Start a new game of two seats between a human and a policy."""
+        """Start a new game of two seats between a human and a policy or a run, and return its id.
+
+        Raises ConfigError for an invalid name of the game or policy.
+        """
         if not GAME.fullmatch(asked.game):
             raise ConfigError("name a game of arena list games")
         who, place = asked.who, asked.place
@@ -162,6 +174,6 @@ class Seats:
         )
 
     def close(self) -> None:
-        """End all children."""
+        """Terminate the processes of all matches."""
         for seat in self._seats.values():
             seat.end()

@@ -19,8 +19,7 @@ CONNECTIONS = 128
 def serve(
     paths: Sequence[Path], services: Services, port: int, opened: Callable[[str], None], seat: Sequence[str] = ()
 ) -> None:
-    """Serve the page of these runs until Ctrl-C, and call `opened` with its link. Raises ConfigError if it cannot be
-    served.
+    """Serve the page of these runs until Ctrl-C, and call `opened` with its link. Raises ConfigError as `begin` does.
 
     `seat` holds arguments of `arena` that start a match with a human player; the link then leads to that match.
     """
@@ -32,7 +31,10 @@ def serve(
 def begin(
     paths: Sequence[Path], services: Services, port: int, seat: Sequence[str] = ()
 ) -> tuple[Any, socket.socket, str]:
-    """Return a server that is ready to run, its socket, and the page's link."""
+    """Return a server that is ready to run, its listening socket, and the page's link with the access token.
+
+    `seat` is as for `serve`. Raises ConfigError if packages are missing or the port is taken.
+    """
     try:
         from analysis.view.app import Viewer, application
         from analysis.view.runs import Library

@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 
 
 class Services(NamedTuple):
-    """Functions passed in by the command. The viewer leaves out what a missing function would provide."""
+    """Functions that the command passes to the viewer. The viewer leaves out what a missing function would provide."""
 
     deal_facts: DealFacts | None = None
     """Returns the deal of a match."""
@@ -51,10 +51,10 @@ class AdvantageCache:
         self._results: dict[Any, Future[Rows]] = {}
 
     def advantages(self, index: Index, match: str, iteration: int, estimator: str) -> dict[str, Any]:
-        """Return the match's rewards and advantages by turn, or `{"waiting": True}` while they are computed.
+        """Return `turns`, the match's (reward, advantage) by turn, or `{"waiting": True}` while they are computed.
 
-        `scale` is the 95 % quantile of the iteration's absolute advantages. Raises ConfigError for an unknown
-        estimator, or one that needs more than the log.
+        `name` is the estimator's, `scale` the 95 % quantile of the iteration's absolute advantages. Raises ConfigError
+        for an unknown estimator, or one that needs more than the log.
         """
         if self.services.advantages is None:
             raise ConfigError("advantages cannot be computed here: open the page with arena view")
@@ -82,5 +82,5 @@ class AdvantageCache:
         }
 
     def close(self) -> None:
-        """Cancel pending computations without waiting for the running one."""
+        """Cancel pending computations. The running one goes on, and is not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)

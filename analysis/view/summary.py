@@ -21,9 +21,9 @@ Theory = Mapping[str, Mapping[str, float]]
 
 
 def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
-    """Return the summary of a run as JSON values with sanitized texts, the most relevant figures first.
+    """Return a run's summary as JSON values with sanitized texts: `sentence`, figures (`rows`), counts, `outcomes`.
 
-    Raises StoreError as `load` does.
+    The most relevant figures come first. `theory` has the theory values of games. Raises StoreError as `load` does.
     """
     log = run if isinstance(run, Frames) else load(run)
     (reader,) = log.readers.values()
@@ -46,7 +46,7 @@ def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
 
 
 def _row(figure: Figure) -> dict[str, Any]:
-    """Return a figure as its row and tile."""
+    """Return a figure as formatted texts for the page: first and last value, difference, verdict, and its `trail`."""
     return {
         "key": sanitize(figure.key),
         "name": sanitize(figure.name.words),
@@ -64,7 +64,7 @@ def _row(figure: Figure) -> dict[str, Any]:
 
 
 def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return a metric of iterations as a row without intervals."""
+    """Return a metric of iterations as formatted texts: first and last value; `trail` has all values."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
     ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
     return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}

@@ -18,7 +18,7 @@ HEAD = 300
 
 
 class Tail:
-    """Rows of a growing file of JSON lines."""
+    """Reader of a growing JSON lines file: `new` returns the next rows, `match` finds a row by its id."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,10 @@ class Tail:
         """`again`: the last rows read are the file's first. `behind`: there are more rows to read."""
 
     def new(self) -> list[dict[str, Any]]:
-        """Return the rows of the next lines, [] if the file is gone. Starts over if the file was replaced."""
+        """Return the rows of the next lines, about `CHUNK` bytes; [] if the file is gone.
+
+        Starts over if it was replaced. Sets `again` and `behind`. Raises LogError for a damaged line.
+        """
         try:
             with self._open() as file:
                 state = self.path.stat()
@@ -52,7 +55,7 @@ class Tail:
         return rows
 
     def match(self, id: str) -> dict[str, Any] | None:
-        """Return the row of a match, also of one not yet read; None if there is none."""
+        """Return the row with this match id, also one that `new` has not yet returned; None if there is none."""
         begin, length = self.places.get(id, (self._read, 0))
         needle = f'"id":"{id}"'.encode()
         try:

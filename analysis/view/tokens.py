@@ -22,9 +22,10 @@ MOST = 20_000
 
 
 def tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
-    """Return the tokens of a match, by seat and segment. Raises StoreError for an unknown match.
+    """Return the tokens of a match as `streams`, one per seat and segment, and the number `left_out` beyond `MOST`.
 
-    Each stream has lists of equal length: `id`, `text`, `sampled`, `turn`, and the figures that the log has.
+    Each stream has lists of equal length: `id`, `text` (empty without tokenizer), `sampled`, `turn`, and the figures
+    that the log has, which `kept` names. Raises StoreError for an unknown match.
     """
     number = iteration_of(id)
     if number is None or number not in index.iterations():
@@ -46,7 +47,7 @@ def tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
 
 
 def _stream_masks(table: Any) -> list[Any]:
-    """Return a mask for each stream."""
+    """Return an Arrow mask of rows for each stream, a seat with a segment, in order."""
     pairs = dict.fromkeys(zip(table["seat"].to_pylist(), table["segment"].to_pylist(), strict=True))
     return [
         pc.and_(pc.equal(table["seat"], seat), pc.equal(table["segment"], pa.scalar(segment, pa.int16())))

@@ -35,7 +35,7 @@ class Progress:
         self._loop: AbstractEventLoop | None = None
 
     def __str__(self) -> str:
-        """`iteration 3 of 20: payoff 0.41, valid 0.95`."""
+        """Return a status line, `iteration 3 of 20: payoff 0.41, valid 0.95`; before the first iteration the phase."""
         if not self.rows:
             return self.phase or "starting"
         row = self.rows[-1]
@@ -45,18 +45,18 @@ class Progress:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Metrics of the latest iteration; empty before the first."""
+        """Metrics of the latest iteration, as in metrics.jsonl; empty before the first."""
         return self.rows[-1] if self.rows else {}
 
     @property
     def cancelled(self) -> bool:
-        """True after `cancel`."""
+        """True once `cancel` was called."""
         return self._cancelled
 
     def cancel(self) -> None:
         """Stop the run: at once if called from another thread, after this iteration if called from the callback.
 
-        Committed iterations are kept; `arena.resume` continues from them.
+        Committed iterations are kept: `arena.run` returns them as its result, and `arena.resume` continues from them.
         """
         with self._lock:
             self._cancelled = True
@@ -66,37 +66,43 @@ class Progress:
 
 
 class ProgressWatcher:
-    """Watcher (`arena.play.watchers.Watcher`) that updates a `Progress`."""
+    """Watcher (`arena.play.watchers.Watcher`) that records a run's events in a `Progress`, and ends a cancelled run."""
 
     def __init__(self, state: Progress) -> None:
         self.state = state
 
     def begins(self, iterations: int) -> None:
-        """Start the run in the current task. Raises CancelledError if it was cancelled before."""
+        """Store the number of iterations and the current task, which `Progress.cancel` cancels.
+
+        Raises CancelledError if the run was cancelled before it began.
+        """
         self.state.iterations = iterations
         with self.state._lock:
             self.state._task, self.state._loop = current_task(), get_running_loop()
         self._check()
 
     def ends(self) -> None:
-        """End the run; `cancel` has no effect from here on."""
+        """Forget the run's task, so that `Progress.cancel` no longer cancels it."""
         with self.state._lock:
             self.state._task = self.state._loop = None
 
     def phase(self, iteration: int, name: str) -> None:
-        """Record the phase. Raises CancelledError if the run was cancelled."""
+        """Store the current phase; iteration 0 is before the first. Raises CancelledError if the run was cancelled."""
         self.state.phase = f"iteration {iteration}: {name}" if iteration else name
         self._check()
 
     def note(self, text: str) -> None:
-        """Store a notice."""
+        """Add a line for the user to `Progress.notes`."""
         self.state.notes.append(text)
 
     def match(self, record: MatchRecord) -> None:
-        """Ignore single matches: metrics come by iteration."""
+        """Do nothing: progress is reported by iteration, not by match."""
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Record a committed iteration and call the callback. Raises CancelledError if the run was cancelled."""
+        """Store a committed iteration's metrics and call the user's callback.
+
+        Raises CancelledError if the run was cancelled, and whatever the callback raises.
+        """
         self.state.rows.append(row)
         if self.state._callback is not None:
             self.state._callback(self.state)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """Result of `arena.run` or `arena.resume`: a run folder. `analysis.load(result.folder)` reads its matches."""
+    """Metrics, checkpoints and policies of a run folder, as `arena.run` and `arena.resume` return them.
+
+    `analysis.load(result.folder)` reads the run's matches.
+    """
 
     def __init__(self, folder: str | PathLike[str], notes: Sequence[str] = ()) -> None:
         """Open the run folder. Raises StoreError if it holds no run."""
@@ -28,32 +31,32 @@ class Result:
         """Notices of the run, one line each."""
 
     def __repr__(self) -> str:
-        """`Result(runs/x: 3 of 20 iterations)`."""
+        """Return the folder and its progress: `Result(runs/x: 3 of 20 iterations)`."""
         return f"Result({self.folder}: {self.done} of {self.iterations} iterations)"
 
     @property
     def done(self) -> int:
-        """Number of committed iterations."""
+        """Number of the newest iteration with a checkpoint folder; 0 before the first."""
         return max(checkpoints.iterations(self.folder), default=0)
 
     @property
     def iterations(self) -> int:
-        """Total number of iterations of the experiment."""
+        """Total number of iterations that the run's experiment sets."""
         return experiment_of(self.folder).iterations
 
     @property
     def complete(self) -> bool:
-        """True if all iterations are committed; otherwise `arena.resume(result.folder)` continues."""
+        """True if no iteration remains; otherwise `arena.resume(result.folder)` continues the run."""
         return self.done >= self.iterations
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Metrics of each iteration, as in metrics.jsonl."""
+        """Metrics of each iteration, oldest first, as in metrics.jsonl."""
         return RunReader(self.folder).metrics()
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """Metrics as a table with a row per iteration; dots join nested names (`reward.buyer`)."""
+        """Metrics as a DataFrame with a row per iteration, read once; dots join nested names (`reward.buyer`)."""
         import pandas as pd
 
         return pd.json_normalize(self.rows)
@@ -66,6 +69,9 @@ class Result:
 
     @property
     def policies(self) -> dict[str, Path]:
-        """Folder of the newest weights by policy, for `from_pretrained` of transformers."""
+        """Folder of each policy's newest weights by policy name, for `from_pretrained` of transformers.
+
+        Empty before the first checkpoint.
+        """
         inside = self.checkpoint / "policies" if self.checkpoint else None
         return {path.name: path for path in sorted(inside.iterdir())} if inside and inside.is_dir() else {}

@@ -22,18 +22,24 @@ Overrides = Mapping[str, Any] | Iterable[str]
 
 
 def experiment_of(value: ExperimentLike, overrides: Overrides = (), seed: int | None = None) -> Experiment:
-    """Return the checked experiment. Raises ConfigError, in one line that names the key, if it is invalid."""
+    """Compose and validate an experiment from `value`, overridden by `overrides` and then by `seed`.
+
+    Raises ConfigError, in one line that names the key, if it is invalid.
+    """
     layers = [_layer(value), *layers_of(overrides)]
     return compose(layers if seed is None else [*layers, setting("seed", seed)])
 
 
 def setting(name: str, value: Any) -> Layer:
-    """Return a layer with one setting. NumPy numbers are converted."""
+    """Return a layer of settings with one top-level key. Converts NumPy numbers and paths; ConfigError for objects."""
     return Layer(name, "", {name: _plain(value, name)})
 
 
 def layers_of(overrides: Overrides) -> list[Layer]:
-    """Return the overrides as layers; later layers override earlier ones. Raises ConfigError for other types."""
+    """Return one layer of settings per override, in order: `compose` lets later layers win.
+
+    Keys of a dict may be dotted paths. Raises ConfigError for values of other types and malformed texts.
+    """
     if isinstance(overrides, str):
         raise ConfigError(f'overrides is a text: write overrides=["{overrides[:80]}"], or a dict')
     if not isinstance(overrides, Iterable):

@@ -67,7 +67,8 @@ def resume(
     """Resume a run from its newest valid checkpoint, bit-identical to an uninterrupted run, and return its result.
 
     `iterations` is the new total. `overrides` may only change settings that a resumed run may change
-    (docs/run-folder.md). `trust` allows code and servers from a folder of another origin.
+    (docs/run-folder.md). `trust` allows code and servers from a folder of another origin. `progress`, cancellation and
+    errors are as in `run`.
     """
     path = require_run(Path(expanduser(folder)))
     layers = layers_of(overrides)
@@ -81,7 +82,11 @@ def resume(
 def _run_to_end(
     folder: Path, iterations: int, progress: Progress, begin: Callable[[ProgressWatcher], Coroutine[Any, Any, Path]]
 ) -> Result:
-    """Start the run, wait for its end or cancellation, and return its result. Raises Interrupted."""
+    """Call `begin` and wait for the run's end and its final evaluation; return the result.
+
+    A run that was cancelled after it wrote its folder returns a partial result. Raises Interrupted on Ctrl-C, or if it
+    was cancelled earlier.
+    """
     watcher = ProgressWatcher(progress)
 
     async def work() -> None:
@@ -107,13 +112,13 @@ async def _evaluate(experiment: Experiment, folder: Path) -> None:
 
 
 def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> None:
-    """Run the work; in a thread if an event loop is running, as in a notebook."""
+    """Run the coroutine that `work` returns; in a new thread if an event loop is running here, as in a notebook."""
     try:
         get_running_loop()
     except RuntimeError:
-        return _alone(work, by_signal=current_thread() is main_thread())
+        return _run_exclusively(work, by_signal=current_thread() is main_thread())
     with ThreadPoolExecutor(1, "arena-run") as beside:
-        future = beside.submit(_alone, work, by_signal=False)
+        future = beside.submit(_run_exclusively, work, by_signal=False)
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -121,8 +126,11 @@ def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> 
             raise  # once the run has ended
 
 
-def _alone(work: Callable[[], Coroutine[Any, Any, None]], by_signal: bool) -> None:
-    """Run the work in this thread. Raises ConfigError if the process has another run, or was forked after one."""
+def _run_exclusively(work: Callable[[], Coroutine[Any, Any, None]], by_signal: bool) -> None:
+    """Run the coroutine in this thread; `by_signal` lets Ctrl-C cancel it.
+
+    Raises ConfigError if the process is in another run, or was forked from a process that had one.
+    """
     if _FIRST.setdefault("process", getpid()) != getpid():
         raise ConfigError(
             "this process was forked from one that has run an experiment, whose threads it lacks: spawn it, "

@@ -38,7 +38,7 @@ NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysi
 
 
 def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
-    """Return a line with the number of runs, how many run in parallel, and the total time by the recipe's minutes."""
+    """Return `label` with the number of runs, how many run in parallel, and the total time at `minutes` per run."""
     if on_ray and not jobs:
         return f"{label}: {runs} runs, as many at a time as the cluster has processors"
     parallel = min(jobs or cores(), runs)
@@ -57,10 +57,10 @@ def run_batch(
     name: str = "study.json",
     on_ray: str | None = None,
 ) -> Runner:
-    """Plan the runs in their folder and run the unfinished ones, with progress; with `redraw` run nothing.
+    """Plan `seeds` runs of each arm in `folder`, run the unfinished ones with progress, and return their runner.
 
-    `name` is the file name of the record, `on_ray` the address of a Ray cluster. Raises ConfigError or StoreError, in
-    one line, before anything runs.
+    With `redraw` run nothing. `name` is the file name of the record, `on_ray` the address of a Ray cluster. Raises
+    ConfigError or StoreError, in one line, before anything runs.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
@@ -75,15 +75,15 @@ def run_batch(
     planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
     if redraw:
         return Runner(planned, jobs or cores())
-    with locked(folder), _place(on_ray, folder) as (begin, processors):
+    with locked(folder), _starter(on_ray, folder) as (begin, processors):
         runner = Runner(planned, jobs or processors, begin)
         _run_all(runner, quiet)
     return runner
 
 
 @contextmanager
-def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
-    """Yield the function that starts a run, here or on a cluster, and the number of parallel runs."""
+def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
+    """Yield the function that starts a run, here or on a Ray cluster, and the number of runs that fit there at once."""
     if on_ray is None:
         from arena.evaluate.study.runs import start_child
 
@@ -91,8 +91,8 @@ def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
         return
     from arena.evaluate.study import on_ray as cluster
 
-    with cluster.on_ray(on_ray, folder) as place:
-        yield place
+    with cluster.on_ray(on_ray, folder) as starter:
+        yield starter
 
 
 def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
@@ -119,9 +119,10 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], 
 
 
 def _run_all(runner: Runner, quiet: bool) -> None:
-    """Run the unfinished runs, with progress. Raises ConfigError after an arm's first iteration if a figure is missing.
+    """Run the unfinished runs, with progress. Raises Interrupted on Ctrl-C.
 
-    After the first run of the study's arm, a notice names each gauge without values.
+    Raises ConfigError after an arm's first iteration if it lacks a metric that the study reports. After the first run
+    of the study's first arm, a notice names each gauge without values.
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
@@ -142,7 +143,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
                 checked.add(run.arm)
             first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
             if first and count_iterations(run) >= runner.plan.iterations(run.arm):
-                for line in _not_gauged(spec, run):
+                for line in _missing_gauge_lines(spec, run):
                     note(line)
             shown.done += more
 
@@ -152,8 +153,8 @@ def _run_all(runner: Runner, quiet: bool) -> None:
             raise Interrupted("interrupted; committed iterations are safe, and the same command continues") from None
 
 
-def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
-    """Return a line per gauge that has no value in this run."""
+def _missing_gauge_lines(spec: StudySpec, run: Run) -> Iterator[str]:
+    """Return a message per gauge (metric that shows that the mechanism acted) without a value in this run."""
     from arena.evaluate.study.summary import average_figures
     from arena.evaluate.study.verdicts import list_missing_gauges
     from arena.store.contents import METRICS
@@ -164,7 +165,7 @@ def _not_gauged(spec: StudySpec, run: Run) -> Iterator[str]:
 
 
 def about() -> dict[str, Any]:
-    """Return the command, the time, Arena's commit, and the machine, for the record."""
+    """Return `command`, `time` (UTC), Arena's `commit` and `machine`, for the record of a study or sweep."""
     from arena.doctor import environment
 
     machine = {name: value for name, value in environment().items() if name != "command"}
@@ -191,7 +192,10 @@ def commit(versions: Mapping[str, str]) -> str:
 
 
 class BatchScreen:
-    """Progress display of a batch: a bar in a terminal, a line every 30 seconds elsewhere."""
+    """Progress display of a study or sweep, updated by `tick`: a bar in a terminal, a line every 30 seconds elsewhere.
+
+    `done` is the number of iterations that this command ran.
+    """
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
@@ -199,7 +203,7 @@ class BatchScreen:
         self._task = bar.add_task("iterations", total=runner.left) if bar else None
 
     def __str__(self) -> str:
-        """`iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
+        """Return a line such as `iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
         running = ", ".join(self._run_line(run) for run in self.runner.running[:4])
         more = len(self.runner.running) - 4
         running += f" and {more} more" if more > 0 else ""
@@ -215,7 +219,7 @@ class BatchScreen:
         return f"about {lasting(seconds)} left"
 
     def tick(self) -> None:
-        """Update the bar, or print a line if one is due."""
+        """Update the bar, or print a line if the last is 30 seconds old; nothing if quiet."""
         if self._quiet:
             return
         if self._bar is not None and self._task is not None:

@@ -54,7 +54,7 @@ _OTHERS = {
 
 
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
-    """Return the rows of `arena list KIND`. `role_folders` holds the user's own role files."""
+    """Return the rows of `arena list KIND`, texts by column. `role_folders` are folders of the user's role files."""
     if kind == "games":
         places = games.CLASSES | {name: entry.value for name, entry in loading.installed().items()}
         lines = {name: _game_line(name, place) for name, place in places.items()}
@@ -107,7 +107,7 @@ def to_play() -> list[dict[str, str]]:
 
 
 def _preset(name: str, preset: Preset) -> dict[str, str]:
-    """Return the settings of a preset as written in YAML."""
+    """Return a preset's row of `arena list presets`, with its settings as written in YAML."""
     rule = preset.learn["loss"]["policy_gradient"]
     weight = preset.learn["regularisers"]["kl"]["weight"]
     return {
@@ -170,7 +170,7 @@ def _policies() -> list[dict[str, str]]:
 
 
 def _first_line(thing: Any) -> str:
-    """Return the first line of an object's docstring; of a partial, its function's."""
+    """Return the first line of an object's docstring, or of the function in a partial; "" without one."""
     target = getattr(thing, "func", thing)
     return (inspect.getdoc(target) or "").split("\n", 1)[0]
 
@@ -197,7 +197,7 @@ def _recipe_line(name: str) -> str:
 
 
 def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
-    """Return a role's prompts in a sample match of its game. Raises RoleError if a template fails."""
+    """Render a role's prompts in a sample match of `game`, by default the role's own. RoleError if a template fails."""
     from agents.role import load_role
     from agents.role_check import check_role
 

@@ -20,7 +20,7 @@ class Commands(TyperGroup):
     """Command group that adds the plug-in commands after Arena's own. Entry points are read only if needed."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """Return the names of all commands."""
+        """Return the names of all commands: Arena's own, then the plug-ins' in alphabetical order."""
         return list(dict.fromkeys([*super().list_commands(ctx), *sorted(_plugins())]))
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]

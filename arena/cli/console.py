@@ -22,7 +22,7 @@ class PlainConsole(Console):
         super().__init__(highlight=False, markup=False, emoji=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the renderable's segments with harmless text."""
+        """Yield the renderable's segments without characters that could steer the terminal."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=_harmless(segment.text))
 
@@ -35,7 +35,7 @@ def note(text: str) -> None:
 
 
 def close(command: str, data: dict[str, Any], out: Path | None, as_json: bool) -> None:
-    """Write a command's results to the file `out`, and print them if `as_json`. The key `by` names the command."""
+    """Write results as JSON to `out`, if given, and to stdout if `as_json`. The key `by` names the command."""
     data = {"by": f"arena {command}", **data}
     if out:
         write_output("--out", out, results(command), (json.dumps(data, indent=1) + "\n").encode())

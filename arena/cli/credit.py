@@ -73,7 +73,7 @@ def parse_estimators(text: str) -> list[Chosen]:
 
 
 def _plain(comparison: Comparison) -> dict[str, object]:
-    """Return all tables as JSON data; NaN becomes null."""
+    """Return the tables overview, correlations, bias and turns by name, each as a list of rows; NaN becomes None."""
     tables = {
         "overview": comparison.overview().rename_axis("estimator").reset_index(),
         "correlations": comparison.correlations().rename_axis("estimator").reset_index(),

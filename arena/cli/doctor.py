@@ -181,7 +181,7 @@ def _print_ways(console: Console, needs: list[Need]) -> None:
 
 
 def _largest_text(number: int) -> str:
-    """Return the largest setting that fits: `none`, a number, or `LARGEST or more` at the end of the search."""
+    """Return the largest setting that fits in memory as text: `none`, a number, or `LARGEST or more` if all fit."""
     from arena.fits.plan import LARGEST
 
     return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"

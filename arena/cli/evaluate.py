@@ -120,10 +120,10 @@ def eval_(
 
 @dataclass(frozen=True)
 class _Games:
-    """Options of `arena eval` without a panel: contenders, game options, matches and seed."""
+    """Options of `arena eval` without a panel: games, opponents, game options, matches and seed."""
 
-    names: list[str]
-    against: list[str]  # the default where empty
+    names: list[str]  # of the games
+    against: list[str]  # opponents; the default where empty
     options: list[str]  # A=B, of the game
     split: str
     matches: int  # against each other contender
@@ -142,7 +142,7 @@ class _Games:
 
 
 async def _evaluate(asked: panels.EvalOptions, games: _Games, loader: Contenders) -> None:
-    """Play the games, with --before also with the run's first weights, and print the figures."""
+    """Play the games, with --before also with the run's first weights; write the results and print the figures."""
     from arena.cli.show_evaluate import show_differences, show_results, warn
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check_met, evaluate, matches_of
@@ -279,7 +279,7 @@ def exploit(
 
 
 def listed(text: str) -> list[str]:
-    """Return the names between commas without duplicates. Commas in parentheses belong to a name."""
+    """Split a comma-separated option into its names, without duplicates. Commas in parentheses belong to a name."""
     parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
@@ -289,7 +289,8 @@ def game_spec(
 ) -> GameSpec:
     """Return the game with the options of the first run among the contenders, overridden by `assignments` (A=B).
 
-    A game with splits uses the test split by default, whatever the run trained on.
+    A game with splits uses the test split by default, whatever the run trained on. Prints a notice if the run has not
+    played the game, or was not trained on the train split alone.
     """
     from arena.config.own_files import same_game
     from arena.config.sources import game_options
@@ -338,7 +339,7 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
 
 
 def servers(assignments: Sequence[str] | None) -> Endpoints:
-    """Return the endpoint servers with the settings of `--endpoint`."""
+    """Return the endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
     from agents.players.servers import Endpoints
     from arena.config.layers import endpoint_specs
 
@@ -346,7 +347,7 @@ def servers(assignments: Sequence[str] | None) -> Endpoints:
 
 
 def doing() -> Callable[[str], None]:
-    """Return a function that prints a slow step on stderr if it is a terminal."""
+    """Return a function that announces a slow step, such as loading a model, on stderr if that is a terminal."""
     terminal = PlainConsole(stderr=True)
     return lambda what: (
         terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None

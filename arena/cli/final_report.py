@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def print_report(console: Console, folder: Path, screen: Screen) -> None:
-    """Evaluate and print the report of a finished run, as JSON if the screen's style is `json`."""
+    """Play a finished run's evaluation, measure exploitability, and print the report; JSON if the style is `json`."""
     from arena.cli.show import show_changes, show_strength
     from arena.cli.show_evaluate import show_differences, warn
     from arena.cli.show_panel import show_run_panel
@@ -70,7 +70,10 @@ def _as_json(
 
 
 def evaluate_games(run: Path, quiet: bool) -> Compared | None:
-    """Play the games of a run's `evaluate.games` with its first and last weights; None if it names none."""
+    """Play the games of a run's `evaluate.games` with its first and last weights and return both results.
+
+    Returns None if it names no games. Shows progress unless `quiet`.
+    """
     from arena.cli.loop import wait
     from arena.config.saved_config import experiment_of
     from arena.evaluate.held_out import held_out
@@ -91,7 +94,11 @@ MAX_STATES = 100
 
 
 def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
-    """Return the exact exploitability of a run's first and last weights, for small games that only learners play."""
+    """Return the exact exploitability of a run's first and last weights by game.
+
+    Leaves out cooperative games, games with more than `MAX_STATES` information states or an untrained seat, and weights
+    that cannot be loaded.
+    """
     from arena.cli.loop import wait
     from arena.config.saved_config import experiment_of
     from arena.evaluate import specs

@@ -116,7 +116,7 @@ def _ends(interval: Interval) -> list[float | None]:
 
 
 def show(console: Console, forked: ForkResults) -> None:
-    """Print what was changed, and a row per figure."""
+    """Print what was changed, and each figure as logged, without and with the change, and the difference."""
     from arena.plain import printable
 
     parting = forked.parting

@@ -25,7 +25,7 @@ Style = Literal["table", "lines", "json"]
 
 
 class Screen:
-    """Watcher (`arena.play.watchers.Watcher`) that shows a run on the console."""
+    """Watcher (`arena.play.watchers.Watcher`) that shows a run on the console, as a live table, lines or JSON lines."""
 
     def __init__(self, console: Console, style: Style, iterations: int) -> None:
         self.console, self.style, self.iterations = console, style, iterations
@@ -39,7 +39,7 @@ class Screen:
         return self._live if self.style == "table" else nullcontext()
 
     def phase(self, iteration: int, name: str) -> None:
-        """Start a phase of the run; iteration 0 is before the first."""
+        """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
         self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None
@@ -51,22 +51,22 @@ class Screen:
         note(text)
 
     def turn(self, plan: "MatchPlan", turn: Turn) -> None:
-        """Count a turn."""
+        """Add a turn to the phase's count."""
         self._turns += 1
 
     def progress(self, done: int, total: int) -> None:
-        """Record the progress of the phase, and print it when due."""
+        """Store how many steps of the phase are done; in style `lines` print it every `EVERY` seconds."""
         self._pace = self._pace or Pace(self._phase, total)
         if self._pace.is_due(done) and self.style == "lines":
             say(self.console, str(self._pace))
 
     def match(self, record: MatchRecord) -> None:
-        """Count a finished or failed match."""
+        """Add an ended match to the phase's count, and a failed one to the count of failures."""
         self._ended += 1
         self._failed += record.status == "failed"
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Print the metrics of a committed iteration."""
+        """Store a committed iteration's metrics, and print them in styles `json` and `lines`."""
         self.rows.append(row)
         if self.style == "json":
             self.console.file.write(json.dumps(_finite(row)) + "\n")
@@ -91,7 +91,7 @@ class Screen:
         return Group(iteration_table(self.rows, self.iterations), *lost, Text(status, style="dim"))
 
     def _left(self) -> str:
-        """Return the remaining time of the run, by the last 10 iterations."""
+        """Return the run's remaining time as text, estimated from the last 10 iterations; "" if unknown."""
         last = self.rows[-10:]
         seconds = sum(row["seconds"][part] for row in last for part in ("play", "learn", "commit"))
         to_come = self.iterations - self.rows[-1]["iteration"] if last else 0
@@ -105,7 +105,7 @@ def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
-    """Return a table with a row per iteration, the latest 20."""
+    """Return a table of metrics with a row for each of the latest 20 iterations. `iterations` is the run's total."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     latest = rows[-20:] or [{}]
     for name in _cells(latest[-1], latest):
@@ -135,7 +135,7 @@ def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[st
     if not all(each.get("zero_sum") for each in rows):
         cells["payoff"] = cell(number(row.get("mean_payoff")), "{:.2f}")
     else:  # the mean is always 0; what learners are paid against fixed opponents is not
-        for name, shown in _standing(rows[-1]).items():
+        for name, shown in _fixed_opponents(rows[-1]).items():
             cells[f"payoff vs {shown}"] = cell(number(_table(row, "payoff_against").get(name)), "{:+.2f}")
     for role in _table(rows[-1], "reward"):
         cells[f"r {role}"] = cell(number(_table(row, "reward").get(role)), "{:+.2f}")
@@ -148,7 +148,7 @@ def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[st
     }
 
 
-def _standing(row: Mapping[str, Any]) -> dict[str, str]:
+def _fixed_opponents(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of fixed opponents by key of `payoff_against`, without past versions of learners."""
     names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _table(row, "payoff_against")}
     return {key: name for key, name in names.items() if not name.endswith("@past")}
@@ -170,7 +170,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def _finite(value: Any) -> Any:
-    """Return the row with None for NaN and infinity, which JSON lacks."""
+    """Return the value with None for NaN and infinity, which JSON lacks, also within nested dicts."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value

@@ -13,9 +13,9 @@ _RUNNER = asyncio.Runner()
 def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
     """Run the coroutine on the process's event loop and return its result. Inside the loop, use `await` instead.
 
-    Ctrl-C cancels the work; without `by_signal` it is left to what the work waits on, such as a prompt. Tasks that the
-    work started are cancelled if it fails; other tasks, such as an engine's, continue. If another loop is running, as
-    in a notebook, the loop runs in a thread, and an interrupt waits for it.
+    Ctrl-C cancels the work; without `by_signal`, code that the work waits on, such as a prompt, has to handle it.
+    If the work fails, tasks that it started are cancelled; other tasks, such as an engine's, continue. If another loop
+    is running, as in a notebook, the loop runs in a thread, and an interrupt waits for it.
     """
     if _is_in_other_loop():
         with ThreadPoolExecutor(1, "arena-loop") as beside:
@@ -38,7 +38,7 @@ def _is_in_other_loop() -> bool:
 
 
 def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks and ignore their exceptions."""
+    """Cancel the tasks, wait for their end, and ignore their exceptions."""
     for task in tasks:
         task.cancel()
     while pending := {task for task in tasks if not task.done()}:

@@ -60,7 +60,10 @@ MAX_MESSAGE = 1000
 
 
 def run_cli() -> int:
-    """Run the command line and return its exit code. Prints expected failures as one line."""
+    """Run the command line and return its exit code. Prints expected failures as one line on stderr.
+
+    The code is 0 after success, 1 if a run stopped, 2 for bad input, and 128 plus the signal's number if interrupted.
+    """
     try:
         with _tracing(), _terminable() as signals:
             _run_command()

@@ -129,7 +129,7 @@ def _title(cell: Cell, spec: GameSpec) -> str:
 
 
 def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
-    """Return the command, the machine, the settings and the cells as JSON data."""
+    """Return the command, the machine, the settings and the cells (agent with person) as JSON data."""
     from arena.doctor import environment
 
     first = cells[0]

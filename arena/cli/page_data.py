@@ -55,7 +55,7 @@ def theory_values(game: str) -> Mapping[str, float]:
 
 
 def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool = False) -> list[dict[str, Any]]:
-    """Return the turns of an iteration as rows with `reward` and a column of advantages per estimator.
+    """Return an iteration's turns as rows: `match`, `turn`, `reward`, and the advantage by each estimator's name.
 
     `estimators` is a list as for `arena credit`. Raises ConfigError for an unknown estimator, or one that the log does
     not suffice for. Runs an event loop, so do not call it inside one.
@@ -74,7 +74,7 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
 
 
 def list_estimators() -> list[dict[str, str]]:
-    """Return the rows of `arena list estimators`."""
+    """Return a row of texts per estimator of advantages, as `arena list estimators` prints."""
     from arena.cli.catalogue import entries
 
     return entries("estimators")

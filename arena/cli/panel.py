@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
-    """Return the panel with the overrides. Raises ConfigError for `others`, options that the panel decides."""
+    """Load a panel, with its number of deals and seed replaced unless None.
+
+    Raises ConfigError if one of `others`, values of options that the panel decides, is not empty.
+    """
     from arena.panels.settings import load_panel
 
     if extra := [option for option, value in others.items() if value]:
@@ -30,7 +33,7 @@ def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str,
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Options of `arena eval` about the contender and the output."""
+    """Options of `arena eval` about the contender `who` and the output."""
 
     who: str
     before: bool
@@ -40,7 +43,7 @@ class EvalOptions:
 
 
 async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders) -> None:
-    """Play the panel, with --before also with the run's first weights, and print the payoffs."""
+    """Play the panel, with --before also with the run's first weights; write the results and print the payoffs."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.best_play import BestPlay
@@ -89,7 +92,7 @@ def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 
 def entries() -> list[dict[str, str]]:
-    """Return the rows of `arena list panels`."""
+    """Return a row per built-in panel with `panel`, `game`, `members` and `what`, for `arena list panels`."""
     from arena.panels.settings import about, load_panel, panel_names
 
     panels = {name: load_panel(name) for name in panel_names()}
@@ -100,14 +103,14 @@ def entries() -> list[dict[str, str]]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return a panel as JSON data."""
+    """Return the settings of a panel, such as its game, members, deals and seed, as JSON data."""
     from arena.panels.settings import load_panel
 
     return load_panel(name).model_dump(mode="json")
 
 
 def show(console: PlainConsole, name: str) -> None:
-    """Print a panel's game, members and number of deals."""
+    """Print the game, members and number of deals of the panel `name`."""
     from agents.players.scripted import OWN, SCRIPTED
     from arena.cli.show_evaluate import titled
     from arena.cli.tables import say, show_table

@@ -226,7 +226,7 @@ def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str
 
 
 def _typed(options: Mapping[str, Any]) -> str:
-    """Return options as typed on the command line."""
+    """Return game options as text, `illegal=end, talk=false`."""
     return ", ".join(f"{name}={json.dumps(value).strip(chr(34))}" for name, value in options.items())
 
 

@@ -35,7 +35,7 @@ class Pace:
         self._began = self._reported = monotonic()
 
     def __str__(self) -> str:
-        """`matches: 120 of 800, about 4 min left`."""
+        """Return a line such as `matches: 120 of 800, about 4 min left`."""
         rest = left(self.done, self.total, monotonic() - self._began)
         return f"{self.label}: {self.done} of {self.total}" + (f", {rest}" if rest else "")
 

@@ -146,7 +146,7 @@ class Asked:
 
 
 def _experiment(asked: Asked) -> Experiment:
-    """Return the checked experiment that the options describe."""
+    """Compose the experiment that the options describe. Raises ConfigError if it is invalid."""
     import games
     from arena.config.layers import compose, with_policies
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer

@@ -25,10 +25,10 @@ MAX_LINE = 100_000
 
 
 class PageSeat(Human):
-    """Player that asks a person on stdout until stdin answers with a legal act."""
+    """Player of a person in the web page: writes questions to stdout and reads acts from stdin, as JSON lines."""
 
     async def act(self, view: View) -> Act:
-        """Ask for an act and return it. Raises HumanLeft at the end of the input."""
+        """Ask until a legal act is typed and return it. Raises HumanLeft at the end of the input."""
         write_line({"ask": self._question(view)})
         while True:
             line = sys.stdin.readline(MAX_LINE)
@@ -58,10 +58,10 @@ class PageSeat(Human):
 
 @dataclass(frozen=True)
 class PageContender(HumanContender):
-    """Contender of a person who plays in the page."""
+    """Contender for a person who plays in the web page."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Return a player that asks through JSON lines."""
+        """Return a player that asks the person through JSON lines on stdout and stdin."""
         return PageSeat(self.console, game if isinstance(game, Tells) else None, game)
 
 

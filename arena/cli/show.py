@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def show_run(console: Console, path: Path) -> None:
-    """Print a run's iterations, its panel, its changes, and the match to read next."""
+    """Print a run's metrics by iteration, its panel results, its changes, and the match to read next."""
     rows, evaluations = RunReader(path).metrics(), read_evaluations(path)
     if rows:
         console.print(iteration_table(rows, rows[-1]["iteration"]))
@@ -66,7 +66,10 @@ def _progress_before_first(path: Path) -> str:
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
-    """Print the last iteration against the first with 95 % intervals, and theoretical values if there are any."""
+    """Print figures of the last iteration against the first with 95 % intervals, and their theoretical values.
+
+    `rows` are the run's metrics.
+    """
     comparisons = list(comparisons)
     first, last = rows[0]["iteration"], rows[-1]["iteration"]
     solutions = list(dict.fromkeys(solution for change in comparisons for solution in change.theory))
@@ -230,6 +233,6 @@ def _number(value: Any) -> str:
 
 
 def _full_interval(ci: Interval) -> str:
-    """Return the interval even if its bounds are unknown."""
+    """Return `0.54 [0.49, 0.59]`, with dashes for unknown bounds."""
     estimate, low, high = (cell(value, "{:.2f}") for value in ci)
     return f"{estimate} [{low}, {high}]"

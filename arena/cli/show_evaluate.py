@@ -87,7 +87,7 @@ NAMES = {"invalid": "illegal", "win": "win rate"}
 
 
 def show_differences(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
-    """Print every figure before and after, with the difference paired by deal."""
+    """Print every figure of the results before and after training, with the difference paired by deal."""
     say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
     short = shortened(dict.fromkeys(_opponent(r) for r in after))
     for game in {titled(r.game): r.game for r in after}.values():
@@ -123,7 +123,7 @@ def warn(console: Console, results: Iterable[Result]) -> None:
 
 
 def show_standings(console: Console, s: Standings) -> None:
-    """Print the ranking, the payoffs of every pair, the share of cycles, and the matches that went wrong."""
+    """Print a tournament's ranking, every pair's payoffs, the share of intransitive triples, and the failures."""
     _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
     rated, short = "elo" in s.table, shortened(map(str, s.table.index))
     own = ("score", "Elo\n(Bradley–Terry)") if rated else ()

@@ -14,7 +14,7 @@ from arena.store.files import require_run
 
 
 def show_failures(console: Console, run: Path, match: str, as_json: bool) -> None:
-    """Print all failed matches of a run, or the one with this id. Raises StoreError for an unknown id."""
+    """Print all saved failed matches of a run, or the one with id `match`. Raises StoreError for an unknown id."""
     failed, omitted = read_failures(require_run(run))
     if match:
         found = _find(run, failed, match)

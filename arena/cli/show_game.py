@@ -21,7 +21,10 @@ SHOWN_ACTS = 8
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return a game's rules, facts, acts, options and players. Raises ConfigError for an unknown or missing game."""
+    """Return a game's rules, facts, acts, options and players, as seen in a sample match.
+
+    Raises ConfigError for an unknown game, or one whose library is missing.
+    """
     from arena.evaluate.evaluation import make_game
     from arena.play.settings import GameSpec
 
@@ -76,7 +79,7 @@ def _players(game: Game) -> list[str]:
 
 
 def show_game(console: Console, name: str) -> None:
-    """Print the description of a game."""
+    """Print a game's rules, facts, acts, options, rewards, theory and players, as `describe` returns them."""
     from agents.reply import visible
 
     about = describe(name)

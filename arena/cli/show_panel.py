@@ -65,7 +65,10 @@ def show_panel_table(
 def show_run_panel(
     console: Console, evaluations: Sequence[Evaluation], experiment: Experiment | None, run: Path
 ) -> None:
-    """Print a run's first panel evaluation against its last; nothing if it has none."""
+    """Print a run's first panel evaluation against its last, and the mean payoff of all; nothing if it has none.
+
+    Without `experiment`, no opponent is marked as met in training, apart from the run's own weights.
+    """
     if not (latest := of_latest(evaluations)):
         return
     first, last, known = latest[0], latest[-1], _known(latest[-1], experiment, run)

@@ -99,7 +99,10 @@ def study(
 
 
 def _power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
-    """Print, and return for the record, the smallest differences that the study could detect, by a pilot."""
+    """Estimate from a pilot study the smallest differences that `seeds` seeds could detect.
+
+    Prints them unless `quiet`, and returns them as the record's entry `pilot`.
+    """
     from arena.evaluate.study.family import POWER, predict_visible
     from arena.evaluate.study.results import read
 
@@ -118,7 +121,10 @@ def _rehearse(
     as_json: bool,
     on_ray: str | None,
 ) -> None:
-    """Run two iterations of each arm in a folder of their own, and print the estimated time of the study."""
+    """Run two iterations of each arm in a separate folder, and print the estimated time of the study.
+
+    Exits with code 1 if a run failed.
+    """
     from arena.config.arms import with_arm
     from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
 
@@ -158,12 +164,12 @@ def _duration(seconds: float | None) -> str:
 
 
 def _announce(experiment: Experiment, label: str, runs: int, jobs: int | None, on_ray: str | None) -> None:
-    """Print the number of runs at once, because loading and checking take a while."""
+    """Print the number and estimated time of the runs, before they are loaded and checked, which takes a while."""
     note(plan_line(label, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
 
 
 def _show(console: Console, plan: Plan, results: Results) -> None:
-    """Print a table of arms, the work of each, the verdict, and missing runs."""
+    """Print the arms' figures, their optimiser steps and tokens, the verdict, missing runs and the claim."""
     from arena.config.study import EVALUATED, PANEL
 
     spec = results.spec

@@ -22,7 +22,7 @@ SOLUTIONS = ("equilibrium", "nash")
 
 @dataclass(frozen=True)
 class Change:
-    """A figure's 95 % intervals in the first and last iteration, and of the difference."""
+    """Means of a figure in the first and last iteration and their difference, with 95 % intervals."""
 
     name: str
     first: Interval
@@ -34,7 +34,7 @@ class Change:
 
 
 def changes(run: Path) -> list[Change]:
-    """Return each figure's change from the first to the last iteration. The sample is one value per match."""
+    """Return each figure's change from the first to the last iteration, with intervals over matches; [] if none."""
     ends = _ends(run)
     if not ends:
         return []
@@ -61,7 +61,7 @@ def _theory(name: str, rows: list[Row]) -> dict[str, float]:
 
 
 def _ends(run: Path) -> list[list[Row]]:
-    """Return the finished matches of the first and the last iteration; [] if there are none yet."""
+    """Return two lists of finished matches, of the first and of the last iteration; [] before any iteration."""
     reader = RunReader(run)
     numbers = _finished_iterations(reader)
     finished = {k: complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
@@ -132,7 +132,7 @@ def _wins(opponent: str) -> Figure:
 
 
 def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
-    """Return the names and functions of the figures that matches like this one report."""
+    """Return name and function of each figure of matches like this one: deal rate, payoffs, joint value."""
     figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
         figures.append(("deal rate", _reported("deal")))
@@ -174,7 +174,7 @@ def _context(row: Row) -> float | None:
 
 
 def _finished_iterations(reader: RunReader) -> list[int]:
-    """Return the finished iterations, or those being played if none has finished."""
+    """Return the numbers of the committed iterations, or of all logged ones if none is committed."""
     logged = reader.iterations()
     finished = {row["iteration"] for row in reader.metrics()}
     return [number for number in logged if number in finished] or logged

@@ -102,7 +102,7 @@ def sweep(
 
 
 def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranked]) -> None:
-    """Print a table of the settings, best first, missing runs, and a warning about tuning."""
+    """Print the settings with their figure, best first, the missing runs, and a warning about tuning."""
     from arena.cli.study import missing_line
 
     spec = plan.spec

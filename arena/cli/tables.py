@@ -25,7 +25,7 @@ Cell = str | Text
 
 
 def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
-    """Print the text as one harmless line, which a terminal may wrap."""
+    """Print the text as one line without control characters, which a terminal may wrap."""
     from arena.plain import printable  # loads NumPy
 
     console.print(Text(" " * indent + printable(text), style=style), soft_wrap=True)
@@ -81,7 +81,7 @@ def print_table(console: Console, table: Table) -> None:
 def show_table(
     console: Console, columns: Sequence[str], rows: Iterable[Sequence[Cell]], justify: Literal["left", "right"] = "left"
 ) -> None:
-    """Print rows of figures under their columns; the first column holds names."""
+    """Print a table without frame: a header per column, then the rows. The first column holds names and may fold."""
     table = bare_table(*columns, justify=justify)
     for row in rows:
         table.add_row(*(Text(value) if isinstance(value, str) else value for value in row))

@@ -20,7 +20,10 @@ def study_of(experiment: Experiment) -> StudySpec:
 
 
 def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
-    """Return the arms that `--arms` names, or all, in the experiment's order. Raises ConfigError for an unknown arm."""
+    """Return the study's arms that `--arms` names, in the study's order; `["all"]` names all of them.
+
+    Raises ConfigError for an unknown arm, or if `names` is empty.
+    """
     known = study_of(experiment).names
     if list(names) == ["all"]:
         return known
@@ -33,9 +36,9 @@ def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
 
 
 def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:
-    """Return the overrides of an arm: the study's `each` settings for this seed, then the arm's own.
+    """Return an arm's overrides as layers of settings: the study's `each` for this seed, then the arm's own.
 
-    Raises ConfigError for an unknown arm.
+    The first arm, the recipe itself, has none of its own. Raises ConfigError for an unknown arm.
     """
     study = study_of(experiment)
     if arm not in study.names:
@@ -51,15 +54,16 @@ def _layer(place: str, setting: str) -> Layer:
 
 
 def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
-    """Return the experiment with the overrides of one arm."""
+    """Return the experiment with the overrides of one arm of its study. Raises ConfigError for an unknown arm."""
     layers = arm_layers(experiment, arm, seed)
     return compose([Layer(experiment.name, "", as_plain(experiment)), *layers]) if layers else experiment
 
 
 def check_arms(experiment: Experiment) -> None:
-    """Raise ConfigError if an arm is not a valid experiment, or if its budget differs from the first arm's.
+    """Raise ConfigError unless the study's arms are valid experiments that play as many matches as the first arm.
 
-    Arms in `study.uneven` may have another budget.
+    Also checks that the study's metrics of evaluations and panels are among those that `evaluate` plays. Arms in
+    `study.uneven` may play another number.
     """
     study = study_of(experiment)
     asked = experiment.evaluate

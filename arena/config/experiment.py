@@ -97,31 +97,31 @@ class Experiment(Spec):
 
     @property
     def overlaps(self) -> bool:
-        """Return True if matches are played while policies learn."""
+        """True if matches are played while policies learn."""
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the games of the run with their seats, as a list even if there is only one."""
+        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`."""
         if self.tables is not None:
             return self.tables
         return [TableSpec(game=self.game, seats=self.seats)] if self.game and self.seats is not None else []
 
     def with_tables(self, tables: list[TableSpec]) -> "Experiment":
-        """Return the experiment with its tables replaced by as many others."""
+        """Return a copy of the experiment in which `tables`, one per game, replace the games and seats."""
         if self.tables is not None:
             return self.model_copy(update={"tables": tables})
         return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
 
     def servers(self) -> dict[str, EndpointSpec]:
-        """Return all servers by name; the server of `endpoint` has the name ""."""
+        """Return the settings of all endpoint servers by name; the server of `endpoint` has the name ""."""
         return {"": self.endpoint, **self.endpoints}
 
     def trained(self, policy: str) -> bool:
-        """Return True if this policy is trained."""
+        """Return True if `policy` is one of `policies` and learns; False for scripted policies and endpoints."""
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies with weights that may play in this run, by name."""
+        """Return the settings of the policies at the run's seats and in its league, by name."""
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()}
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
         return {name: self.policies[name] for name in sorted(named & set(self.policies))}
@@ -140,7 +140,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_tables(self) -> Self:
-        """Check that there is at least one table, and that each gets a match per iteration."""
+        """Raise ConfigError unless either `game` and `seats` or `tables` is given, and each game gets a match."""
         for field in ("game", "seats"):
             given = getattr(self, field) is not None
             if self.tables is None and not given:
@@ -159,7 +159,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _can_overlap(self) -> Self:
-        """Check that overlapped play can copy the weights, which ZeRO-3 partitions."""
+        """Raise ConfigError if play that overlaps learning would have to copy weights that ZeRO-3 partitions."""
         partitioned = self.overlaps and self.learn.zero_stage == 3 and not self.scale
         if partitioned and self.engine.capabilities.shares_weights:
             raise ConfigError(
@@ -170,7 +170,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
-        """Check that the critic computes the values that parts of credit need."""
+        """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
         rule, by_critic = self.credit, given_by_critics()
         values = frozenset[str]().union(*by_critic.values())
         given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
@@ -198,7 +198,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_pairs(self) -> Self:
-        """Check that a loss over pairs of replies has pairs, and the estimator and aggregate that it needs."""
+        """Raise ConfigError if a loss or estimator compares two replies to one prompt, but lacks a setting it needs."""
         credit, learn = self.credit, self.learn
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
@@ -215,7 +215,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _demonstrations_are_imitated(self) -> Self:
-        """Check that demonstrations have a source, and that their weight is never negative."""
+        """Raise ConfigError if patches are imitated without the part `patch`, or a weight is negative or infinite."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
         if demonstrations.patches and not self.play.part("patch"):

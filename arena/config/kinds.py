@@ -41,12 +41,15 @@ PLACES = {
 
 
 def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
-    """Return a part by the name of its kind and its own name. Raises ValueError for unknown names or bad settings."""
+    """Return a part, such as the estimator `grpo`, by the name of its kind and its own name, with its settings.
+
+    Raises KeyError for an unknown kind, ValueError for an unknown name or bad settings.
+    """
     return chosen.choose(KINDS[kind], name, **settings)
 
 
 def with_hints(error: ValidationError) -> ValidationError:
-    """Return the same errors, with a hint for each unknown part name: the right key or the nearest name."""
+    """Return a copy of the validation error with a hint for each unknown part name: the right key or nearest name."""
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         about = fault.get("ctx", {})
@@ -63,7 +66,7 @@ def with_hints(error: ValidationError) -> ValidationError:
 
 
 def _hint(name: str, kind: str) -> str:
-    """Return the end of an error message: the key that this name belongs to, or the nearest name of the kind."""
+    """Return the end of an error message: the experiment key where this name fits, or the kind's nearest name."""
     places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in KINDS[other].table]
     places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
     if places:

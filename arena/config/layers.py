@@ -24,7 +24,8 @@ from arena.store.files import CONFIG
 def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
     """Parse `--endpoint` assignments into servers by name, values as YAML.
 
-    `A=B` sets the server of `endpoint:MODEL`, whose name is ""; `NAME.A=B` sets a named one. Raises ConfigError.
+    `A=B` sets the server of `endpoint:MODEL`, whose name is ""; `NAME.A=B` sets a named one. Raises ConfigError for a
+    malformed assignment or setting.
     """
     given: dict[str, dict[str, Any]] = {}
     for assignment in assignments:
@@ -44,7 +45,11 @@ def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
 
 
 def compose(layers: Iterable[Layer]) -> Experiment:
-    """Merge the layers, later over earlier, and validate the experiment. Raises ConfigError with source and line."""
+    """Merge the layers, later over earlier, and return the validated experiment.
+
+    Expands presets. Nano models get the learning rate `NANO_LR` unless a layer sets another. Raises ConfigError with
+    source and line.
+    """
     stack = list(layers)
     merged: dict[str, Any] = {}
     for layer in stack:
@@ -63,7 +68,7 @@ NANO_LR = 5e-4
 
 
 def _nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that replace defaults if all policies are nano models, else {}."""
+    """Return `learn.lr` as `NANO_LR`, below all layers, if all policies are nano models; else {}."""
     policies = settings.get("policies")
     given = list(policies.values()) if isinstance(policies, Mapping) else []
     models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
@@ -72,7 +77,7 @@ def _nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _expand_preset(layer: Layer) -> Mapping[str, Any]:
-    """Return the layer's settings with a preset replaced by its settings. The layer's own settings win."""
+    """Return the layer's settings with a preset in `learn.loss` expanded. The layer's other settings win."""
     if (preset := preset_in(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
     beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
@@ -80,7 +85,10 @@ def _expand_preset(layer: Layer) -> Mapping[str, Any]:
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
-    """Merge two layers key by key, `above` wins. Another part replaces a part with all its settings."""
+    """Merge two mappings of settings key by key; `above` wins, and `hint` is their type.
+
+    A part of another name replaces the old part with all its settings.
+    """
     merged = dict(below)
     for key, value in above.items():
         old, (is_part, inner) = merged.get(key), _inner_hint(hint, key)
@@ -92,7 +100,10 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Exper
 
 
 def _inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
-    """Return if the value under a key is a part, and the type by which to read the values inside it."""
+    """Return True if the value under `key` is a single part, and the type of the settings in it; None if unknown.
+
+    `hint` is the type of the mapping that has the key.
+    """
     if isinstance(hint, Kinds):  # several parts by name: each value is a part's settings
         return False, settings_model(hint.kind, key) if key in hint.kind.table else None
     if get_origin(hint) is UnionType:  # `Model | None`
@@ -112,7 +123,10 @@ def _inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
 
 
 def _explain(error: ValidationError, stack: list[Layer]) -> str:
-    """Return the error in one line, with the source and line of the last layer that sets the wrong field."""
+    """Return the error in one line, with the source and line of the last layer that sets the wrong field.
+
+    Raises ConfigError instead for an entry with a misspelt key.
+    """
     error = with_hints(error)
     worst = strict_yaml.gravest(error)
     path = tuple(worst["loc"])
@@ -126,7 +140,7 @@ def _explain(error: ValidationError, stack: list[Layer]) -> str:
 
 
 def _misspelt_entry(path: tuple[str | int, ...], stack: list[Layer]) -> str:
-    """Return the error for an incomplete entry with a misspelt key, such as `seats.opner`; "" if it is none."""
+    """Return an error message if the incomplete entry at `path` has a misspelt key, such as `seats.opner`; else ""."""
     if not path or not isinstance(path[-1], str):
         return ""
     siblings = [key for layer in stack for key in _keys(layer.data, path[:-1]) if key != path[-1]]
@@ -155,7 +169,10 @@ def _has(data: Any, path: tuple[str | int, ...]) -> bool:
 
 
 def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -> Experiment:
-    """Give all trainable seats one policy named `shared`, or each role a policy of its own named after it."""
+    """Return the experiment with one policy, `shared`, at all trainable seats, or with one per role, named after it.
+
+    Raises ConfigError if a frozen policy has such a name, or if policies of different settings would get one name.
+    """
     trainable = {n: p for n, p in experiment.policies.items() if p.train}
     policies = {n: p for n, p in experiment.policies.items() if not p.train}
     tables = []

@@ -30,9 +30,9 @@ FILES = "files"
 
 
 def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
-    """Read the experiment's own files for a new run folder.
+    """Read the files that the experiment names (roles, games, parts, data), to be copied into a new run folder.
 
-    Returns the contents by path within the folder, and the record of all files for the environment's key `FILES`.
+    Returns the contents by path within the folder, and the record for the environment's key `FILES`. Writes nothing.
     """
     copies: dict[str, bytes] = {}
     known: dict[str, dict[str, str]] = {}
@@ -47,9 +47,10 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
 
 
 def admit_code(run: Path, config: Any, trust: bool = False) -> None:
-    """Make the loader take all code that a run's config names from the run folder, and refuse untrusted code.
+    """Make the loader import the code that a run's config names from its copies in the run folder, if trusted.
 
-    Works on the raw config, because composing it already loads code. `trust` trusts the code from now on.
+    Importing untrusted code then fails. Works on the raw config, because composing it already loads code. `trust`
+    trusts the code from now on.
     """
     known = _recorded_files(run)
     for path in _code_files(config):
@@ -58,9 +59,9 @@ def admit_code(run: Path, config: Any, trust: bool = False) -> None:
 
 
 def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
-    """Return the experiment with paths of the run's role copies, and make the loader use its copies of other files.
+    """Return the experiment with its roles read from the run folder; make the loader use the folder's other copies.
 
-    Raises ConfigError if a copy is missing or was edited.
+    `trust` trusts the copied code from now on. Raises ConfigError if a copy was edited, StoreError if one is missing.
     """
     known = _recorded_files(run)
     for about in known.values():
@@ -81,7 +82,7 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
 
 
 def edited(run: Path) -> list[str]:
-    """Return a note for each original file that was edited since the run began; the run uses its own copy."""
+    """Return a note for each original file that was edited since the run began. The run uses its own copy."""
     notes = []
     for name, about in _recorded_files(run).items():
         source = Path(about["from"])
@@ -91,9 +92,9 @@ def edited(run: Path) -> list[str]:
 
 
 def same_game(name: str, *experiments: Experiment | None) -> str:
-    """Return the runs' name for a user's game file, or `name` if no run has a game of that file name.
+    """Return the name of a user's game, PATH/FILE.py:CLASS, as the experiments spell its path.
 
-    The first experiment with such a game decides.
+    The first experiment with a game of that file and class decides. Returns `name` if there is none.
     """
     known = (game.name for experiment in experiments if experiment for game in _games(experiment))
     own = (called for called in known if Path(called).name == Path(name).name) if ".py:" in name else ()
@@ -101,23 +102,24 @@ def same_game(name: str, *experiments: Experiment | None) -> str:
 
 
 def trust_files(experiment: Experiment) -> None:
-    """Trust the contents of the experiment's game and part files, and its modules, from now on."""
+    """Record the experiment's game files, part files and modules as trusted on this machine."""
     paths = [*filter(None, (file_of(game.name) for game in _games(experiment))), *_part_files(experiment)]
     _trust(digest(path.read_bytes()) for path in paths if path.is_file())
     _trust(_modules(_plain_games(experiment)).values())
 
 
 def trust_servers(servers: Iterable[EndpointSpec]) -> None:
-    """Trust these servers from now on."""
+    """Record these endpoint servers, by address and key variable, as trusted on this machine."""
     _trust(map(_server_digest, servers))
 
 
 def admit_servers(
     run: Path, asked: Mapping[str, EndpointSpec], recorded: Mapping[str, EndpointSpec], trust: bool = False
 ) -> None:
-    """Raise ConfigError if a run folder names an untrusted server, which would get a key; trust the servers otherwise.
+    """Raise ConfigError if a run folder names an untrusted server, which would get a key.
 
-    Servers in `asked` that differ from the `recorded` ones come from the user's command and are trusted.
+    Otherwise, or with `trust`, records all `asked` servers as trusted. Servers in `asked` that differ from the
+    `recorded` ones come from the user's command and are trusted.
     """
     for name, server in asked.items():
         from_folder = name in recorded and _server_digest(recorded[name]) == _server_digest(server)
@@ -140,7 +142,7 @@ def _trust(digests: Iterable[str]) -> None:
 
 
 def _trusted() -> set[str]:
-    """Return the digests that the user trusts."""
+    """Return the digests of files, modules and servers that the user trusts."""
     try:
         return set(_trust_file().read_text("ascii").split())
     except (OSError, ValueError):
@@ -156,7 +158,7 @@ def _server_digest(server: EndpointSpec) -> str:
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Make the loader refuse untrusted modules of games, as `pettingzoo:package.module` names them."""
+    """Make the loader refuse untrusted modules of games named `pettingzoo:package.module`; `trust` trusts them."""
     for module, known in _modules(config).items():
         if trust:
             _trust([known])
@@ -165,7 +167,7 @@ def _admit_modules(run: Path, config: Any, trust: bool) -> None:
 
 
 def _modules(config: Any) -> dict[str, str]:
-    """Return the trust digest of every text in the config that could name a module, by name."""
+    """Return the trust digest by module name, for every text in the config that could name a PettingZoo module."""
     names = (text.rpartition("pettingzoo:")[2] for text in _texts(config))
     return {name: digest(f"module {name}".encode()) for name in names if "." in name}
 
@@ -175,7 +177,7 @@ def _plain_games(experiment: Experiment) -> list[Any]:
 
 
 def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
-    """Make the loader take a game file and its data files from the run folder, and refuse untrusted code."""
+    """Make the loader import a game file, and read its data files, from the run folder; refuse untrusted code."""
     path = file_of(game.name)
     if path is None:
         return
@@ -196,7 +198,7 @@ def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]
 
 
 def _named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
-    """Yield kind, name in the config, and path of every file that the experiment names."""
+    """Yield kind (`roles`, `games`, `data` or `parts`), name in the config, and path of each named file."""
     roles = list_roles([experiment.roles] if experiment.roles else [])
     for table in experiment.all_tables():
         for seat in table.seats.values():
@@ -212,7 +214,7 @@ def _named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
 
 
 def _games(experiment: Experiment) -> list[GameSpec]:
-    """Return all games of play and evaluation."""
+    """Return all games of play, of the evaluation and of its panel."""
     games = [table.game for table in experiment.all_tables()]
     if (asked := experiment.evaluate) is None:
         return games
@@ -222,18 +224,18 @@ def _games(experiment: Experiment) -> list[GameSpec]:
 
 
 def _part_files(experiment: Experiment) -> list[Path]:
-    """Return the files of estimators, losses and other parts, and of scripted players."""
+    """Return the user's code files other than games: estimators, losses and other parts, and scripted players."""
     games = {file_of(game.name) for game in _games(experiment)}
     return [path for path in _code_files(experiment.model_dump(mode="json")) if path not in games]
 
 
 def _code_files(config: Any) -> list[Path]:
-    """Return the path of every `file.py:name` in a config, which may be incomplete or wrong."""
+    """Return the distinct paths of all `file.py:name` texts in a config, which may be incomplete or wrong."""
     return list(dict.fromkeys(filter(None, map(file_of, _texts(config)))))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every key and every text within a value."""
+    """Yield every text in a nested config, keys of mappings included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -245,13 +247,13 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _data_options(game: GameSpec) -> list[str]:
-    """Return the options of a file's game that look like paths of files."""
+    """Return the option values of a user's game file that look like paths of data files; [] for other games."""
     texts = [value for value in game.options.values() if isinstance(value, str) and Path(value).suffix]
     return [text for text in texts if file_of(game.name) and "\0" not in text and len(text) < 1000]
 
 
 def _free_path(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
-    """Return the path, numbered if a copy with other contents has it."""
+    """Return the path `place`, with a number added if `copies` has other contents there."""
     path, number = Path(place), 1
     while copies.get(place, data) != data:
         number += 1
@@ -265,7 +267,7 @@ def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
 
 
 def _recorded_files(run: Path) -> dict[str, dict[str, str]]:
-    """Return the record of the run's own files. Raises StoreError if it is malformed."""
+    """Return the record of the run's copied files: `copy`, `sha256` and `from` by name. StoreError if malformed."""
     files: Any = RunReader(run).environment().get(FILES, {})
     texts = ("copy", "sha256", "from")
     if not isinstance(files, dict) or not all(

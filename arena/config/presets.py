@@ -14,13 +14,14 @@ from arena.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """A preset's settings and their source."""
+    """Settings of `learn` (loss, aggregate, regularisers) that a paper or library uses, and their source."""
 
     learn: Mapping[str, Any]
     """Settings of `learn`."""
     goes_with: str
     """Settings outside `learn` that the source's method needs, as text."""
     source: str
+    """Paper or library."""
 
 
 def _preset(
@@ -72,7 +73,10 @@ PRESETS = {
 
 
 def preset_in(data: Mapping[str, Any], source: str) -> Preset | None:
-    """Return the preset that `learn.loss` names, or None. Raises ConfigError if the preset is given settings."""
+    """Return the preset that `learn.loss` names in `data`; None if it names another loss or nothing.
+
+    Raises ConfigError, which names `source`, if the preset is given settings.
+    """
     learn = data.get("learn")
     given = learn.get("loss") if isinstance(learn, Mapping) else None
     name, settings = next(iter(given.items()), (None, None)) if isinstance(given, Mapping) else (given, None)

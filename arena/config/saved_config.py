@@ -44,7 +44,7 @@ MAY_CHANGE = (
 
 
 class Change(NamedTuple):
-    """A changed setting with its values before and now."""
+    """Changed setting by dotted name, with its values before and now; None where it was not set."""
 
     field: str
     before: Any
@@ -60,7 +60,7 @@ class Change(NamedTuple):
 
 
 def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
-    """Return the experiment of a run folder, with overrides.
+    """Load the experiment from a run folder's config.yaml, with the overrides `layers`.
 
     Raises ConfigError if config.yaml was edited, or the overrides change, a setting that may not change. Without
     `trust`, also if the folder has code that no run on this machine was started with.
@@ -81,19 +81,19 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
 
 
 def recorded(run: Path) -> Experiment | None:
-    """Return the experiment of the run's latest command, or None if the environment has none."""
+    """Return the experiment that environment.json records for the run's latest command; None if it has none."""
     settings = RunReader(run).environment().get("experiment")
     return None if settings is None else compose([Layer(str(run / ENVIRONMENT), "", settings)])
 
 
 def identity(run: Path) -> str:
-    """Return a hash of the settings that may not change. Files with another identity belong to another run."""
+    """Return a hash of the recorded settings that may not change. Files with another hash belong to another run."""
     settings = dict(_leaves(as_plain(before))) if (before := recorded(run)) else {}
     return digest({name: value for name, value in settings.items() if not Change(name, None, None).allowed})
 
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:
-    """Return every setting that differs, by name."""
+    """Return the settings that differ between two experiments, sorted by dotted name."""
     old, new = dict(_leaves(as_plain(before))), dict(_leaves(as_plain(now)))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]

@@ -40,10 +40,10 @@ _OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}
 
 
 class Generator(GenerateJsonSchema):
-    """Schema generator that can encode parts as defaults."""
+    """JSON Schema generator that can also encode defaults that are parts, such as estimators and losses."""
 
     def encode_default(self, dft: Any) -> Any:
-        """Return a default as JSON, a part as its kind, name and settings."""
+        """Return a field's default as JSON data; a part becomes a dict with `kind`, `name` and `settings`."""
         if isinstance(dft, Chosen):
             return {"kind": dft.kind.name, "name": dft.name, "settings": self.encode_default(dict(dft.settings))}
         if isinstance(dft, dict):
@@ -65,7 +65,7 @@ def schema_of(kind: str) -> Schema:
 
 
 def text_of(kind: str) -> str:
-    """Return the schema's JSON text as shipped."""
+    """Return the schema of `experiment`, `panel` or `role` as the JSON text that is shipped."""
     return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -101,15 +101,15 @@ def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
 
 
 def _part(kind: Kind, settings: Schema) -> Schema:
-    """Return the schema of a part: its name, its name with settings, or for a schedule a number."""
+    """Return the schema of a part (estimator, loss, …): a name, its name with settings, or for a schedule a number."""
     names = [*settings, *(PRESETS if kind == LOSS else ())]
-    arms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
-    arms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
-    return {"anyOf": [*arms, {"type": "number"}] if kind.number else arms}
+    forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
+    forms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
+    return {"anyOf": [*forms, {"type": "number"}] if kind.number else forms}
 
 
 def _placed(schema: Any) -> Any:
-    """Replace every placeholder of a part by a reference to its definition."""
+    """Return the schema with every placeholder of a part replaced by a reference to its definition."""
     if isinstance(schema, dict):
         if PLACE in schema:
             kept = {key: value for key, value in schema.items() if key in ("description", "default")}
@@ -123,7 +123,7 @@ def _finished(kind: str, schema: Schema) -> Schema:
 
 
 def main() -> None:
-    """Write all schema files."""
+    """Write the schema files of experiments, panels and roles into the package."""
     for kind, file in FILES.items():
         file.write_text(text_of(kind), "utf-8")
 

@@ -21,7 +21,10 @@ SHOWN = ("scripted", "against")
 
 
 def set_tables(experiment: Experiment) -> list[Table]:
-    """Resolve the experiment's games, roles and policies. Raises ConfigError with a hint for an unknown name."""
+    """Load the experiment's games with the roles and policies of their seats, one `Table` per game.
+
+    Raises ConfigError for an unknown name, with the nearest one, and for a policy that cannot play its seat.
+    """
     folders = [experiment.roles] if experiment.roles else []
     tables = []
     for i, spec in enumerate(experiment.all_tables()):
@@ -36,12 +39,12 @@ def set_tables(experiment: Experiment) -> list[Table]:
         check_tables(experiment.play.parts, tables, {n: policy.train for n, policy in experiment.policies.items()})
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    _check_shown(experiment, tables)
+    _check_imitated(experiment, tables)
     return tables
 
 
 def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
-    """Check that every seat's policy can play there."""
+    """Raise ConfigError unless each seat has a known policy that can play there."""
     game = table.make_game()
     for seat, held in spec.seats.items():
         policy = experiment.policies.get(held.policy)
@@ -52,8 +55,8 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
             _check_sampling(table.roles[seat], held.policy)
 
 
-def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Check that each imitated scripted policy can play some seat of the learner, and some policy each seat."""
+def _check_imitated(experiment: Experiment, tables: Sequence[Table]) -> None:
+    """Raise ConfigError unless each imitated script can play a seat of its learner, and each such seat has one."""
     made = [table.make_game() for table in tables]
     for name, policy in experiment.policies.items():
         shown = {f"policies.{name}.imitate.{field}": getattr(policy.imitate, field, ()) for field in SHOWN}
@@ -62,14 +65,14 @@ def _check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
         seats = zip(tables, made, strict=True)
         places = [(game, seat) for table, game in seats for seat, holder in table.holders.items() if holder == name]
         for where, scripts in shown.items():
-            why = [[_why_not(script, *place, where) for place in places] for script in scripts]
+            why = [[_scripted_error(script, *place, where) for place in places] for script in scripts]
             for complaints in (*why, *zip(*why, strict=True)):  # a script's, and a seat's
                 errors = [error for error in complaints if error]
                 if errors and len(errors) == len(complaints):
                     raise errors[0]
 
 
-def _why_not(script: str, game: Game, seat: str, where: str) -> ConfigError | None:
+def _scripted_error(script: str, game: Game, seat: str, where: str) -> ConfigError | None:
     """Return the error if a scripted policy cannot play at a seat, else None."""
     try:
         _check_scripted(script, game, seat, where)
@@ -79,7 +82,7 @@ def _why_not(script: str, game: Game, seat: str, where: str) -> ConfigError | No
 
 
 def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:
-    """Check that the league's scripted policies can play all seats that they may get."""
+    """Raise ConfigError unless the league's scripted policies can play all seats that they may get."""
     trained = [seat for seat, held in spec.seats.items() if experiment.trained(held.policy)]
     for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
         if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
@@ -108,7 +111,7 @@ def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iter
 
 
 def _check_sampling(role: Role, policy: str) -> None:
-    """Check that a trained policy samples from its full distribution. The gradient does not model a truncated one."""
+    """Raise ConfigError unless the role samples the full distribution: the gradient models no truncated one."""
     sampling = role.sampling
     if sampling.cautious or sampling.votes:
         rule = "cautious" if sampling.cautious else "votes"
@@ -124,7 +127,7 @@ def _check_sampling(role: Role, policy: str) -> None:
 
 
 def _check_role_names(tables: Sequence[Table]) -> None:
-    """Check that no two roles share a name, by which credit, ratings and the log identify roles."""
+    """Raise ConfigError if two roles share a name, by which credit, ratings and the log identify roles."""
     roles: dict[str, Role] = {}
     for role in (role for table in tables for role in table.roles.values()):
         if roles.setdefault(role.role, role) != role:

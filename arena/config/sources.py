@@ -19,7 +19,7 @@ from games.abilities import Split
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one source: the source's name, its text, and the parsed values."""
+    """Settings from one source, not validated: the source's name and text for messages, and the parsed `data`."""
 
     source: str
     text: str
@@ -39,7 +39,7 @@ def recipe_layer(name: str) -> Layer:
 
 
 def file_layer(path: Path) -> Layer:
-    """Load a YAML file of settings. Raises ConfigError if it cannot be read."""
+    """Load a YAML file of settings. Raises ConfigError if it cannot be read or is no mapping."""
     try:
         text = strict_yaml.read_text(path)
         return as_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))
@@ -48,13 +48,16 @@ def file_layer(path: Path) -> Layer:
 
 
 def named_layer(name: str) -> Layer:
-    """Load a file if the name ends in .yaml or .yml or has a slash, else a built-in recipe."""
+    """Load a YAML file if `name` ends in .yaml or .yml or has a slash, else a built-in recipe.
+
+    Raises ConfigError if there is no such file or recipe.
+    """
     is_file = name.endswith((".yaml", ".yml")) or "/" in name
     return file_layer(Path(name)) if is_file else recipe_layer(name)
 
 
 def as_mapping(layer: Layer) -> Layer:
-    """Return the layer. Raises ConfigError unless its data is a mapping."""
+    """Return the layer itself. Raises ConfigError unless its data is a mapping."""
     if not isinstance(layer.data, Mapping):
         raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
     return layer
@@ -69,7 +72,7 @@ def text_layer(source: str, text: str) -> Layer:
 
 
 def game_options(assignments: Iterable[str]) -> dict[str, Any]:
-    """Parse `--option A=B` assignments into a game's options, values as YAML."""
+    """Parse the `A=B` assignments of `--option` into a game's options, values as YAML. ConfigError if malformed."""
     options: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = (part.strip() for part in assignment.partition("="))
@@ -80,7 +83,10 @@ def game_options(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def scale_layers(asked: str) -> list[Layer]:
-    """Parse `--scale trainers=2,engines=2` into layers of the section `scale`; `none` removes the section."""
+    """Parse the value of `--scale`, such as `trainers=2,engines=2`, into layers that set the section `scale`.
+
+    `none` removes the section. Raises ConfigError if malformed.
+    """
     if asked.strip() == "none":
         return [set_layer("scale=null")]
     parts = [part.strip() for part in asked.split(",") if part.strip()]
@@ -92,7 +98,10 @@ def scale_layers(asked: str) -> list[Layer]:
 
 
 def set_layer(assignment: str) -> Layer:
-    """Parse `--set a.b=c` into a layer, the value as YAML. Raises ConfigError if it has no key."""
+    """Parse the assignment `a.b=c` of `--set` into a layer of nested keys, the value as YAML.
+
+    Raises ConfigError if it has no key or no `=`.
+    """
     source = strict_yaml.one_line(f"--set {assignment}", 200)
     path, equals, value = assignment.partition("=")
     if not equals or not path.strip():
@@ -106,7 +115,7 @@ def set_layer(assignment: str) -> Layer:
 def recipe_of(game: str) -> Layer:
     """Return the recipe named after the game, or a generic one: the default model at all seats.
 
-    Each seat has the role written for it, or `player`. Raises ConfigError if the game needs options.
+    Each seat has the role written for it, or `player`. Raises ConfigError if the game cannot be made without options.
     """
     if game in recipe_names():
         return recipe_layer(game)

@@ -25,7 +25,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def evaluated_figure(figure: str) -> tuple[int, str]:
-    """Split `evaluation.NAME` or `evaluation.2.NAME` into the number of the game, from 1, and the metric's name."""
+    """Split `evaluation.NAME` or `evaluation.2.NAME` into the game's number (1 if absent) and the metric's name."""
     number, dot, name = figure.removeprefix(EVALUATED).partition(".")
     numbered = dot and number.isdecimal() and len(number) < 4
     return (int(number), name) if numbered else (1, figure.removeprefix(EVALUATED))
@@ -144,16 +144,16 @@ class StudySpec(BaseModel):
 
     @property
     def names(self) -> list[str]:
-        """Names of all arms in order."""
+        """Names of all arms, the first one included, in order."""
         return [self.arm, *self.arms]
 
     @property
     def baselines(self) -> list[str]:
-        """Compared arms that learn from reward; empty if the claim is only that the first arm learns."""
+        """Arms to beat that learn from reward; empty if the claim is only that the first arm learns."""
         return [arm for arm in self.verdict.better_than if arm not in CONTROLS]
 
     def judged(self, seeds: int) -> range:
-        """Return the first `seeds` test seeds. Raises ValueError if one of them was used for tuning."""
+        """Return the first `seeds` test seeds, from `first_seed` on. Raises ValueError if one was used for tuning."""
         test_seeds = range(self.first_seed, self.first_seed + seeds)
         if tuned := sorted(seed for seed in set(self.tuned_on) if seed in test_seeds):
             raise ValueError(
@@ -163,7 +163,7 @@ class StudySpec(BaseModel):
         return test_seeds
 
     def seed_for_tuning(self, count: int) -> int:
-        """Return the first of `count` tuning seeds: 0 if they fit below the test seeds, else `TUNING`."""
+        """Return the first of `count` tuning seeds: 0 if all are below the test seeds, else `TUNING`."""
         return 0 if count <= self.first_seed else TUNING
 
     @model_validator(mode="after")

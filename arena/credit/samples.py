@@ -1,6 +1,6 @@
 """Training samples from credited trajectories: each turn's advantage on each of its own tokens."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -89,6 +89,11 @@ def _pair_numbers(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
 
 TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
 """By match and turn: `advantages` if a turn's tokens differ in them, `ratios` and `gaps`; lists per token, float32."""
+
+
+def fresh_of(policy: str, credited: Iterable[Credited]) -> list[Credited]:
+    """Return the credited trajectories of a policy, without those that replay recalled."""
+    return [c for c in credited if c.trajectory.policy == policy and c.trajectory.source != "recalled"]
 
 
 def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:

@@ -2,8 +2,8 @@
 
 *Out of the loss*: a turn's tokens are context only; its reward still counts in group statistics. *Out of the
 statistics*: a trajectory is learned but does not affect group statistics. *Dropped*: a trajectory is removed as if it
-had not been played; with `play.resample` others are played instead. *Ended during play* is up to the game (`illegal:
-end`, limits) and already in the record.
+had not been played; with the rollout part `resample` others are played instead. *Ended during play* is up to the game
+(`illegal: end`, limits) and already in the record.
 
 A selector is `selector(batch, rewards, selection, *, settings) -> Selection` and can only remove. It compares scores:
 the sum of a trajectory's turn rewards after stages and weights, or with `of` the sum of one of the game's named
@@ -116,7 +116,7 @@ def ended(
     """Take trajectories of matches with one of these endings out of the loss; they stay in the statistics.
 
     The endings are the entry `ended` of a game's report. The default are truncated matches: `context`, a full context
-    with no summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by `play.stop`.
+    with no summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by the part `stop`.
     """
     cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
     return selection.out_of_loss(cut[batch.owner])
@@ -170,7 +170,7 @@ def zero_variance(
     of: Annotated[str, RewardName()] | None = None,
     tolerance: Spread = 1e-6,
 ) -> Selection:
-    """Drop groups whose scores are all equal: DAPO's dynamic sampling, with `play.resample` to refill.
+    """Drop groups whose scores are all equal: DAPO's dynamic sampling, with the rollout part `resample` to refill.
 
     Equal means a range of at most `tolerance` among the counted. Scores are total rewards, or those of the game's
     reward `of`. Source: Yu et al. 2025; verl's recipe keeps groups of one, too.

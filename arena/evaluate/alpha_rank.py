@@ -6,11 +6,12 @@ MUTATION = 0.01
 
 
 def alpha_rank(payoffs: np.ndarray) -> np.ndarray:
-    """Return each player's share of evolutionary time [n], summing to 1, from payoffs [n, n] of row against column.
+    """Return α-Rank's share of evolutionary time for each player [n], summing to 1, from payoffs [n, n].
 
-    It is the stationary distribution in the limit of strong selection: a population of one player is replaced by
-    another player that earns more against it; the reverse happens with chance MUTATION. Unlike ratings, the players of
-    a cycle share their mass. Raises ImportError if OpenSpiel's requirements (matplotlib, networkx) are missing.
+    `payoffs` are of row against column. The shares are the stationary distribution in the limit of strong selection: a
+    population of one player is replaced by another player that earns more against it; the reverse happens with chance
+    MUTATION. Unlike ratings, the players of a cycle share their mass. Raises ImportError if OpenSpiel's requirements
+    (matplotlib, networkx) are missing.
     """
     from open_spiel.python.egt import alpharank
 

@@ -16,7 +16,7 @@ from games.abilities import BestAgainstMixture, BestResponse
 
 
 class BestPlay(NamedTuple):
-    """Payoffs of best play on each deal."""
+    """Payoffs of best play against a panel on each deal; None for a deal where it is unknown."""
 
     responses: Mapping[tuple[str, str], Deals]
     """Payoff of a best response to the member, by member and own seat."""
@@ -25,13 +25,13 @@ class BestPlay(NamedTuple):
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> BestPlay:
-        """Take the payoffs from an earlier evaluation of the same deals, members and seats."""
+        """Take the payoffs of best play from an earlier evaluation with the same deals, members and seats."""
         responses = {(c.member, c.seat): c.best_response for c in evaluation.cells if c.best_response}
         return cls(responses, evaluation.best_against_mixture)
 
 
 def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
-    """Compute best play against (member, own seat) pairs on the deals of these seeds.
+    """Compute best play against pairs of panel member and own seat, on the deals of these seeds.
 
     Only scripted members with known action probabilities have results, and mixtures only if all members have them.
     """
@@ -54,7 +54,10 @@ def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Se
 
 
 def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
-    """Return the payoff of a best response to a scripted policy on each deal; [] if it cannot be computed."""
+    """Return the payoff of a best response to a scripted policy on each deal, None where it is unknown.
+
+    Returns [] if none is known: the game or the policy does not allow it.
+    """
     found: Deals = []
     for seed in seeds:
         game = make_game(spec)
@@ -70,10 +73,7 @@ def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int])
 
 
 def best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
-    """Return the payoff of the best play against an unknown member, all equally likely, on each deal.
-
-    [] if it cannot be computed for every deal.
-    """
+    """Return, by deal, the payoff of best play against an unknown member, all equally likely; [] if any is unknown."""
     found: Deals = []
     for seed in seeds:
         game = make_game(spec)

@@ -16,7 +16,7 @@ _MAX_STEPS = 200
 
 
 def fit_elo(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
-    """Return Elo ratings [n] with mean 0 from `wins` [n, n], the number of wins of row over column.
+    """Fit Elo ratings [n] with mean 0 to `wins` [n, n], the number of wins of row over column (a draw is half of one).
 
     `prior` is the number of draws with the imagined opponent, above 0.
     """
@@ -27,7 +27,7 @@ def fit_elo(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
 def elo_intervals(
     score: np.ndarray, games: int, prior: float = PRIOR, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Elo ratings [n] and the lower and upper ends [n] of their confidence intervals.
+    """Return Elo ratings [n] with mean 0, and lower and upper ends [n] of their confidence intervals.
 
     `score` [n, n, deals] is the mean score of row against column in the `games` matches of each deal. The deal is the
     unit: a rating's variance is the sandwich estimator over deals, with Student's quantile. It is at least the variance
@@ -54,7 +54,7 @@ def elo_intervals(
 
 
 def _add_imagined(wins: np.ndarray, prior: float) -> np.ndarray:
-    """Return the wins [n + 1, n + 1] with zeros on the diagonal and the imagined opponent's draws last."""
+    """Return the wins [n + 1, n + 1] with zeros on the diagonal and the draws with the imagined opponent last."""
     own = np.where(np.eye(len(wins), dtype=bool), 0.0, wins)
     padded = np.pad(own, (0, 1), constant_values=0.5 * prior)
     padded[-1, -1] = 0.0
@@ -62,7 +62,7 @@ def _add_imagined(wins: np.ndarray, prior: float) -> np.ndarray:
 
 
 def _fit(wins: np.ndarray) -> np.ndarray:
-    """Return the maximum-likelihood log-strengths [n], relative to the imagined opponent's."""
+    """Return maximum-likelihood log-strengths [n], relative to the imagined opponent's, from wins [n + 1, n + 1]."""
     current = np.zeros(len(wins) - 1)
     height = _log_likelihood(wins, current)
     for _ in range(_MAX_STEPS):
@@ -82,7 +82,7 @@ def _log_likelihood(wins: np.ndarray, log_strength: np.ndarray) -> float:
 
 
 def _derivatives(wins: np.ndarray, log_strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-likelihood's gradient [n] and information [n, n], the negated second derivatives."""
+    """Return gradient [n] and negated second derivatives (information) [n, n] of the log-likelihood."""
     padded = np.append(log_strength, 0.0)
     chance = 0.5 * (1.0 + np.tanh(0.5 * (padded[:, None] - padded)))
     matches = wins + wins.T

@@ -22,7 +22,10 @@ TINY = 10_000_000
 
 @dataclass(frozen=True)
 class Casting:
-    """Assignment of seats to one policy, or to several policies of a run, which keep their seats of the run."""
+    """Function from a game and a seat to policy and role, for one policy or for several ones of a run.
+
+    Several policies keep the seats that they had in the run.
+    """
 
     name: str
     policies: Mapping[str, Policy]
@@ -36,16 +39,16 @@ class Casting:
     _roles: dict[tuple[str, str], Role] = field(default_factory=dict)
 
     def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
-        """Return the policy and the role of a seat. Raises ConfigError if several policies could take it."""
+        """Return the policy and the role of a game's seat. Raises ConfigError if several policies could take it."""
         return self._policy(game, seat), self._role(game, seat)
 
     def seats_in_run(self, game: str, seats: Sequence[str]) -> list[str]:
-        """Return the seats of these policies in the run's game; all seats if the run never played it."""
+        """Return those of `seats` that these policies have in the run's tables of this game; all seats if none."""
         own = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seats(game, seat))]
         return own or [*seats]
 
     def warn_unknown_game(self, game: str) -> str:
-        """Return a warning if the run never played this game and has no role for any game; "" otherwise."""
+        """Return a warning if the policies' run never played this game and has no role for any game; "" otherwise."""
         tables = self.experiment.all_tables() if self.experiment else []
         if self.own_role or not tables or any(table.game.name == game for table in tables) or self._for_any_game():
             return ""
@@ -57,11 +60,11 @@ class Casting:
 
     @property
     def tiny(self) -> bool:
-        """True if one of the policies is too small to read sentences, and needs a terse role."""
+        """True if one of the policies has too few parameters (`TINY`) to read sentences, and needs a terse role."""
         return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < TINY
 
     def _policy(self, game: str, seat: str) -> Policy:
-        """Return the only policy, or the run's policy at this seat."""
+        """Return the only policy, or the run's policy at this seat. Raises ConfigError if no policy has the seat."""
         if len(self.policies) == 1:
             return next(iter(self.policies.values()))
         for spec in self._seats(game, seat):
@@ -72,7 +75,7 @@ class Casting:
         raise ConfigError(f"{self.name} has several policies ({known}), none at {game}'s {seat}: name one: {example}")
 
     def _role(self, game: str, seat: str) -> Role:
-        """Return `own_role`, the run's role of this seat, the run's role for any game, or a built-in one."""
+        """Return the seat's role: `own_role`, else the run's role of this seat or of any game, else a built-in one."""
         if (game, seat) not in self._roles:
             self._roles[game, seat] = self._with_summaries(self._choose_role(game, seat))
         return self._roles[game, seat]
@@ -92,7 +95,7 @@ class Casting:
         return load_role(NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < TINY else PLAYER)
 
     def _for_any_game(self) -> Role | None:
-        """Return the first of the run's roles that is not written for one game."""
+        """Return the first of the run's roles that is not written for one game; None if there is none."""
         if self.experiment is None:
             return None
         folders = [self.experiment.roles] if self.experiment.roles else []
@@ -100,13 +103,13 @@ class Casting:
         return next((role for spec in specs if (role := load_role(spec.role, folders)).game is None), None)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
-        """Return the run's settings of this seat at each of its tables of this game."""
+        """Return the settings of this seat in each of the run's games of that name; [] if it has none."""
         tables = self.experiment.all_tables() if self.experiment else []
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]
 
 
 def casts(contenders: Iterable[Contender]) -> list[Casting]:
-    """Return the castings of the contenders that have weights."""
+    """Return the seat assignments (`Casting`) of those contenders that have weights."""
     return [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
 
 

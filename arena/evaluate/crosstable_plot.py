@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def save_picture(draw: Callable[[], "Figure"], path: Path) -> None:
-    """Draw a figure and write it to `path` as PNG. Raises ConfigError if matplotlib is missing."""
+    """Call `draw` and write its figure to `path` as PNG. Raises ConfigError if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -30,7 +30,7 @@ def save_picture(draw: Callable[[], "Figure"], path: Path) -> None:
 
 
 def draw_tournament(standings: Standings) -> "Figure":
-    """Draw a heat map of the payoffs beside the Elo ratings (in cooperative games the payoffs) with intervals."""
+    """Draw a heat map of mean payoffs beside the Elo ratings (in cooperative games the payoffs) with intervals."""
     from matplotlib.figure import Figure
 
     table, names = standings.table, [str(name) for name in standings.table.index]
@@ -61,7 +61,7 @@ def draw_tournament(standings: Standings) -> "Figure":
 
 
 def draw_matrix(cells: Sequence[Cell], title: str) -> "Figure":
-    """Draw heat maps of pass^1 and pass^k with their intervals, agents by persons."""
+    """Draw a heat map of pass^1, and one of pass^k, with their intervals: a row per agent, a column per person."""
     from matplotlib.figure import Figure
 
     agents, persons = list(dict.fromkeys(c.agent for c in cells)), list(dict.fromkeys(c.person for c in cells))
@@ -97,7 +97,7 @@ def _heat_map(axis: "Axes", values: np.ndarray, labels: Sequence[Sequence[str]],
 
 
 def _fold(name: str) -> str:
-    """Break a name before its `+`, cut each line at 26 characters, and escape TeX."""
+    """Return a name broken before its `+`, with each line cut at 26 characters and TeX escaped."""
     first, plus, rest = name.partition("+")
     lines = [line if len(line) <= 26 else f"{line[:25]}…" for line in (first, plus + rest) if line]
     return "\n".join(lines).replace("$", r"\$")

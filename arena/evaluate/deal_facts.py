@@ -23,7 +23,7 @@ _EMPTY = ('""', "[]", "{}")
 
 @dataclass(frozen=True)
 class DealFacts:
-    """Facts of a match at its beginning."""
+    """Facts that the seats of a match saw at their first moves: public ones, and private ones by seat."""
 
     public: Mapping[str, Any] = field(default_factory=dict)
     """Facts that every seat sees, at the first move."""
@@ -31,7 +31,7 @@ class DealFacts:
     """Facts that only this seat sees, at its first move, by seat; seats that never moved are missing."""
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for the public facts and one for each seat, in the form of `arena show game`."""
+        """Yield a text line for the public facts and one for each seat's private ones, without empty facts."""
         facts_by_label = {"dealt to all": ("public", self.public)}
         facts_by_label |= {f"dealt to {seat}": ("private", facts) for seat, facts in self.private.items()}
         for label, (scope, facts) in facts_by_label.items():
@@ -41,12 +41,13 @@ class DealFacts:
 
 
 def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
-    """Recover the facts of a run's match from its log row.
+    """Recover the facts that each seat saw at its first move, from the row of a match in a run's log.
 
-    Raises StoreError if the deal cannot be replayed: its game's code is not trusted, or its rules have changed.
+    `trust` allows the folder's code. Raises StoreError if the deal cannot be replayed: its game's code is not trusted,
+    or its rules have changed.
     """
     try:
-        name = row["game"] if row["game"] in games.GAMES else _own(run, row["game"], trust)
+        name = row["game"] if row["game"] in games.GAMES else _import_own_game(run, row["game"], trust)
     except (ConfigError, StoreError, RoleError) as error:
         raise StoreError(f"{_WITHOUT}: {error}") from None
     return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
@@ -66,7 +67,7 @@ def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
         raise StoreError(f"{_WITHOUT}: {error}") from None
 
 
-def _own(run: Path, game: str, trust: bool) -> str:
+def _import_own_game(run: Path, game: str, trust: bool) -> str:
     """Make the game in the run's folder importable and return its name."""
     from arena.config.own_files import same_game, with_own_roles
     from arena.config.saved_config import experiment_of
@@ -79,7 +80,7 @@ def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
-    """Return the facts of a freshly reset game, replaying acts until every seat has moved."""
+    """Return the facts of a freshly dealt game, replaying (seat, act) pairs until every seat has moved."""
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
     for seat, act in acts:

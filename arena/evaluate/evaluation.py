@@ -39,7 +39,7 @@ Lineup = Mapping[str, Contender]
 
 @dataclass(frozen=True)
 class Played:
-    """Outcome of a finished match."""
+    """Outcome of a finished match: payoffs, number of acts and of illegal ones by seat, and the game's report."""
 
     payoffs: Mapping[str, float]
     acts: Mapping[str, int]
@@ -51,7 +51,10 @@ class Played:
     report: Mapping[str, float | bool | str]
 
     def score(self, seats: Sequence[str]) -> float:
-        """Return the score of the player at these seats: 1 for a win, 0.5 for a draw, 0 for a loss."""
+        """Return the score of the player at these seats: 1 for a win, 0.5 for a draw, 0 for a loss.
+
+        If an illegal act ended the match, the offender's score is 0 and that of others 0.5.
+        """
         if self.offender:
             return 0.0 if self.offender in seats else 0.5
         best = max(self.payoffs.values())
@@ -61,13 +64,13 @@ class Played:
         return 1.0 if len(winners) == 1 else 0.5
 
     def payoff(self, seats: Sequence[str]) -> float:
-        """Return the mean payoff of these seats."""
+        """Return the mean payoff of the player at these seats."""
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
 @dataclass
 class Result:
-    """Results of a contender in a game against one opponent, or alone in a game of one seat."""
+    """Results of a contender in a game against one opponent (or alone, with one seat): `mean`, `rate` and `to_json`."""
 
     game: GameSpec
     contender: str
@@ -93,16 +96,16 @@ class Result:
     """The contender's payoff on each deal, by its seat; NaN if unknown."""
 
     def rate(self, outcome: str) -> Interval:
-        """Return the share of matches with this outcome; NaN if `scored` is None."""
+        """Return the share of matches with this outcome (win, draw, loss), with interval; NaN if `scored` is None."""
         return rate_ci(self.scored[outcome], self.matches) if self.scored else Interval(*[math.nan] * 3)
 
     def mean(self, figure: str) -> Interval:
-        """Return the figure's mean over deals."""
+        """Return the figure's mean over the deals where it is known, with its interval."""
         known = [value for value in self.figures[figure] if not math.isnan(value)]
         return mean_ci(known, self.ranges.get(figure, ANY))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results as JSON values: intervals as [estimate, low, high], with null for NaN."""
+        """Return counts, and the figures' means over deals as [estimate, low, high], as JSON with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "contender": self.contender,
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
@@ -119,7 +122,10 @@ def plain(interval: Interval) -> list[float | None]:
 
 
 def change(before: Result, after: Result, figure: str) -> Interval:
-    """Return the figure's mean change, after minus before, paired by deal. Both must have played the same deals."""
+    """Return the figure's mean change, after minus before, paired by deal, with its interval.
+
+    Both must have played the same deals. Deals without a value in both are left out.
+    """
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
     known = [pair for pair in pairs if not math.isnan(sum(pair))]
     same = before.ranges.get(figure) == after.ranges.get(figure)
@@ -162,7 +168,7 @@ def require_playable(contenders: Sequence[Contender], spec: GameSpec) -> None:
 
 
 def check_met(contender: Contender, opponents: Sequence[Contender], spec: GameSpec) -> None:
-    """Raise ConfigError if a player cannot take one of its seats in this evaluation."""
+    """Raise ConfigError if the contender or an opponent cannot play one of its seats in this evaluation."""
     game = make_game(spec)
     for _, tables in _meetings(contender, opponents, spec):
         for table in tables:
@@ -181,7 +187,8 @@ async def evaluate(
     """Play at least `matches` matches with each opponent and return one result per opponent.
 
     A game of one seat gives one result. `ended` is called after each finished match. Matches that keep failing are left
-    out and counted in `failed`. Raises PlayError if most matches fail.
+    out and counted in `failed`. Raises ConfigError if a player cannot take its seat, and PlayError if most matches
+    fail.
     """
     check_met(contender, opponents, game)
     met = _meetings(contender, opponents, game)
@@ -189,32 +196,35 @@ async def evaluate(
 
 
 def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
-    """Return the number of matches of an evaluation, one per deal and lineup."""
+    """Return the number of matches that `evaluate` plays with these arguments: one per deal and lineup."""
     return sum(deals_for(matches, len(tables)) * len(tables) for _, tables in _meetings(contender, opponents, game))
 
 
 def _meetings(
     contender: Contender, opponents: Sequence[Contender], spec: GameSpec
 ) -> list[tuple[Contender, list[dict[str, Contender]]]]:
-    """Return every opponent with its lineups; in a game of one seat the contender alone."""
+    """Return every opponent with its lineups (contender by seat); in a game of one seat, the contender with its own."""
     seats = tuple(make_game(spec).possible_agents)
     others = opponents if len(seats) > 1 else [contender]
     return [(other, lineups(contender, other, spec.name, seats)) for other in others]
 
 
 def deals_for(matches: int, lineups: int) -> int:
-    """Return the number of deals that gives at least `matches` matches."""
+    """Return the smallest number of deals that gives at least `matches` matches, one per deal and lineup."""
     return -(-matches // lineups)
 
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """Return one lineup per seat of the contender, with `other` at all other seats; one lineup for self-play."""
+    """Return a lineup (contender by seat) for each own seat of `contender`, with `other` at all other seats.
+
+    In self-play there is one lineup.
+    """
     own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
 
 def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return the seats at which a contender is evaluated: those that a run's policies had in the run, else all."""
+    """Return the seats at which a contender is evaluated: those that a run's policies had in this game, else all."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
@@ -249,7 +259,7 @@ async def _result(
 
 
 def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """Return the payoff at each seat of the contender, by deal. In self-play it holds all seats at once."""
+    """Return the contender's payoffs by its seat and deal, NaN if a match is missing. In self-play it has all seats."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
@@ -257,7 +267,7 @@ def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[s
 def _figures(
     played: list[list[Played | None]], held: list[list[str]], scored: bool
 ) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
-    """Return each figure's mean over the matches of each deal, NaN if one is missing, and each figure's range."""
+    """Return, by figure, its mean over each deal's matches (NaN if one is missing), and its range."""
 
     def measure(p: Played, own: Sequence[str]) -> dict[str, float | bool]:
         acts = sum(p.acts[seat] for seat in own)
@@ -296,9 +306,10 @@ async def play(
     tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT,
 ) -> tuple[list[list[Played | None]], Counter[str]]:  # fmt: skip
-    """Play the same deals with every lineup.
+    """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
+    `ended` is called after each finished match. Raises PlayError if more matches keep failing than finish.
     """
     seeds = deal_seeds(seed, deals)
     plans = [

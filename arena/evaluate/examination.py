@@ -30,10 +30,10 @@ from arena.store.run import RunFolder
 
 
 class Examination:
-    """Panel evaluation of a run before its first iteration, at intervals, and after its last (`arena.lab.Examiner`)."""
+    """Evaluation of a run's weights against a panel of opponents: before learning, at intervals, and at the end."""
 
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
-        """`experiment` names a panel that `check_panel` accepted."""
+        """Prepare to evaluate a run whose `experiment` has a panel that `check_panel` accepted."""
         self.run, self.experiment = run, experiment
         self._plan: PanelPlan | None = None
         self._best: BestPlay | None = None
@@ -41,7 +41,10 @@ class Examination:
         """Iterations that were evaluated, or whose evaluation failed."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
+        """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet.
+
+        They are due if none were evaluated yet, every `evaluate.every` iterations, and after the run's last one.
+        """
         assert self.experiment.evaluate is not None
         if self._done is None:
             await self._begin(parts)
@@ -51,7 +54,7 @@ class Examination:
         return wanted and k not in self._done
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Play the panel, append the evaluation to the run's folder, and return its figures.
+        """Play the panel, append the evaluation to the run's folder, and return its figures for the row of metrics.
 
         If the panel cannot be played (a server is down), notify the watcher and return {}; the run continues.
         """
@@ -74,7 +77,7 @@ class Examination:
         return figures(evaluation)
 
     async def _begin(self, parts: Parts) -> None:
-        """Seat the players and read the evaluations from before an interruption."""
+        """Load the panel's members, and read the evaluations from before an interruption."""
         self._plan = await _plan_panel(self.experiment, parts)
         before = [e for e in read_evaluations(self.run.path) if e.key == self._plan.key]
         self._done = {evaluation.iteration for evaluation in before}
@@ -83,7 +86,7 @@ class Examination:
 
 
 def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
-    """Return the run's examination; None if its experiment names no panel."""
+    """Return the evaluation of a run during training; None if its experiment names no panel."""
     return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
 
 
@@ -102,7 +105,7 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
 
 
 def _count_for(watcher: Watcher, total: int) -> Callable[[], None]:
-    """Return a callback that reports one more match to the watcher, if it follows progress."""
+    """Return a callback that reports one more of `total` matches, if the watcher follows progress."""
     numbers = count(1)
     return lambda: watcher.progress(next(numbers), total) if isinstance(watcher, ProgressWatcher) else None
 
@@ -111,7 +114,7 @@ def _count_for(watcher: Watcher, total: int) -> Callable[[], None]:
 
 
 def panel_of(experiment: Experiment) -> Panel | None:
-    """Return the experiment's panel, with its number of deals; None without a panel."""
+    """Return the experiment's panel, with `evaluate.deals` as its number of deals if set; None without a panel."""
     spec = experiment.evaluate
     if spec is None or spec.panel is None:
         return None
@@ -121,7 +124,7 @@ def panel_of(experiment: Experiment) -> Panel | None:
 def check_panel(experiment: Experiment) -> None:
     """Check that the experiment's panel can evaluate it, without loading weights.
 
-    Raises ConfigError, StoreError or WeightsError.
+    Raises ConfigError, StoreError or WeightsError, whose message starts with `evaluate.panel`.
     """
     if (panel := panel_of(experiment)) is None:
         return
@@ -133,7 +136,10 @@ def check_panel(experiment: Experiment) -> None:
 
 
 def _learner_seats(experiment: Experiment, game: GameSpec) -> list[str]:
-    """Return the seats at which the learners are evaluated: those that they have in the run, else all."""
+    """Return the seats at which the learners are evaluated: those that they have in the run, else all.
+
+    Raises ConfigError if several learners could take the seats, or if the run trains none.
+    """
     seats = list(make_game(game).possible_agents)
     tables = [table for table in experiment.all_tables() if table.game.name == game.name]
     own = [seat for seat in seats if any(experiment.trained(t.seats[seat].policy) for t in tables if seat in t.seats)]
@@ -159,7 +165,7 @@ def with_fixed_panel(experiment: Experiment) -> Experiment:
 
 
 def _pinned(member: str) -> str:
-    """Return `runs/other` as `runs/other@12`, its newest iteration, because that run may still be learning."""
+    """Return a member `runs/other` as `runs/other@12`, its newest iteration, because that run may still be learning."""
     match = RUN_WEIGHTS.fullmatch(member)
     if match is None or names_scripted(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
         return member

@@ -40,13 +40,13 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class ForkResults:
-    """Outcomes of one match's forks: an unchanged arm and a forked arm."""
+    """Outcomes of a match's forks, replayed by the same players (unchanged) and with the change (forked)."""
 
     parting: Parting
     sat: Mapping[str, str]
-    """Players of the unchanged arm by seat: those of the match, or their nearest available versions."""
+    """Players of the unchanged forks by seat: those of the match, or their nearest available versions."""
     others: Mapping[str, str]
-    """Replaced players of the forked arm by seat."""
+    """Other players of the changed forks, by seat."""
     logged: dict[str, float]
     """Outcome of the logged match, by figure."""
     unchanged: Figures
@@ -56,21 +56,24 @@ class ForkResults:
     """Failed attempts by reason; they were played again."""
 
     def bounds(self, figure: str) -> Bounds:
-        """Return a figure's range."""
+        """Return the minimum and maximum that a figure can have, for its interval."""
         arms = (self.unchanged.get(figure, []), self.forked.get(figure, []))
         return ANY if figure.startswith("payoff ") else range_of(f"report.{figure}", [v for arm in arms for v in arm])
 
     def mean(self, arm: Figures, figure: str, level: float = 0.95) -> Interval:
-        """Return a figure's mean over the forks of one arm."""
+        """Return a figure's mean, with its interval, over the forks of `arm`: `self.unchanged` or `self.forked`."""
         return mean_ci(arm.get(figure, []), self.bounds(figure), level)
 
     def difference(self, figure: str) -> Interval:
-        """Return the mean of forked minus unchanged, paired by fork; NaN if the arms' numbers of values differ."""
+        """Return the mean of forked minus unchanged, paired by fork, with its interval.
+
+        NaN if their numbers of values differ.
+        """
         one, two = self.unchanged.get(figure, []), self.forked.get(figure, [])
         return paired_ci(one, two, self.bounds(figure)) if len(one) == len(two) else Interval(*[float("nan")] * 3)
 
     def figures(self) -> list[str]:
-        """Return the names of all figures, payoffs first."""
+        """Return the names of all figures: payoffs (`payoff SEAT`), then numbers of the game's report."""
         return list(dict.fromkeys([*self.logged, *self.unchanged, *self.forked]))
 
 
@@ -88,8 +91,8 @@ async def fork(
     """Continue a run's match from turn `turn` (from 0), `n` times with the changes and `n` times without.
 
     Changes are other players at some `seats` (spec by seat) or another `act` at that turn. `person` plays the seats
-    named `human`. `ended` is called after each match. Raises ConfigError or StoreError if match, turn, seat or player
-    do not exist, or if the game no longer shows what the log says; PlayError if every fork failed.
+    named `human`. `ended` is called after each finished match. Raises ConfigError or StoreError if match, turn, seat or
+    player do not exist, or if the game no longer shows what the log says; PlayError if every fork failed.
     """
     loader, others = loader or Contenders(), dict(seats or {})
     reader = RunReader(run)
@@ -127,7 +130,7 @@ async def fork(
 
 
 def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
-    """Return the parting unchanged. Raises ConfigError for an unknown turn or seat, no change, or a changed game."""
+    """Return the fork point unchanged. Raises ConfigError for an unknown turn or seat, no change, or a changed game."""
     record, turn = parting.match, parting.turn
     if not 0 <= turn < len(record.turns):
         raise ConfigError(f"{record.id} has turns 1 to {len(record.turns)}: it cannot be forked at {turn + 1}")
@@ -145,9 +148,9 @@ def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
 
 
 def _spec_of(run: Path, experiment: Experiment, held: Seating, notes: dict[str, None]) -> str:
-    """Return the spec of a seat's player; "" for a person, and the nearest available version of deleted weights.
+    """Return the spec of a logged seat's player, such as `RUN@12:POLICY` or `random`; "" for a person.
 
-    Adds a message to `notes` if the weights are deleted.
+    For deleted weights it is the nearest available version, and a message is added to `notes`.
     """
     if held.kind != "model":
         return "" if held.kind == "human" else held.policy
@@ -162,13 +165,13 @@ def _spec_of(run: Path, experiment: Experiment, held: Seating, notes: dict[str, 
 
 
 def _roles(experiment: Experiment, game: str) -> dict[str, str]:
-    """Return the run's role of each seat of the game."""
+    """Return the role of each seat at the run's first table of this game."""
     tables = [table for table in experiment.all_tables() if table.game.name == game]
     return {seat: held.role for table in tables[:1] for seat, held in table.seats.items()}
 
 
 def _in_run_role(role: str | None, who: Contender, game: str, seat: str) -> Contender:
-    """Return the contender in the run's role, for the same prompts, unless it has a role of its own."""
+    """Return the contender in the run's role of the seat, for the same prompts, unless it has roles of its own."""
     bare = isinstance(who, ModelContender) and isinstance(who.cast, Casting) and who.cast.experiment is None
     return in_role(who, game, seat, role) if role and (bare or isinstance(who, EndpointContender)) else who
 
@@ -179,10 +182,10 @@ def _in_run_role(role: str | None, who: Contender, game: str, seat: str) -> Cont
 async def _play(
     parting: Parting, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
 ) -> tuple[list[list[MatchRecord | None]], Counter[str]]:
-    """Play `n` forks per table.
+    """Play `n` forks with each lineup (contender by seat) in `tables`.
 
-    Returns the records by table and fork (None for a fork that kept failing) and the failed attempts by reason. Only
-    the last table starts with the replaced act.
+    Returns the records by lineup and fork (None for a fork that kept failing) and the failed attempts by reason. Only
+    the last lineup starts with the replaced act.
     """
     record, failed = parting.match, Counter[str]()
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
@@ -218,13 +221,13 @@ async def _play(
 
 
 def _outcome(record: MatchRecord) -> dict[str, float]:
-    """Return a match's payoffs and the numbers of its report."""
+    """Return a match's payoffs, as `payoff SEAT`, and the numbers of its report."""
     report = {name: float(value) for name, value in record.report.items() if not isinstance(value, str)}
     return {f"payoff {seat}": value for seat, value in record.payoffs.items()} | report
 
 
 def _figures(records: Sequence[MatchRecord | None]) -> Figures:
-    """Return one value per finished fork for each figure that all of them have."""
+    """Return, for each figure that all finished forks have, one value per fork."""
     outcomes = [_outcome(record) for record in records if record]
     names = [name for name in (outcomes[0] if outcomes else ()) if all(name in one for one in outcomes)]
     return {name: [one[name] for one in outcomes] for name in names}

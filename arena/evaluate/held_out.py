@@ -33,13 +33,13 @@ FILE = "evaluation.json"
 
 
 class Compared(NamedTuple):
-    """Results before and after learning on the same deals, one per game and opponent."""
+    """Results of an evaluation before and after learning on the same deals, one per game and opponent."""
 
     before: list[Result]
     after: list[Result]
 
     def to_json(self) -> dict[str, Any]:
-        """Return both results and the change of every figure (after minus before) as JSON values."""
+        """Return `before`, `results` (after learning) and the `changes` of every figure (after - before) as JSON."""
         return {
             "before": [result.to_json() for result in self.before],
             "results": [result.to_json() for result in self.after],
@@ -48,7 +48,7 @@ class Compared(NamedTuple):
 
 
 def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return the change of every common figure with its interval, as JSON values."""
+    """Return, for each game and opponent, the mean change of every common figure with its interval, as JSON values."""
     return [
         {
             "game": new.game.name,
@@ -60,7 +60,7 @@ def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str,
 
 
 def check_spec(experiment: Experiment) -> None:
-    """Check the games, opponents and players of the experiment's `evaluate` section, without loading weights.
+    """Check games, opponents and trained policies of the experiment's `evaluate` section, without loading weights.
 
     Raises ConfigError, StoreError or WeightsError.
     """
@@ -100,7 +100,7 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
 async def held_out(
     run: Path, spec: EvaluateSpec, seed: int, begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None
 ) -> Compared:
-    """Evaluate the run's first and last weights by `spec` and write evaluation.json to the run's folder.
+    """Evaluate the run's first and last weights by `spec`, write evaluation.json to its folder, return the results.
 
     `begin` is called with the number of matches and returns a callback for each finished match.
     """

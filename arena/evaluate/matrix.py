@@ -41,7 +41,7 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Person:
-    """A column of the matrix: a persona of the simulator and the speaker of its lines."""
+    """Simulated person, a column of the matrix: a persona of the simulator, and the player that words its lines."""
 
     persona: str
     """Empty in a simulator without personas."""
@@ -50,12 +50,12 @@ class Person:
 
     @property
     def name(self) -> str:
-        """Name as a user types it: PERSONA or PERSONA+VOICE."""
+        """Name as a user types it: PERSONA or PERSONA+VOICE, with the voice's player."""
         persona = self.persona or NOBODY
         return persona if self.voice is None else f"{persona}+{self.voice.name}"
 
     def apply_to(self, game: GameSpec) -> GameSpec:
-        """Return the game's settings with this person in it."""
+        """Return the game's settings with the options of this person."""
         options = {"persona": self.persona} if self.persona else {}
         if is_worded(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else "render"
@@ -64,7 +64,7 @@ class Person:
 
 @dataclass
 class Cell:
-    """Results of one agent with one person."""
+    """Results of one agent with one person: successes and figures by task. `add` counts a match."""
 
     agent: str
     person: str
@@ -81,7 +81,7 @@ class Cell:
     """Failed matches by reason. They were played again and are not counted as a success of 0."""
 
     def add(self, task: int, record: MatchRecord) -> None:
-        """Count a match, finished or failed."""
+        """Count a match of this task: success and figures if it finished, else its reason as a fault."""
         if record.status == "failed":
             self.faults[record.reason] += 1
             return
@@ -96,7 +96,7 @@ class Cell:
         return sum(map(len, self.successes.values()))
 
     def reliability(self, k: int) -> Interval:
-        """Return pass^k, the chance that k trials of a task all succeed.
+        """Return pass^k, the chance that k trials of a task all succeed, with its interval over tasks.
 
         It averages over the tasks with at least k finished trials; pass^1 is the success rate.
         """
@@ -105,17 +105,17 @@ class Cell:
 
     @property
     def fault_rate(self) -> Interval:
-        """Share of failed matches among all that were started."""
+        """Share of failed matches among all that were started, with its interval."""
         failed = sum(self.faults.values())
         return rate_ci(failed, failed + self.matches)
 
     def mean(self, figure: str) -> Interval:
-        """Return the mean over tasks of a figure's mean over trials."""
+        """Return the mean over tasks of a figure's mean over trials, with its interval."""
         means = [float(np.mean(sorted(values))) for _, values in sorted(self.figures[figure].items())]
         return mean_ci(means, range_of(figure, means))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results as JSON values: intervals as [estimate, low, high], with null for NaN."""
+        """Return success rates, faults and figures as JSON; intervals as [estimate, low, high], null for NaN."""
         return {
             "agent": self.agent, "person": self.person, "words": self.speaker,
             "matches": self.matches, "missing": self.tasks * self.trials - self.matches,
@@ -159,7 +159,7 @@ def is_worded(game: Game) -> bool:
 
 
 def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
-    """Return the contender in `role` or, if that is empty, in the role written for the seat.
+    """Return the contender in `role` or, if that is empty, in the role written for the seat, if there is one.
 
     Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
     read sentences.
@@ -184,9 +184,10 @@ async def play_matrix(
     seed: int,
     ended: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Cell]:
-    """Play agent by agent and person by person, and yield each finished cell. `ended` is called after each match.
+    """Play agent by agent and person by person, and yield the results of each once played.
 
-    Raises ConfigError before the first match if a player cannot take its seat.
+    Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `ended` is called after each
+    match that finished or was given up. Raises ConfigError before the first match if a player cannot take its seat.
     """
     for person in persons:
         sample = make_game(person.apply_to(game))
@@ -231,7 +232,7 @@ async def _play_cell(
 
 
 def _describe(seating: Seating) -> str:
-    """Return a scripted policy's name, or policy, version and role of a model."""
+    """Return a scripted policy's name, or the policy, version and role of another player, as text."""
     if seating.kind == "brain":
         return seating.policy
     return f"{seating.policy}, version {seating.version}, role {seating.role}"

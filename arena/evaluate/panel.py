@@ -27,7 +27,7 @@ MAX_MATCHES = 10**6
 
 
 class Place(NamedTuple):
-    """One lineup: the panel member and the contender's seat."""
+    """Lineup of a panel evaluation: the evaluated contender at `seat`, the panel member at all others."""
 
     member: Contender
     seat: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class PanelPlan:
-    """Planned evaluation of one contender against a panel."""
+    """Planned evaluation of one contender against a panel: `check` it, then `play` it."""
 
     who: Contender
     panel: Panel
@@ -45,7 +45,7 @@ class PanelPlan:
 
     @property
     def places(self) -> list[Place]:
-        """Lineups of every member with every seat of the contender, member by member."""
+        """Lineups with every member of the panel at every seat of the contender, member by member."""
         seats = tuple(make_game(self.game).possible_agents)
         return [
             Place(member, mine, {seat: self.who if seat == mine else member for seat in seats})
@@ -60,12 +60,12 @@ class PanelPlan:
 
     @property
     def key(self) -> str:
-        """Hash of the panel's settings and lineups, the same for every contender (`Evaluation.key`)."""
+        """Hash of panel settings, members and seats; equal for contenders with equal seats (`Evaluation.key`)."""
         met = [(place.member.name, place.seat) for place in self.places]
         return _key(self.panel, self.game, met)
 
     def check(self) -> None:
-        """Raise ConfigError if a player cannot play its seat, or if the evaluation has too many matches."""
+        """Raise ConfigError if a player cannot play its seat, or if there are more than `MAX_MATCHES` matches."""
         game = make_game(self.game)
         check_size(self.panel, self.game, len(self.places) // len(self.members))
         for place in self.places:
@@ -79,10 +79,11 @@ class PanelPlan:
         best: BestPlay | None = None,
         iteration: int | None = None,
     ) -> Evaluation:
-        """Play all matches and return the evaluation.
+        """Play all matches and return the evaluation, with the payoffs of every deal.
 
-        `ended` is called after each match. `best` are known payoffs of best play, which are computed otherwise. A match
-        that keeps failing has no value. Raises PlayError if most matches fail.
+        `ended` is called after each finished match. `best` are known payoffs of best play, which are computed
+        otherwise. `iteration` is stored in the result. A match that keeps failing has no value. Raises PlayError if
+        most matches fail.
         """
         started, places, panel = perf_counter(), self.places, self.panel
         played, failed = await play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
@@ -106,7 +107,7 @@ class PanelPlan:
         )
 
     def best_play(self) -> BestPlay:
-        """Compute the payoffs of best play on these deals, if members and game allow it."""
+        """Compute the payoffs of best play on these deals, as far as members and game allow it."""
         met = [(place.member, place.seat) for place in self.places]
         return best_play(met, self.game, deal_seeds(self.panel.seed, self.panel.deals))
 
@@ -149,7 +150,7 @@ def panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
 
 
 def check_size(panel: Panel, game: GameSpec, seats: int) -> None:
-    """Raise ConfigError for more than `MAX_MATCHES` matches."""
+    """Raise ConfigError if the panel with this number of evaluated `seats` has more than `MAX_MATCHES` matches."""
     matches = len(panel.members) * seats * panel.deals
     if matches > MAX_MATCHES:
         raise ConfigError(
@@ -159,7 +160,7 @@ def check_size(panel: Panel, game: GameSpec, seats: int) -> None:
 
 
 def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
-    """Check that every member exists and can play, without loading weights. `own` are the evaluated seats.
+    """Check that every member exists and can play the seats opposite to those in `own`, without loading weights.
 
     Raises ConfigError, StoreError or WeightsError.
     """
@@ -176,14 +177,14 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
 
 
 def _unloaded(source: specs.Source) -> Casting:
-    """Return the casting of a source's policies with tokenizers but without weights."""
+    """Return the assignment of a source's policies to seats, with tokenizers but without weights."""
     found = source.folders.items()
     policies = {name: Policy.load(f"{source.spec}/{name}", folder, folder, train=False) for name, folder in found}
     return Casting(source.spec, policies, source.experiment)
 
 
 class TrainingOpponents(NamedTuple):
-    """Opponents and demonstrators of a run's training."""
+    """Names of the policies that a run's learners played against or imitated in training."""
 
     met: frozenset[str] = frozenset()
     """Names of the opponents that the learners played against."""
@@ -191,14 +192,14 @@ class TrainingOpponents(NamedTuple):
     """Names of the policies whose demonstrations the learners imitated."""
 
     def with_own(self, run: Path, members: Iterable[str]) -> TrainingOpponents:
-        """Add those `members` that are earlier weights of the run itself."""
+        """Return a copy to which those `members` are added that are earlier weights of the run itself."""
         here = run.resolve()
         own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
         return self._replace(met=self.met | own)
 
 
 def met_in_training(experiment: Experiment | None) -> TrainingOpponents:
-    """Return a run's opponents (without its own past versions) and demonstrators by their panel names."""
+    """Return a run's opponents (without its own past versions) and demonstrators by the names of panel members."""
     if experiment is None:
         return TrainingOpponents()
     tables = [table for table in experiment.all_tables()]

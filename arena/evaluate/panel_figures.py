@@ -11,7 +11,7 @@ from arena.store.evaluations import Cell, Deals, Evaluation
 
 
 class Comparison(NamedTuple):
-    """A figure before and after learning; with one evaluation only `after` is set."""
+    """A figure's interval before and after learning, and of the difference; with one evaluation only `after` is set."""
 
     before: Interval | None
     after: Interval
@@ -22,7 +22,7 @@ class Comparison(NamedTuple):
     """Payoff of the best play that does not know which member it meets; only for the panel's mean."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the known values as JSON: intervals as [estimate, low, high]."""
+        """Return the values that are not None, as JSON. Intervals are [estimate, low, high]."""
         shares = {"before": self.before, "after": self.after, "difference": self.difference}
         intervals = {name: plain(each) for name, each in shares.items() if each is not None}
         best = {"best_response": self.best, "best_against_mixture": self.best_against_mixture}
@@ -30,12 +30,12 @@ class Comparison(NamedTuple):
 
 
 def payoffs(evaluation: Evaluation) -> Deals:
-    """Return each deal's mean payoff over members and seats; None if a match is missing."""
+    """Return, by deal, the contender's mean payoff over all members and seats; None if a match is missing."""
     return [_mean_if_complete(row) for row in _by_deal([cell.payoff for cell in evaluation.cells])]
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
-    """Return each deal's mean share of valid acts over its finished matches; None without any."""
+    """Return, by deal, the contender's mean share of legal acts over the finished matches; None without any."""
     return [_mean_of_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
 
 
@@ -46,18 +46,21 @@ def deal_rates(evaluation: Evaluation) -> Deals | None:
 
 
 def best_response(evaluation: Evaluation) -> float | None:
-    """Return the mean payoff of best responses to all members; None unless all are known."""
+    """Return the mean payoff of best responses to all members at all seats; None unless all are known."""
     return _mean_if_complete([_best(cell) for cell in evaluation.cells])
 
 
 def best_against_mixture(evaluation: Evaluation) -> float | None:
-    """Return the mean payoff of the best play that does not know which member it meets; None if unknown."""
+    """Return the mean payoff, over seats, of best play that does not know which member it meets; None if unknown."""
     by_seat = [evaluation.best_against_mixture.get(seat) for seat in dict.fromkeys(c.seat for c in evaluation.cells)]
     return _mean_if_complete([_mean_if_complete(deals) if deals else None for deals in by_seat])
 
 
 def figures(evaluation: Evaluation) -> dict[str, float]:
-    """Return the means for a row of metrics: payoff, valid, and in games with agreements deal; NaN if unknown."""
+    """Return the means over deals for a row of metrics: payoff, valid and, in games with agreements, deal.
+
+    A mean without values is NaN.
+    """
     found = {"payoff": payoffs(evaluation), "valid": valid_rates(evaluation)}
     if (deals := deal_rates(evaluation)) is not None:
         found["deal"] = deals
@@ -65,7 +68,7 @@ def figures(evaluation: Evaluation) -> dict[str, float]:
 
 
 def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[tuple[Cell, Comparison]]:
-    """Compare the payoffs of each member and seat."""
+    """Compare the payoffs, paired by deal, at each pair of member and seat; without `before`, only state them."""
     olds = before.cells if before else [None] * len(after.cells)
     return [
         (new, _compare(new.payoff, old.payoff if old else None, ANY, _best(new)))
@@ -74,7 +77,10 @@ def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[t
 
 
 def compare_means(after: Evaluation, before: Evaluation | None = None) -> dict[str, Comparison]:
-    """Compare the panel's mean payoff, share of valid acts and, in games with agreements, share of agreements."""
+    """Compare the panel's mean payoff, share of valid acts and, in games with agreements, share of agreements.
+
+    The keys are payoff, valid and deal.
+    """
     paid = _compare(payoffs(after), payoffs(before) if before else None, ANY, best_response(after))
     found = {"payoff": paid._replace(best_against_mixture=best_against_mixture(after))}
     found["valid"] = _compare(valid_rates(after), valid_rates(before) if before else None, SHARE)
@@ -84,7 +90,7 @@ def compare_means(after: Evaluation, before: Evaluation | None = None) -> dict[s
 
 
 def to_json(after: Evaluation, before: Evaluation | None = None) -> dict[str, Any]:
-    """Return settings, intervals and the full evaluations as JSON values."""
+    """Return a panel evaluation as JSON values: settings, comparison by member and of the mean, both evaluations."""
     return {
         "panel": after.panel, "game": after.game, "options": after.options, "seed": after.seed, "deals": after.deals,
         "members": [
@@ -106,7 +112,7 @@ def _compare(after: Deals, before: Deals | None, bounds: Bounds, best: float | N
 
 
 def _best(cell: Cell) -> float | None:
-    """Return the mean payoff of a best response over deals; None if one is unknown."""
+    """Return the mean payoff of a best response over deals; None if it is unknown for one."""
     return _mean_if_complete(cell.best_response) if cell.best_response else None
 
 

@@ -48,7 +48,7 @@ from games import complaint as unknown_game
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed contender spec, before any weights are loaded."""
+    """Contender spec after parsing, before weights are loaded: kind (`brain` is scripted) and folders of weights."""
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
@@ -60,7 +60,10 @@ class Source:
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
-    """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name."""
+    """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name.
+
+    `trust` allows code in a run's folder.
+    """
     if spec.startswith(PREFIXES):
         try:
             parsed(spec)
@@ -119,12 +122,12 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
 
 
 def newest(run: Path) -> int:
-    """Return the iteration of the newest checkpoint. Raises StoreError if there is none or it is damaged."""
+    """Return the iteration of a run's newest checkpoint. Raises StoreError if there is none or it is damaged."""
     return checkpoints.newest(run).iteration
 
 
 def available_iterations(run: Path) -> list[int]:
-    """Return the iterations with available weights in ascending order, including 0, the first weights."""
+    """Return the iterations of a run with available weights, in ascending order, including 0, the first weights."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
@@ -148,7 +151,7 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
 
 
 class Contenders:
-    """Loader of contenders. It loads each folder once and serves weights in the precision of their run."""
+    """Loader of contenders from their specs. It loads each folder once, and serves weights in their run's precision."""
 
     def __init__(
         self,
@@ -160,7 +163,7 @@ class Contenders:
         engine: EngineSpec | None = None,
         summaries: int | None = None,
     ) -> None:
-        """Configure the loader.
+        """Configure the loader; nothing is loaded yet.
 
         `role` replaces the roles of all models. `doing` is called with a description of each slow step, `note` with a
         message for each file that was edited since its run began. `trust` lets code in a run's folder run. `summaries`
@@ -174,7 +177,7 @@ class Contenders:
         self._policies: dict[Path, Policy] = {}
 
     async def load(self, *specs: str, games: Iterable[str] = ()) -> list[Contender]:
-        """Load the contenders of these specs, after parsing all specs and probing all endpoints.
+        """Load the contenders of these specs, in order, after parsing all specs and probing all endpoints.
 
         Scripted players of `games` from files become available by their names. Raises ConfigError, StoreError or
         WeightsError for an unknown or unusable contender or game.
@@ -218,7 +221,7 @@ class Contenders:
         )
 
     async def _engine_for(self, source: Source) -> Engine:
-        """Return the engine for the precision of the contender's run, or for float32."""
+        """Return the engine for the precision of the contender's run, or for float32; open it at first use."""
         run = source.experiment
         precision = run.settled_precision if run else Precision.FP32
         if precision not in self._engines:
@@ -227,19 +230,19 @@ class Contenders:
         return self._engines[precision]
 
     async def close(self) -> None:
-        """Close all engines."""
+        """Close all engines that were opened."""
         for engine in self._engines.values():
             await engine.close()
 
     async def unload(self, contender: Contender) -> None:
-        """Release a contender's weights from its engine."""
+        """Release the weights of a contender from its engine; other contenders stay unchanged."""
         if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
             for policy in contender.cast.policies.values():
                 await contender.engine.retire(policy.name)
 
 
 def before(spec: str, trust: bool = False) -> str:
-    """Return the spec of a run's first weights, given the spec of any of its weights.
+    """Return the spec of a run's first weights, such as `runs/latest@0`, given the spec of any of its weights.
 
     Raises ConfigError for contenders that are not runs.
     """
@@ -250,7 +253,7 @@ def before(spec: str, trust: bool = False) -> str:
 
 
 def history(spec: str, trust: bool = False) -> list[str]:
-    """Return the specs of all available weights of a run, oldest first; [spec] for other contenders."""
+    """Return the specs of all available weights of a run, oldest first, given one of them; [spec] for others."""
     match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         return [spec]

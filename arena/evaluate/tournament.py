@@ -28,7 +28,7 @@ DRAWS = 1000
 
 
 class Cycles(NamedTuple):
-    """How far the payoffs are from a ranking. Noise makes cycles, so both figures are biased upwards.
+    """How far the payoffs are from a ranking: two shares. Noise makes cycles, so both are biased upwards.
 
     Intervals are 95 % percentile intervals over resampled deals.
     """
@@ -41,7 +41,7 @@ class Cycles(NamedTuple):
 
 @dataclass(frozen=True)
 class Standings:
-    """Results of a tournament."""
+    """Results of a tournament: payoffs of all pairs, standings of the players, and cycles."""
 
     game: GameSpec
     deals: int
@@ -59,7 +59,7 @@ class Standings:
     """Failed attempts by reason; their deals were played again."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results as JSON values, with null for NaN."""
+        """Return the results as JSON values, the standings as a list by descending payoff, with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "deals": self.deals, "matches": self.matches,
             "standings": [{"contender": n, **_finite(row)} for n, row in self.table.to_dict("index").items()],
@@ -75,7 +75,7 @@ def _finite(row: Mapping[Any, float]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Matches of players `a` and `b` (indices) on the same deals; `a` may equal `b`."""
+    """Matches of a pair of players, `a` and `b` (indices), on the same deals in both orders; `a` may equal `b`."""
 
     a: int
     b: int
@@ -84,7 +84,7 @@ class Meeting:
     seats: tuple[str, ...]
 
     def by_deal(self, value: Callable[[Played, str], float], player: int) -> np.ndarray:
-        """Return the mean over orders [deals] of a value of the player's seat."""
+        """Return the mean over orders, for each deal, of `value(match, seat)` at the seat of this player (an index)."""
         own = self.seats if player == self.a else self.seats[::-1]
         rows = [[value(p, seat) for p in row] for row, seat in zip(self.orders, own, strict=False)]
         return np.mean(rows, axis=0)  # type: ignore[no-any-return]
@@ -93,10 +93,10 @@ class Meeting:
 async def tournament(
     contenders: Sequence[Contender], game: GameSpec, matches: int, seed: int, ended: Callable[[], None] = lambda: None
 ) -> Standings:
-    """Play at least `matches` matches per pair and return the standings. `ended` is called after each match.
+    """Play at least `matches` matches per pair and return the standings.
 
-    Raises ConfigError for a repeated name, fewer than two players, a game without exactly two seats, or a player that
-    cannot play. Raises PlayError if matches of a pair keep failing.
+    `ended` is called after each finished match. Raises ConfigError for a repeated name, fewer than two players, a game
+    without exactly two seats, or a player that cannot play. Raises PlayError if matches of a pair keep failing.
     """
     names = [contender.name for contender in contenders]
     for name, count in Counter(names).items():
@@ -126,7 +126,7 @@ async def tournament(
 
 
 def pair_count(contenders: int, game: GameSpec) -> int:
-    """Return the number of pairs that meet; in cooperative games each player also meets itself."""
+    """Return how many pairs of players meet; in cooperative games each player also meets itself."""
     return contenders * (contenders + (1 if make_game(game).cooperative else -1)) // 2
 
 
@@ -134,7 +134,7 @@ def compute_standings(
     names: Sequence[str], game: GameSpec, meetings: Sequence[Meeting], deals: int, seed: int, cooperative: bool,
     failed: Counter[str],
 ) -> Standings:  # fmt: skip
-    """Compute payoffs, ratings and cycles from all meetings. `seed` seeds the resampling of deals."""
+    """Compute payoffs, ratings and cycles from the matches of all pairs. `seed` seeds the resampling of deals."""
     n = len(names)
     payoff_nnd, score_nnd = np.full((n, n, deals), np.nan), np.full((n, n, deals), 0.5)
     for m in meetings:
@@ -171,7 +171,7 @@ def compute_standings(
 
 
 def find_cycles(payoff: np.ndarray, rng: np.random.Generator) -> Cycles:
-    """Measure the cycles in payoffs [n, n, deals] of row against column."""
+    """Measure the cycles in payoffs [n, n, deals] of row against column. `rng` resamples deals for the intervals."""
     deals = payoff.shape[-1]
     # Every pair uses the same resampled deals.
     weights_bd = rng.multinomial(deals, np.full(deals, 1 / deals), size=DRAWS) / deals
@@ -185,14 +185,14 @@ def find_cycles(payoff: np.ndarray, rng: np.random.Generator) -> Cycles:
 
 
 def intransitive_share(payoffs: np.ndarray) -> np.ndarray:
-    """Return the share of triples that are cycles, for payoffs [..., n, n] with n > 2."""
+    """Return the share of player triples that are cycles, for payoffs [..., n, n] with n > 2."""
     beats = (antisymmetric(payoffs) > 1e-12).astype(float)
     closed_paths = np.trace(beats @ beats @ beats, axis1=-2, axis2=-1)  # each cycle has three starting points
     return np.asarray(closed_paths / 3 / comb(payoffs.shape[-1], 3))
 
 
 def rotational_share(payoffs: np.ndarray) -> np.ndarray:
-    """Return |R|² / |A|² for payoffs [..., n, n]; 0 if no player beats another.
+    """Return the share of the payoffs [..., n, n] that no ranking explains: |R|² / |A|²; 0 if no player beats another.
 
     A = T + R is the Hodge decomposition of the antisymmetric payoffs (Balduzzi et al. 2018, "Re-evaluating
     Evaluation"): T[i, j] = f[i] - f[j], with f the row means, is the part that ratings explain. R is orthogonal to it.
@@ -205,5 +205,5 @@ def rotational_share(payoffs: np.ndarray) -> np.ndarray:
 
 
 def antisymmetric(payoffs: np.ndarray) -> np.ndarray:
-    """Return half the payoff difference [..., n, n] between row and column in their meeting."""
+    """Return half the difference [..., n, n] between the payoffs of row and column in their matches."""
     return np.asarray((payoffs - np.swapaxes(payoffs, -1, -2)) / 2)

@@ -37,19 +37,25 @@ CHATS = pa.schema(
 
 
 class Reply(NamedTuple):
-    """One reply of a model with its prompt."""
+    """Logged reply of a model or endpoint, with the prompt restored by replay and the return that followed."""
 
     row: Row
     """Log row of the match."""
     turn: Row
+    """Log row of the turn; `raw` is the reply's text."""
     prompt: Chat
+    """Messages that the model read before this reply."""
     worth: float
     """Undiscounted return of the seat from this turn to the end of the match."""
 
 
 @dataclass
 class Chats:
-    """The selected chats of a run. `left_out` counts matches that could not be replayed, by reason."""
+    """Reader of a run's selected chats, which replays each match to restore its prompts.
+
+    `rows` yields whole chats, `iterations` single replies. Both count in `left_out`, by reason, the matches that could
+    not be replayed. `trust` allows code from the run's folder.
+    """
 
     reader: RunReader
     selection: Selection
@@ -57,20 +63,23 @@ class Chats:
     left_out: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Load the experiment. Raises ConfigError if it, or one of its roles or games, cannot be loaded."""
+        """Load the run's experiment and roles. Raises ConfigError if it, a role or a game cannot be loaded."""
         run = self.reader.path
         self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
         tables = set_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
 
     def iterations(self) -> Iterator[tuple[int, Iterator[Reply]]]:
-        """Yield each iteration's number and the replies in its finished matches, in the order of play."""
+        """Yield each selected iteration's number with an iterator of the model replies in its finished matches.
+
+        Replies come match by match, in the order of play.
+        """
         for iteration in self.selection.iterations_of(self.reader):
             finished = [row for row in iteration.matches if row["status"] == "finished"]
             yield iteration.number, chain.from_iterable(self._replies(iteration, row) for row in finished)
 
     def rows(self) -> Iterator[list[Row]]:
-        """Yield rows of `CHATS`, one list per iteration.
+        """Yield chats as rows with the columns of `CHATS`, one list per iteration.
 
         A seat has one row per match, or one per context if its memory drops messages. `opening` is the number of
         messages before the first reply: system text, examples and first observation.
@@ -89,7 +98,7 @@ class Chats:
             yield rows
 
     def _replies(self, iteration: Iteration, row: Row) -> list[Reply]:
-        """Return the replies of a match; empty, and counted in `left_out`, if the replay differs from the log."""
+        """Return the model replies of a match, or [] and count it in `left_out` if it cannot be replayed as logged."""
         try:
             return list(self._replay(row, iteration.returns(row)))
         except Exception as error:  # noqa: BLE001 a user's game, or an edited log, may raise anything
@@ -128,7 +137,7 @@ class Chats:
             game.step(turn["action"])
 
     def _model_seats(self, row: Row) -> Mapping[str, Mapping[str, Any]]:
-        """Return the selected seats of models and endpoints."""
+        """Return the log entries, by seat, of the selected players that are models or endpoints."""
         return {
             seat: held
             for seat, held in row["seats"].items()

@@ -13,14 +13,15 @@ from arena.store.reader import RunReader
 
 FORMATS = ("csv", "parquet", "chats", "pairs", "inspect")
 Written = tuple[dict[str, int], list[str]]
-"""Number of rows by table, and notes for the user."""
+"""Number of rows by table or format name, and notes for the user."""
 
 
 def export_matches(reader: RunReader, selection: Selection, name: str, to: Path, trust: bool = False) -> Written:
-    """Write the selected matches of a run into the empty folder `to`, in one of `FORMATS`.
+    """Write the selected matches of a run into the empty folder `to`, in the format `name` (one of `FORMATS`).
 
-    `trust` allows code from the run's folder. Raises ConfigError if a selected policy or role does not occur or the
-    experiment cannot be loaded, StoreError if there is nothing to write.
+    Returns the number of rows by table, and notes for the user such as matches left out. `trust` allows code from the
+    run's folder. Raises ConfigError if a selected policy or role does not occur or the experiment cannot be loaded,
+    StoreError if there is nothing to write.
     """
     if name in ("csv", "parquet"):
         counts, notes = _write_tables(reader, selection, name, to)
@@ -32,7 +33,7 @@ def export_matches(reader: RunReader, selection: Selection, name: str, to: Path,
         if name == "pairs":
             raise StoreError(
                 f"{reader.path} has no two replies to one prompt that came to different returns{reason}: pairs come of "
-                "play.group or play.branch"
+                "play.group or play.parts: [branches]"
             )
         raise StoreError(f"{reader.path} has nothing of what was chosen{reason}")
     return counts, notes

@@ -20,7 +20,10 @@ SCORES = ("payoff", "return")
 
 
 def write(chats: Chats, to: Path) -> int:
-    """Write the logs into the folder and return their number of samples. Raises ConfigError without Inspect."""
+    """Write an Inspect log per iteration and game into the folder `to`. Returns the number of samples in all logs.
+
+    A sample is a row of `Chats.rows`. Raises ConfigError if Inspect is not installed.
+    """
     try:
         from inspect_ai.log import write_eval_log
     except ImportError:

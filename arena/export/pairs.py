@@ -28,7 +28,10 @@ TOLERANCE = 1e-9
 
 
 def pair_rows(chats: Chats) -> Iterator[list[Row]]:
-    """Yield rows of `PAIRS`, one list per iteration and at most one row per prompt."""
+    """Yield preference pairs as rows with the columns of `PAIRS`, one list per iteration, at most one pair per prompt.
+
+    A prompt gives none if its replies' mean returns differ by less than `TOLERANCE`.
+    """
     for number, replies in chats.iterations():
         groups: dict[bytes, list[Reply]] = {}
         for reply in replies:
@@ -38,7 +41,7 @@ def pair_rows(chats: Chats) -> Iterator[list[Row]]:
 
 
 def _group_key(reply: Reply) -> bytes:
-    """Return a hash of everything that two replies must share to be compared."""
+    """Return a hash of what comparable replies share: game, seat, policy, version and prompt."""
     turn = reply.turn
     shared = [reply.row["game"], turn["seat"], turn["policy"], turn["version"], reply.prompt]
     return sha256(to_json(shared, inf_nan_mode="null")).digest()

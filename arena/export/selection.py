@@ -20,12 +20,12 @@ class Iteration(NamedTuple):
     credit: Mapping[tuple[str, int], CreditRow]
 
     def reward(self, row: Row, turn: Row) -> float:
-        """Return a turn's reward: the weighted sum from credit, or the plain sum of its rewards if it has none."""
+        """Return a turn's reward: credit's weighted sum, or the plain sum of its named rewards if it got no credit."""
         credit = self.credit.get((row["id"], turn["index"]))
         return sum(turn["rewards"].values()) if credit is None else credit.reward
 
     def returns(self, row: Row) -> dict[int, float]:
-        """Return the undiscounted return of each turn of a match: its seat's rewards from there to the end."""
+        """Return the undiscounted return by turn index: the seat's rewards from that turn to the end of the match."""
         by_seat, by_turn = dict[str, float](), dict[int, float]()
         for turn in reversed(row["turns"]):
             seat = turn["seat"]
@@ -35,7 +35,7 @@ class Iteration(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Filters on a run's matches and seats. An empty filter selects everything."""
+    """Filters on a run's iterations, match ids, policies and roles. All must hold; an empty one selects everything."""
 
     iterations: tuple[int, ...] = ()
     matches: tuple[str, ...] = ()
@@ -44,9 +44,10 @@ class Selection:
     _met: dict[str, set[str]] = field(default_factory=lambda: {"policy": set(), "role": set()}, compare=False)
 
     def iterations_of(self, reader: RunReader) -> Iterator[Iteration]:
-        """Yield the selected matches, one iteration at a time.
+        """Yield the selected matches as one `Iteration` per iteration, ascending.
 
-        Raises ConfigError for an unknown iteration, StoreError for an unknown match.
+        Leaves out matches in which no seat has a selected policy and role. Raises ConfigError for an unknown iteration,
+        StoreError for an unknown match.
         """
         for id in self.matches:
             reader.match(id)
@@ -62,14 +63,14 @@ class Selection:
                 yield Iteration(number, rows, {(row.match, row.turn): row for row in reader.credit(number)})
 
     def has(self, seat: Mapping[str, Any]) -> bool:
-        """Return True if the policy and role of a seat, or of a turn, are selected."""
+        """Return True if the policy and role of a seat's or turn's log row are selected. Notes both for `check_met`."""
         for name in self._met:
             self._met[name].add(seat[name])
         is_policy = not self.policies or seat["policy"] in self.policies
         return is_policy and (not self.roles or seat["role"] in self.roles)
 
     def check_met(self) -> None:
-        """Raise ConfigError if a selected policy or role was not met in the rows read so far."""
+        """Raise ConfigError if a selected policy or role occurs in none of the log entries that `has` got so far."""
         for name, wanted in (("policy", self.policies), ("role", self.roles)):
             met = sorted(self._met[name])
             if met and (unknown := [one for one in wanted if one not in met]):

@@ -29,7 +29,11 @@ Table = tuple[Any, Iterator[list[Row]]]
 
 
 def matches(reader: RunReader, selection: Selection) -> Table:
-    """Return a row per match, failed ones included, with columns such as `payoff.SEAT`, `role.SEAT`, `report.NAME`."""
+    """Return schema and rows of the table of matches: a row per selected match, failed ones included.
+
+    Besides `_MATCH_COLUMNS` it has payoff, role, policy and version of each seat, such as `payoff.SEAT`, and a column
+    `report.NAME` for each figure that a game reports. Reads the log once now, for the columns, and again for the rows.
+    """
     seats, reports = dict[str, None](), dict[str, set[str]]()
     for iteration in selection.iterations_of(reader):
         for row in iteration.matches:
@@ -48,7 +52,11 @@ def matches(reader: RunReader, selection: Selection) -> Table:
 
 
 def turns(reader: RunReader, selection: Selection) -> Table:
-    """Return a row per turn of the selected seats, with a column `reward.NAME` per named reward."""
+    """Return schema and rows of the table of turns: a row per turn of the selected seats.
+
+    Besides `_TURN_COLUMNS` it has a column `reward.NAME` per named reward. Reads the log once now, for the columns, and
+    again for the rows.
+    """
     rewards = dict[str, None]()
     for iteration in selection.iterations_of(reader):
         for row in iteration.matches:
@@ -87,7 +95,7 @@ def _turn_row(row: Row, turn: Row) -> Row:
 
 
 def _common_type(types: set[str]) -> Any:
-    """Return the Arrow type of a column with values of these Python types; text if they do not mix."""
+    """Return the Arrow type of a column whose values have these Python type names; text if they differ in kind."""
     if types == {"bool"}:
         return pa.bool_()
     return pa.float64() if types <= {"int", "float"} else pa.string()

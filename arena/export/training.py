@@ -18,7 +18,11 @@ TEMPLATE = "chat_template.jinja"
 
 
 def mark_replies(folder: Path) -> list[str]:
-    """Mark the replies in the chat template of exported weights, except an adapter's. Returns notes for the user."""
+    """Overwrite the chat template of exported weights with one that marks replies by `{% generation %}`.
+
+    Leaves an adapter's folder as it is. Returns notes for the user if the template has no system turn, prints the time,
+    or rewrites thoughts of earlier replies.
+    """
     if is_adapter(folder):
         return []
     tokenizer, frame = tokenizer_and_frame(folder)
@@ -31,9 +35,10 @@ def mark_replies(folder: Path) -> list[str]:
 
 
 def write_templates(chats: Chats, to: Path) -> list[str]:
-    """Write the template that renders the chats as the policy read them, or one per policy if they differ.
+    """Write into `to` the chat template that renders the chats as the policy read them.
 
-    Returns notes for the user.
+    The file is chat_template.jinja, or POLICY.jinja per policy if their templates differ. Returns notes for the user,
+    such as the reason why a policy has none.
     """
     notes, by_policy = [], dict[str, str]()
     for policy, folder in _folders(chats).items():
@@ -52,7 +57,7 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
 
 
 def _folders(chats: Chats) -> dict[str, Path]:
-    """Return the folder with the tokenizer of each selected policy."""
+    """Return the folder with the tokenizer of each selected policy: its newest checkpoint, else its initial model."""
     run, chosen = chats.reader.path, chats.selection.policies
     newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
     folders = {}

@@ -18,9 +18,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(path: Path, schema: Any, batches: Batches) -> tuple[int, int]:
-    """Write an RFC 4180 file in UTF-8; null is an empty cell, and NUL, at which many readers stop, is U+FFFD.
+    """Write the rows as an RFC 4180 CSV file in UTF-8, with the schema's names as header.
 
-    Returns the number of rows, and of cells that a spreadsheet may run as a formula.
+    Null is an empty cell. NUL, at which many readers stop, becomes U+FFFD. Returns the number of rows, and of cells
+    that a spreadsheet may run as a formula. Raises StoreError if the file cannot be written.
     """
     rows = formulas = 0
 
@@ -41,7 +42,10 @@ def write_csv(path: Path, schema: Any, batches: Batches) -> tuple[int, int]:
 
 
 def write_json_lines(path: Path, schema: Any, batches: Batches) -> int:
-    """Write one ASCII-only JSON object per line, so that no text can end its line. Returns the number of rows."""
+    """Write each row as one JSON object on a line of ASCII, so that no text can end its line. Returns the row count.
+
+    NaN and infinity become null. Raises StoreError if the file cannot be written.
+    """
     rows = 0
     with explained(path), path.open("w", encoding="ascii") as file:
         for batch in batches:
@@ -51,7 +55,10 @@ def write_json_lines(path: Path, schema: Any, batches: Batches) -> int:
 
 
 def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
-    """Write a Parquet file with one row group per batch. Returns the number of rows."""
+    """Write the rows as a Parquet file with one row group per batch. Returns the row count.
+
+    NaN and infinity become null. Raises StoreError if the file cannot be written.
+    """
     rows = 0
     with explained(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
         for batch in filter(None, batches):
@@ -61,5 +68,5 @@ def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
 
 
 def _plain_row(row: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """Return the schema's columns as plain values. NaN and infinity become null."""
+    """Return the row with exactly the schema's columns, as plain values; None if missing, NaN or infinite."""
     return {name: plain(row.get(name), name, gaps=True) for name in schema.names}

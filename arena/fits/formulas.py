@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from agents.precision import Precision
 
 Parts = dict[str, int]
-"""Bytes by purpose."""
+"""Bytes of memory by purpose."""
 
 LIBRARIES = 380_000_000
 """Python, torch and transformers without a model, CPU builds. This and the next three were fitted to pilot runs."""
@@ -29,7 +29,7 @@ buffers (`arena.process`), and the next pass can reuse few of them. Taken to be 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder."""
+    """Sizes of a decoder from which the formulas compute memory."""
 
     layers: int
     width: int
@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def head(self) -> int:
-        """Number of weights of the head."""
+        """Number of weights of the head, the output layer."""
         return self.vocabulary * self.width
 
     @property
@@ -68,7 +68,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Place:
-    """Device and precision of a model's computation."""
+    """Device and number format in which a model is computed."""
 
     precision: Precision
     gpu: bool = False
@@ -77,28 +77,28 @@ class Place:
 
     @property
     def number(self) -> int:
-        """Bytes per element of a matrix product's result."""
+        """Bytes per element of a matrix product's result: 2 with bfloat16 products, else 4."""
         return 2 if self.precision.bf16_products else 4
 
     @property
     def fragmentation(self) -> int:
-        """Ratio of a pass's peak memory to its live tensors."""
+        """Ratio of a pass's peak memory to its live tensors: 1 on a GPU, `FRAGMENTATION` on a CPU."""
         return 1 if self.gpu else FRAGMENTATION
 
     @property
     def compiled(self) -> int:
-        """Bytes of cached compiled products."""
+        """Bytes of cached compiled products: `PRODUCTS` with bfloat16 products on a CPU, else 0."""
         return PRODUCTS if self.precision.bf16_products and not self.gpu else 0
 
 
 @dataclass(frozen=True)
 class Playing:
-    """Workload of play for an engine."""
+    """Workload of an engine that samples replies: batch size, streams and tokens."""
 
     rows: int
     """Number of replies sampled in one batch."""
     streams: int
-    """Number of streams whose caches are kept between turns."""
+    """Number of token streams (one per seat of each match) whose caches are kept between turns."""
     context: int
     """Tokens of a finished stream."""
     fresh: int
@@ -109,7 +109,7 @@ class Playing:
 
 @dataclass(frozen=True)
 class Learning:
-    """Workload of an update for a trainer."""
+    """Workload of a trainer's update: tokens of a pass, and what is trained."""
 
     tokens: int
     """Tokens of a forward pass, including padding."""
@@ -133,11 +133,11 @@ def frozen_weights(shape: Shape, place: Place) -> int:
 
 
 def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
-    """Return the peak CPU memory of loading one model: the copied weights with the mapped file or packed layers.
+    """Return the peak CPU bytes of loading one model: the copied weights with the mapped file or packed layers.
 
-    A bfloat16 file (less than 3 bytes per weight) is copied as bfloat16 if products are bfloat16 and the model is
-    `frozen`, such as an adapter's base. float16 files count as bfloat16 but take more. While layers are packed, the
-    largest, the head, exists in two layouts.
+    `file_bytes` is the size of the weight files. A bfloat16 file (less than 3 bytes per weight) is copied as bfloat16
+    if products are bfloat16 and the model is `frozen`, such as an adapter's base. float16 files count as bfloat16 but
+    take more. While layers are packed, the largest, the head, exists in two layouts.
     """
     stays = frozen and place.precision.bf16_products and file_bytes < 3 * shape.parameters
     half = stays or place.precision.bf16_weights
@@ -153,7 +153,7 @@ def cache_per_token(shape: Shape, place: Place) -> int:
 
 
 def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
-    """Return the memory of play without weights: caches, a forward pass over new tokens, and sampling.
+    """Return the bytes that play needs besides weights, by purpose: caches, a forward pass over new tokens, sampling.
 
     When a quarter of the rows has ended, the batch's cache is copied without them, which takes 1.75 times its size. A
     pass keeps per token three vectors of the intermediate size and about three of the hidden size in float32. Sampling
@@ -171,7 +171,7 @@ def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
 
 
 def playing(shape: Shape, place: Place, asked: Playing) -> Parts:
-    """Return the memory of play with frozen weights: `arena play`, `eval`, `serve`."""
+    """Return the bytes of play with frozen weights, by purpose, as in `arena play`, `eval` and `serve`."""
     return {"libraries": LIBRARIES, "weights": frozen_weights(shape, place), **at_play(shape, place, asked)}
 
 
@@ -181,7 +181,7 @@ def adapter(shape: Shape, rank: int) -> int:
 
 
 def held(shape: Shape, place: Place, asked: Learning) -> Parts:
-    """Return the memory of a trainer between passes: weights, gradients, optimiser state and reference.
+    """Return the bytes that a trainer holds between passes, by purpose: weights, gradients, optimiser state, reference.
 
     Only one policy at a time has gradients. An adapter's base is frozen; on a CPU with bfloat16 products a second
     layout of it is kept for play. Each adapter is float32, with a bfloat16 copy for play. With bfloat16 weights ZeRO's
@@ -226,7 +226,10 @@ def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
 
 
 def activations(shape: Shape, place: Place, asked: Learning) -> int:
-    """Return the bytes of activations kept for the backward pass; with checkpointing all inputs and one full layer."""
+    """Return the bytes of activations of all layers kept for the backward pass.
+
+    With checkpointing these are every layer's input and all activations of one layer.
+    """
     layer = activations_per_token(shape, place, asked)
     if asked.checkpointing:
         return asked.tokens * (shape.layers * 4 * shape.width + layer)
@@ -239,7 +242,7 @@ def logits(shape: Shape, place: Place, asked: Learning) -> int:
 
 
 def learning(shape: Shape, place: Place, asked: Learning) -> Parts:
-    """Return an update's peak memory, at the start of a backward pass, with gradients of earlier passes."""
+    """Return an update's peak bytes by purpose, at the start of a backward pass, with gradients of earlier passes."""
     return {
         **held(shape, place, asked),
         "activations": place.fragmentation * activations(shape, place, asked),
@@ -249,6 +252,6 @@ def learning(shape: Shape, place: Place, asked: Learning) -> Parts:
 
 
 def play_between_updates(shape: Shape, place: Place, asked: Learning, play: Playing) -> Parts:
-    """Return the memory of play between updates: the trainer's, without gradients, and that of play."""
+    """Return the bytes of play between updates, by purpose: the trainer's without gradients, and play's own."""
     between = held(shape, place, asked)
     return {**between, "gradients": 0, **at_play(shape, place, play)}

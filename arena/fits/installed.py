@@ -18,20 +18,20 @@ PAGE = "experiments.md"
 
 @dataclass(frozen=True)
 class Required:
-    """A required package of an extra or of every run."""
+    """A required package: which extra needs it, in which versions, and whether the installed version fits."""
 
     package: str
     extra: str
     """Name of the extra, or `CORE` if every run needs the package."""
     wanted: str
-    """Required versions, such as `>=2.13`."""
+    """Required versions, such as `>=2.13`; "" for any."""
     installed: str
     """Installed version, or `missing`."""
     fits: bool
 
 
 def version_of(package: str) -> str:
-    """Return an installed package's version, or `missing`."""
+    """Return the version of an installed package, or "missing"."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -39,9 +39,9 @@ def version_of(package: str) -> str:
 
 
 def required(lines: list[str] | None = None) -> list[Required]:
-    """Return the distribution's requirements in order, or [] if it is not installed.
+    """Return a row per requirement of Arena's distribution, in order; [] if the distribution is not installed.
 
-    `lines` replaces the requirement lines of the distribution.
+    Requirements for other systems or Pythons are left out. `lines` replaces the distribution's requirement lines.
     """
     if lines is None:
         try:
@@ -64,7 +64,7 @@ def required(lines: list[str] | None = None) -> list[Required]:
 
 
 def complaint(module: str) -> str:
-    """Return how to install a missing module, or "" if no requirement provides it."""
+    """Return how to install a module's package if a requirement provides it and it is missing, else ""."""
     top = module.partition(".")[0]
     package = IMPORTED_AS.get(top, top).replace("_", "-").lower()
     for one in required():
@@ -75,13 +75,13 @@ def complaint(module: str) -> str:
 
 
 def _extras(lines: list[str]) -> list[str]:
-    """Return the names of the extras in the lines' markers."""
+    """Return the names of the extras in the requirement lines' markers, in order."""
     names = [line.partition("extra ==")[2].strip(" \"'") for line in lines if "extra ==" in line]
     return list(dict.fromkeys(filter(None, names)))
 
 
 def pages() -> Path | None:
-    """Return the folder of the documentation: the checkout's, or the installed one; None if missing."""
+    """Return the documentation's folder, of the checkout or else of the installation; None if there is none."""
     own = Path(__file__).resolve().parents[2] / "docs"
     try:
         files = distribution(DISTRIBUTION).files or []

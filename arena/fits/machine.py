@@ -11,7 +11,7 @@ DRIVERS = Path("/proc/driver/nvidia/gpus")
 
 @dataclass(frozen=True)
 class Device:
-    """A device and its memory in bytes."""
+    """Memory or an accelerator of this machine, with its total and free memory in bytes."""
 
     name: str
     kind: str
@@ -20,10 +20,14 @@ class Device:
     """Maximum bytes that this process may use; 0 if unknown."""
     free: int
     note: str = ""
+    """Remark for people, such as why runs do not use it."""
 
 
 def devices() -> list[Device]:
-    """Return the CPU memory, the accelerators that torch sees, and GPUs that only the driver sees, in this order."""
+    """Return the main memory, then the accelerators that torch sees.
+
+    If torch sees no CUDA device, GPUs that only the driver sees follow, with kind `unseen` and 0 bytes.
+    """
     seen = [memory()]
     if find_spec("torch"):
         seen += accelerators()
@@ -34,7 +38,7 @@ def devices() -> list[Device]:
 
 
 def memory() -> Device:
-    """Return the machine's memory, or the control group's limit if that is lower."""
+    """Return the main memory as a device. The total is the control group's limit if that is lower."""
     total, free = meminfo("MemTotal"), free_memory()
     limits = [limit for limit, _ in memory_limits() if not total or limit < total]
     if not limits:
@@ -43,7 +47,10 @@ def memory() -> Device:
 
 
 def accelerators() -> list[Device]:
-    """Return the accelerators that torch sees. Runs use the first CUDA device only."""
+    """Return the CUDA, MPS and XPU devices that torch sees. Runs use the first CUDA device only.
+
+    MPS and XPU devices have 0 bytes, and a CUDA device whose memory cannot be queried has 0 free bytes.
+    """
     import torch
 
     found = []

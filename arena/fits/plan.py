@@ -30,7 +30,7 @@ LARGEST = 1 << 14
 
 @dataclass(frozen=True)
 class Way:
-    """A training method: precision, adapter rank (None trains all weights) and number of trained policies."""
+    """A training method to compare: precision, adapter rank (None trains all weights), number of trained policies."""
 
     name: str
     precision: Precision
@@ -40,7 +40,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Need:
-    """Memory needs of a training method in bytes, and the settings that would fit."""
+    """Memory needs of a training method in bytes by purpose, whether they fit, and the largest settings that would."""
 
     way: Way
     asked: bool
@@ -65,13 +65,13 @@ class Need:
         return max(sum(self.learning.values()), sum(self.between.values()))
 
     def row(self) -> dict[str, Any]:
-        """Return the need as plain values."""
+        """Return the need as nested dicts and lists of plain values, for JSON."""
         return {**asdict(self), "way": {**asdict(self.way), "precision": str(self.way.precision)}}
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """A model and an experiment to fit into a machine."""
+    """A model and an experiment whose memory needs are compared with a machine's. Call `needs`."""
 
     shape: Shape
     files: int
@@ -84,24 +84,24 @@ class Fitting:
 
     @property
     def gpu(self) -> Device | None:
-        """GPU of the run; None computes on the CPU."""
+        """First CUDA device, which a run would use; None if it computes on the CPU."""
         return next((device for device in self.devices if device.kind == "cuda"), None)
 
     def needs(self, ways: Sequence[Way], asked: Way) -> list[Need]:
-        """Return the needs of each method."""
+        """Return the memory needs of each method; the method equal to `asked` is marked as the experiment's own."""
         return [self.need(way, way == asked) for way in ways]
 
     def need(self, way: Way, asked: bool) -> Need:
-        """Return a method's needs with the experiment's settings, and the largest settings that fit."""
+        """Return a method's memory needs and the largest settings that fit; `asked` if it is the experiment's own."""
         place = Place(way.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
         parts = loading(self.shape, place, files, frozen=way.rank is not None)
         play = playing(self.shape, place, self._playing(self.experiment.play.in_flight))
         budget, in_flight = self.experiment.learn.token_budget, self.experiment.play.in_flight
-        loads = self._in_memory(parts)
+        loads = self._fits_main_memory(parts)
 
         def run_fits(tokens: int, matches: int) -> bool:
-            return loads and all(map(self._computes, self._run(way, place, tokens, matches)))
+            return loads and all(map(self._fits_device, self._run(way, place, tokens, matches)))
 
         return Need(
             way,
@@ -110,13 +110,13 @@ class Fitting:
             play,
             *self._run(way, place, budget, in_flight),
             fits=run_fits(budget, in_flight),
-            fits_play=loads and self._computes(play),
+            fits_play=loads and self._fits_device(play),
             in_flight=largest(lambda matches: run_fits(min(budget, 256), matches)),
             token_budget=largest(lambda tokens: run_fits(tokens, 1)),
         )
 
     def _run(self, way: Way, place: Place, tokens: int, matches: int) -> tuple[Parts, Parts]:
-        """Return the memory of an update and of play between updates."""
+        """Return the bytes of an update with this token budget, and of play of this many matches between updates."""
         asked = self._learning(way, tokens)
         update = learning(self.shape, place, asked)
         return update, play_between_updates(self.shape, place, asked, self._playing(matches))
@@ -135,18 +135,21 @@ class Fitting:
             tokens, tokens // SAMPLED, way.learners, way.rank, rule.uses_reference, rule.gradient_checkpointing
         )
 
-    def _in_memory(self, parts: Parts) -> bool:
+    def _fits_main_memory(self, parts: Parts) -> bool:
         total = self.devices[0].total
         return not total or sum(parts.values()) <= total
 
-    def _computes(self, parts: Parts) -> bool:
+    def _fits_device(self, parts: Parts) -> bool:
         if self.gpu is None:
-            return self._in_memory(parts)
+            return self._fits_main_memory(parts)
         return sum(parts.values()) - parts["libraries"] <= self.gpu.total
 
 
 def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> tuple[list[Way], Way]:
-    """Return the methods to compare and the experiment's own method. `adapters` overrides the number of adapters."""
+    """Return (training methods to compare, the experiment's own). `adapters` overrides its number of adapters.
+
+    The methods train all weights or adapters, in fp32 or bf16; pure bfloat16 is added if `precision` asks for it.
+    """
     learn = [policy for policy in experiment.policies.values() if policy.train]
     given = next((policy.adapter for policy in learn if policy.adapter), None)
     count = max(1, len(learn) if adapters is None else adapters)

@@ -26,8 +26,8 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def shape_of(model: str) -> tuple[Shape, int]:
     """Return a model's sizes, and the bytes of its weight files (0 if they are not on this machine).
 
-    `model` is a built-in name, a folder, a config.json, or a name on the hub, from which only the config is fetched.
-    Raises WeightsError if there is no such model or its config is invalid.
+    `model` is a built-in name, a folder, a config.json, or a name on the hub, from which only the config is fetched. An
+    adapter's folder counts as its base model. Raises WeightsError if there is no such model or its config is invalid.
     """
     if model == smollm2.NAME:
         return counted({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
@@ -56,7 +56,7 @@ def _shape_in(folder: Path, file: str) -> Shape:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Return the total bytes of the folder's weight files; follows links, ignores anything else than files."""
+    """Return the total bytes of the folder's safetensors files; follows links, ignores anything else than files."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors") if path.is_file())
 
 
@@ -71,25 +71,28 @@ def _from_hub(name: str) -> Path:
 
 
 def counted(settings: dict[str, Any], source: str) -> Shape:
-    """Return the sizes of the model that transformers builds from these settings, without its weights."""
+    """Return the sizes of the model that transformers builds from config settings, without memory for its weights.
+
+    `source` names the config in errors. Raises WeightsError for settings without a model type or with invalid sizes.
+    """
     kind = settings.get("model_type")
     if not isinstance(kind, str):
         raise WeightsError(f"{source} names no model_type: it is no transformers model")
     text = settings.get("text_config")
-    _check(settings, text if isinstance(text, dict) else {}, source)
+    _check_sizes(settings, text if isinstance(text, dict) else {}, source)
     auto_model, _ = auto_classes()  # loads transformers with fewer modules than the next import
     import torch
     from transformers import AutoConfig
 
-    with as_weights_error(Path(source)), _silently(), _within(MOST_SECONDS):
+    with as_weights_error(Path(source)), _silenced(), _time_limit(MOST_SECONDS):
         config = AutoConfig.for_model(kind, **{k: v for k, v in settings.items() if k != "model_type"})
         with torch.device("meta"):
             model = auto_model.from_config(config, trust_remote_code=False)
-    return _measured(model, source)
+    return _measure(model, source)
 
 
 @contextmanager
-def _silently() -> Iterator[None]:
+def _silenced() -> Iterator[None]:
     """Silence transformers' log messages within the context; relevant ones are also errors."""
     from transformers.utils import logging
 
@@ -102,7 +105,7 @@ def _silently() -> Iterator[None]:
 
 
 @contextmanager
-def _within(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError in the context after this many seconds. Some models compute tables slowly.
 
     Does nothing outside the main thread, which alone can receive signals.
@@ -123,7 +126,7 @@ def _within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
+def _check_sizes(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
     """Raise WeightsError for sizes that are missing, not numbers, or larger than the limits above."""
     layers = experts = 1
     for key, value in {**settings, **text}.items():
@@ -131,10 +134,10 @@ def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
             if isinstance(number, bool) or not isinstance(number, int | float):
                 continue
             inner = LAYERS.fullmatch(key)
-            most = MOST_LAYERS if inner else MOST_EXPERTS if "experts" in key else MOST_SIZE
+            limit = MOST_LAYERS if inner else MOST_EXPERTS if "experts" in key else MOST_SIZE
             if inner or "experts" in key or SIZES.fullmatch(key):
-                if not 0 <= number <= most:
-                    raise WeightsError(f"{source}: {key} is {str(number)[:24]}, no model's: 0 to {most:,} are counted")
+                if not 0 <= number <= limit:
+                    raise WeightsError(f"{source}: {key} is {str(number)[:24]}, no model's: 0 to {limit:,} are counted")
                 layers = max(layers, int(number)) if inner else layers
                 experts = max(experts, int(number)) if "experts" in key else experts
     if layers * experts > MOST_MODULES:
@@ -147,8 +150,8 @@ def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
             raise WeightsError(f"{source}: {fault}: fetch the model's config.json again")
 
 
-def _measured(model: Any, source: str) -> Shape:
-    """Count the sizes of a model on the meta device."""
+def _measure(model: Any, source: str) -> Shape:
+    """Return the sizes of a model on the meta device. Raises WeightsError without attention or head."""
     import torch
 
     text, head = model.config.get_text_config(decoder=True), model.get_output_embeddings()

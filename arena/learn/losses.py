@@ -90,8 +90,8 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
 
     For replies y, y' of one seat to the same messages: (δ - δ' - η (R - R'))², δ = log π(y) - log π_old(y) summed over
     that turn's tokens. Its minimiser over policies is π ∝ π_old exp(η Q), without any value function. Needs
-    `play.branch`, the estimator `refuel` (A = R - R') and the aggregate `turn_mean`: then the objective is the mean
-    over pairs. Every token of a turn has the pair's loss. δ' is a constant here, because y' has its own tokens and
+    the part `branches`, the estimator `refuel` (A = R - R') and the aggregate `turn_mean`: then the objective is the
+    mean over pairs. Every token of a turn has the pair's loss. δ' is a constant here, because y' has its own tokens and
     gradient; therefore each of the two turns needs twice the gradient: the value is gap², the gradient that of 2 gap².
 
     No gradient if δ - δ' = η (R - R'): in the first step, δ = δ' = 0, that is for equal returns. Pairs of identical

@@ -81,7 +81,7 @@ class DemonstrationsSpec(Spec):
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of `run` to draw from: of each game and seat, the matches with that seat's highest payoffs."""
     patches: bool = False
-    """Or the expert's acts that `play.patch` put into the iteration's own matches."""
+    """Or the expert's acts that the part `patch` put into the iteration's own matches."""
     matches: Matches = 8
     """Matches demonstrated to each policy per iteration; all patches are used."""
 

@@ -22,7 +22,7 @@ RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<poli
 
 
 def _contender(spec: str) -> str:
-    """Return the contender with absolute paths of run folders, model folders and scripts."""
+    """Return a contender's name with an absolute path if it names a run folder, a model folder or a script."""
     from agents.players.scripted import names_scripted
 
     run = RUN_WEIGHTS.fullmatch(spec)
@@ -80,18 +80,18 @@ class Panel(BaseModel):
 
 
 def panel_names() -> list[str]:
-    """Return the names of the shipped panels."""
+    """Return the names of the panels that come with the package, sorted."""
     return sorted(f.name[:-5] for f in files("arena.panels").iterdir() if f.name.endswith(".yaml"))
 
 
 @cache
 def panel_text(name: str) -> str:
-    """Return the YAML text of a shipped panel."""
+    """Return the YAML text of a panel that comes with the package. Cached."""
     return (files("arena.panels") / f"{name}.yaml").read_text("utf-8")
 
 
 def load_panel(name: str) -> Panel:
-    """Return a panel by name, or from a YAML file. Raises ConfigError that names file, line and field."""
+    """Load a panel by its shipped name or from a YAML file. Raises ConfigError that names file, line and field."""
     if name in panel_names():
         return read_panel(panel_text(name), f"panel {name}")
     if not name.strip() or (not name.endswith((".yaml", ".yml")) and not Path(expanduser(name)).exists()):
@@ -109,7 +109,7 @@ def load_panel(name: str) -> Panel:
 
 
 def read_panel(text: str, source: str) -> Panel:
-    """Return the panel in a YAML text. Raises ConfigError that names source, line and field."""
+    """Parse and validate a panel's YAML text. Raises ConfigError that names `source`, line and field."""
     try:
         data = strict_yaml.load(text, source)
         if not isinstance(data, dict):
@@ -122,7 +122,7 @@ def read_panel(text: str, source: str) -> Panel:
 
 
 def about(name: str) -> str:
-    """Return the comment at the head of a shipped panel."""
+    """Return the comment at the head of a shipped panel's file as one line, without the editor's schema line."""
     lines = MODELINE.sub("", panel_text(name)).splitlines()
     return " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
 

@@ -45,22 +45,22 @@ class Kind:
 
     @property
     def plural(self) -> str:
-        """Name of the kind in `arena list`."""
+        """Plural of the kind's name, as in `arena list`."""
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
 
     def or_none(self) -> "Kind":
-        """Return the annotation of a field that holds one of these or None."""
+        """Return a copy of this kind as the annotation of a field that may also hold None."""
         return replace(self, optional=True)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Return a schema that reads a part by name and writes it with every default."""
+        """Return a pydantic schema that parses a part by name to Chosen, and writes it with every default setting."""
         return core_schema.no_info_plain_validator_function(
             lambda value: None if value is None and self.optional else _choose(self, value),
             serialization=core_schema.plain_serializer_function_ser_schema(_plain),
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """Return a placeholder, which `arena.config.schema` replaces by this kind's schema."""
+        """Return a placeholder JSON Schema, which `arena.config.schema` replaces by this kind's schema."""
         place = {PLACE: self.name}
         return {"anyOf": [place, {"type": "null"}]} if self.optional else place
 
@@ -72,7 +72,7 @@ class Kinds:
     kind: Kind
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Return a schema that reads a mapping from part names to settings and writes every default."""
+        """Return a pydantic schema that parses a mapping of part names to settings, and writes every default."""
 
         def read(value: Any) -> dict[str, Chosen]:
             if not isinstance(value, Mapping):
@@ -87,13 +87,13 @@ class Kinds:
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """Return a placeholder, which `arena.config.schema` replaces by the schema of all parts of this kind."""
+        """Return a placeholder JSON Schema, which `arena.config.schema` replaces by that of all parts of this kind."""
         return {PLACE: self.kind.plural}
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A part by name with its settings; missing settings are the function's defaults. Call it like the function."""
+    """A part's name with its settings; missing ones are the function's defaults. Call it to call the part with them."""
 
     kind: Kind
     name: str
@@ -110,27 +110,27 @@ class Chosen:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Measures that it or a part inside it needs beforehand, such as `entropy`."""
+        """Names of the measures, such as `entropy`, that this part or a part in its settings reads from the batch."""
         return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*(inner.needs for inner in self.parts))
 
     @property
     def rewards(self) -> set[str]:
-        """Names of rewards in its settings."""
+        """Names of the rewards that occur in its settings, where these are annotated with `RewardName`."""
         hints = _hints(part(self.kind, self.name))
         named = (_rewards_in(hints[name], value) for name, value in self.whole().settings.items())
         return {name for names in named for name in names}
 
     @property
     def parts(self) -> "list[Chosen]":
-        """The parts among its settings."""
+        """All parts that occur in its settings, but not in their own settings."""
         return _parts_in(self.whole().settings)
 
     def whole(self) -> "Chosen":
-        """Return the part with all default settings."""
+        """Return a copy with all default settings filled in."""
         return _choose(self.kind, {self.name: dict(self.settings)})
 
     def plain(self) -> Any:
-        """Return the part as plain YAML values, with every default."""
+        """Return the part as plain YAML values with every default: a name, {name: settings}, or a bare number."""
         settings = {name: _plain(value) for name, value in self.whole().settings.items()}
         if self.name == self.kind.number:
             return settings["value"]
@@ -143,12 +143,12 @@ class RewardName:
 
 
 def choose(kind: Kind, name: str, /, **settings: Any) -> Chosen:
-    """Return a part by name with validated settings. Raises ValueError for an unknown name or a bad setting."""
+    """Return a part by name with validated settings. Raises ValueError for an unknown name or an invalid setting."""
     return _choose(kind, {name: settings})
 
 
 def part(kind: Kind, name: str) -> Callable[..., Any]:
-    """Return the function of that name: a built-in, or `path/to/file.py:function`. Raises ValueError if unknown."""
+    """Return a part's function by name: a built-in, or `path/to/file.py:function`. Raises ValueError if unknown."""
     from games.adapters.loading import file_of
 
     if path := file_of(name):
@@ -159,13 +159,13 @@ def part(kind: Kind, name: str) -> Callable[..., Any]:
 
 
 def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError:
-    """Return the error, a ValueError, for an unknown name of a kind; its context has the names."""
+    """Return the validation error for an unknown name of a kind, with name, kind, plural and hint as its context."""
     message = "unknown {kind} '{name}'{hint} (arena list {plural})"
     return PydanticCustomError("part_error", message, {"name": name, "kind": kind, "plural": plural, "hint": hint})
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
-    """Load a function from a user's file; its exceptions become one-line ConfigErrors."""
+    """Load a function from a user's file and wrap it, so that its exceptions become ConfigErrors of one line."""
     from games.adapters.loading import error_line, member
 
     function = member(path, name, isfunction, "function", "functions")
@@ -181,7 +181,7 @@ def _from_file(path: Path, name: str) -> Callable[..., Any]:
 
 
 def needs(*measures: str) -> Callable[[Any], Any]:
-    """Mark a part with the measures that it reads from `batch.measures`; `arena.credit.measures` lists them."""
+    """Return a decorator that marks a part with the measures (`arena.credit.measures`) that it reads from the batch."""
 
     def mark(function: Any) -> Any:
         function.needs = measures
@@ -191,7 +191,7 @@ def needs(*measures: str) -> Callable[[Any], Any]:
 
 
 def gives(*measures: str) -> Callable[[Any], Any]:
-    """Mark a critic with the measures that it computes."""
+    """Return a decorator that marks a critic with the names of the measures that it computes."""
 
     def mark(function: Any) -> Any:
         function.gives = frozenset(measures)
@@ -201,7 +201,7 @@ def gives(*measures: str) -> Callable[[Any], Any]:
 
 
 def described(kind: Kind) -> list[dict[str, str]]:
-    """Return each part of a kind: its name, its settings with defaults, and the first line of its docstring."""
+    """Return a row per part of a kind: its name, settings with defaults, and `what`, its docstring's first line."""
     return [
         {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
         for name, function in kind.table.items()
@@ -235,7 +235,7 @@ def _choose(kind: Kind, value: Any) -> Chosen:
 
 @cache
 def settings_model(kind: Kind, name: str) -> type[BaseModel]:
-    """Return the settings of a part as a strict model."""
+    """Return a strict model of a part's settings, its keyword-only parameters. Raises ValueError if that fails."""
     function = part(kind, name)
     settings = _settings(function)
     for setting, parameter in settings.items():
@@ -252,7 +252,7 @@ def settings_model(kind: Kind, name: str) -> type[BaseModel]:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a part's settings; strings are evaluated where the function is defined."""
+    """Return the evaluated annotations of a part's settings by name. Strings are evaluated in the part's module."""
     given = {n: p.annotation for n, p in _settings(function).items() if p.annotation is not Parameter.empty}
     own = unwrap(function)
     places = getattr(own, "__globals__", None) or vars(sys.modules[own.__module__])
@@ -291,7 +291,7 @@ def _setting_text(name: str, parameter: Parameter) -> str:
 
 
 def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
-    """Return the same errors below the part's name, with the nearest setting for an unknown one."""
+    """Return the same validation errors located below the part's name, with the nearest setting for an unknown one."""
     known = list(_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
@@ -314,7 +314,7 @@ def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
 
 
 def _parts_in(value: Any) -> list[Chosen]:
-    """Return every part inside a value of settings."""
+    """Return the parts in a value of settings, searching mappings, lists and models, but not the parts found."""
     if isinstance(value, Chosen):
         return [value]
     if isinstance(value, BaseModel):
@@ -324,7 +324,7 @@ def _parts_in(value: Any) -> list[Chosen]:
 
 
 def _rewards_in(hint: Any, value: Any) -> Iterator[str]:
-    """Yield every value inside settings that is annotated as a reward's name."""
+    """Yield the texts in a value of settings that its annotation, `hint`, marks as rewards' names."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
         if isinstance(value, str) and any(isinstance(mark, RewardName) for mark in arguments[1:]):

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Anchor:
-    """Annotation of a field that may hold a path: `absolute` returns it absolute, or the text unchanged."""
+    """Annotation of a field that may hold a path: `absolute` makes a text's path absolute, or returns it unchanged."""
 
     absolute: Callable[[str], str]
 
 
 def anchored(value: Any, hint: Any = None) -> Any:
-    """Return a copy of an experiment, or of a part of one, with absolute paths."""
+    """Return a copy of an experiment, or of a part annotated by `hint`, with absolute paths in fields with `Anchor`."""
     if isinstance(value, BaseModel):
         hints = get_type_hints(type(value), include_extras=True)
         return value.model_copy(
@@ -40,12 +40,12 @@ def anchored(value: Any, hint: Any = None) -> Any:
 
 
 def absolute(path: str) -> str:
-    """Return the absolute path."""
+    """Return the path as an absolute one, with `~` expanded and links resolved."""
     return str(Path(expanduser(path)).resolve())
 
 
 def absolute_name(name: str) -> str:
-    """Return a game's or part's name; `file.py:name` with the file's absolute path."""
+    """Return `file.py:name` with the file's absolute path, and any other name of a game or part unchanged."""
     from games.adapters.loading import file_of
 
     file = file_of(name)
@@ -57,13 +57,13 @@ def _role(name: str) -> str:
 
 
 def _data(text: str) -> str:
-    """Return an existing file's absolute path; other option texts unchanged."""
+    """Return the absolute path if the text of a game's option names an existing file, else the text unchanged."""
     likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
     return absolute(text) if likely and isfile(expanduser(text)) else text
 
 
 def absolute_model(name: str) -> str:
-    """Return a folder's absolute path, unless a built-in model has that name."""
+    """Return the absolute path if the name resolves to a folder, else (a built-in model) the name unchanged."""
     from agents.weights import resolve
 
     here = absolute(name)

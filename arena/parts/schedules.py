@@ -52,7 +52,7 @@ def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], 
 
 
 def _progress(clock: Clock, over: int, after: int) -> float:
-    """Return the share of the way: 0 in the first moving iteration and 1 after `over` more."""
+    """Return a schedule's progress: 0 up to iteration `after` + 1, then linear, and 1 from `over` iterations later."""
     return min(1.0, max(0.0, (clock.iteration - 1 - after) / over))
 
 

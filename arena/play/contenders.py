@@ -214,7 +214,7 @@ class EndpointContender:
         return Seating.of(self.role(game, seat).role, self.name, None)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Create a player that requests replies from the endpoint. In a branch it first repeats the parent's."""
+        """Create a player that requests replies from the endpoint. A branch first repeats the parent's replies."""
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)

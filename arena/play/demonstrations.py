@@ -249,7 +249,7 @@ class Demonstrations:
 
     @property
     def _temperatures(self) -> dict[str, float]:
-        """Sampling temperatures by role."""
+        """Sampling temperature by role name, over all games of the run."""
         return {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
 
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:

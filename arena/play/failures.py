@@ -114,7 +114,7 @@ def stop_at_a_bug(record: MatchRecord) -> None:
 
 
 def is_engine_death(record: MatchRecord) -> bool:
-    """Return True if a match failed because an engine's process died, which the match did not cause."""
+    """Return True if a match failed because an engine's process died, which is no fault of the match."""
     return record.failure is not None and record.failure.error == EngineDied.__name__
 
 

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Feed:
-    """Writer of one run's turn feed. It follows a match from its first turn to its end, if there is room."""
+    """Writer of a run's feed of turns for live viewers. It follows a match from its first turn on, if there is room."""
 
     def __init__(self, run: Path) -> None:
         self._followed: dict[str, int] = {}

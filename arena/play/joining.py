@@ -128,7 +128,7 @@ class Joining:
 
     @property
     def name(self) -> str:
-        """Name of the contender."""
+        """Name of the contender, in plans and in the log."""
         return self.contender.name
 
     def check(self, name: str, game: Game, seat: str) -> None:
@@ -136,7 +136,7 @@ class Joining:
         self.contender.check(name, game, seat)
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return the contender's seating at this seat."""
+        """Return the match record's entry for the contender at this seat: role, policy name, version, kind."""
         return self.contender.seating(game, seat)
 
 

@@ -49,7 +49,7 @@ class Lineup:
     """Function that returns the controls of a match."""
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
-        """Return the named player as a contender in the seat's role at a table. `instruction` ends its prompt."""
+        """Return the named player in the seat's role at a table (game with roles). `instruction` ends its prompt."""
         role = instructed(table.roles[seat], instruction)
         if name in self.policies:
             policy = self.policies[name]
@@ -68,7 +68,7 @@ class Lineup:
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, control=self.control)
 
     def table(self, plan: MatchPlan) -> Table:
-        """Return the run's table with the plan's game, options and roles. Raises ConfigError if none has them."""
+        """Return the run's game with roles that the plan is for. Raises ConfigError if the run has none like it."""
         for table in self.tables:
             if table.fits(plan):
                 return table

@@ -1,7 +1,7 @@
 """Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from math import isfinite
@@ -14,6 +14,7 @@ from agents.player import Player
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
 from arena.play.branches import Branch
+from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
 from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
@@ -25,7 +26,7 @@ from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, Vie
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits beyond which a match fails; times are wall time. None is no limit, but turns never exceed `MOST_TURNS`."""
+    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MOST_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -69,56 +70,18 @@ class MatchPlan:
 
     @cached_property
     def id(self) -> str:
-        """Printed identity."""
+        """Printed identity, such as 0001-0003-b4."""
         return str(self.identity)
 
     @property
     def iteration(self) -> int:
-        """Iteration of the match."""
+        """Iteration of the run that plays the match."""
         return self.identity.iteration
 
     @property
     def attempt(self) -> int:
         """Number of earlier failed attempts at the match."""
         return self.identity.attempt
-
-
-@dataclass(frozen=True)
-class Continue:
-    """Decision to let the game read an act."""
-
-    rewards: Mapping[str, float] = field(default_factory=dict)
-    """Named rewards of the act, which are no part of the payoff. A reward of the game by the same name has priority."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Decision to end the match before the game reads an act."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Replace:
-    """Decision to let the game read another act in place of a model's; the model continues as if it had written it."""
-
-    act: str
-
-
-Decision = Continue | Stop | Replace
-CONTINUE = Continue()
-
-
-class MatchControl:
-    """Control of one match. The hooks do nothing by default."""
-
-    def before(self, view: View, act: Act) -> Decision:
-        """Decide on an act before the game reads it. The default continues."""
-        return CONTINUE
-
-    def after(self, seat: str, act: Act, valid: bool) -> str:
-        """Return a reason to stop the match after the game has read an act, or "" to continue. The default is ""."""
-        return ""
 
 
 Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
@@ -129,7 +92,7 @@ OnTurn = Callable[[MatchPlan, Turn], None]
 
 @dataclass
 class _Now:
-    """Progress of a match, for its record and for the description of a failure."""
+    """Mutable progress of a match in play, for its record and for the description of a failure."""
 
     versions: dict[str, int]
     """Policy version of each seat's latest turn."""
@@ -202,8 +165,7 @@ async def play_match(
 
     `game` is not yet reset. Exceptions of models, limits and the game itself fail this match and are not raised, except
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
-    no turns and no streams. `on_turn` is called with each new turn. `controls` may replace models' acts and stop the
-    match; the first decision other than `Continue` counts.
+    no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
     turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
@@ -305,7 +267,7 @@ class _Playthrough:
     async def _turn(self, seat: str) -> None:
         """Let the seat act, pass its act to the game, and record the turn with its rewards.
 
-        Summaries, and acts that the expert's replaces, are recorded but not played. A full context or a rule cuts off.
+        Summaries and acts replaced by an expert's are recorded only. A rule or a full context ends the match early.
         """
         start, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, start - self.clock)

@@ -28,7 +28,7 @@ def iteration_plans(
     deals: int | None = None,
     before: int = 0,
 ) -> list[MatchPlan]:
-    """Return the plans of iteration `k`, table by table in proportion to their shares, with the league's opponents.
+    """Return the plans of iteration `k` for all `tables` (games with roles), by their shares, with league opponents.
 
     `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones.
     """
@@ -76,7 +76,7 @@ def _plans(
     stage: str = "train",
     source: MatchSource = "played",
 ) -> list[MatchPlan]:
-    """Return numbered plans: `group` matches for each deal (table and seatings), each with different draws.
+    """Return numbered plans: `group` matches for each deal (a game and its seatings), each with different draws.
 
     `pool` has the seeds of the iteration's deals so far, if deals repeat. Then draws also depend on the iteration and
     on the number of earlier occurrences of the seed.

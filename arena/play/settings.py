@@ -12,7 +12,7 @@ from arena.play.parts.base import declaration
 
 
 class GameSpec(Spec):
-    """Game with its options."""
+    """Game, by name, with its options."""
 
     name: GameName
     """Name from `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
@@ -21,7 +21,7 @@ class GameSpec(Spec):
 
 
 class SeatSpec(Spec):
-    """Role and policy at a seat."""
+    """Role and policy of the player at a seat."""
 
     role: RoleName
     """Name of a built-in role or of one in the roles folder, or a path ending in .yaml."""
@@ -31,7 +31,7 @@ class SeatSpec(Spec):
 
 
 class TableSpec(Spec):
-    """Game with the roles and policies at its seats."""
+    """Game with the roles and policies at its seats. A run plays one or more of these."""
 
     game: GameSpec
     """Game of the table."""
@@ -42,7 +42,7 @@ class TableSpec(Spec):
 
 
 class LimitsSpec(Spec):
-    """Limits of a match, beyond which it fails; null is no limit."""
+    """Limits of turns, tokens and seconds beyond which a match fails; null is no limit."""
 
     turns: Positive | None = 100
     """Maximum turns of all seats together."""
@@ -55,7 +55,7 @@ class LimitsSpec(Spec):
 
 
 class PlaySpec(Spec):
-    """Settings of an iteration's matches."""
+    """Settings of an iteration's matches: their number, deals, branches, interventions, limits and concurrency."""
 
     matches: Matches = 16
     """Number of matches per iteration, over all tables."""
@@ -113,7 +113,7 @@ class PlaySpec(Spec):
 
 
 class SourceSpec(Spec):
-    """Logged matches to learn from, without play."""
+    """Logged matches of another run to learn from, without play."""
 
     log: Folder
     """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last."""

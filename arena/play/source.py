@@ -55,13 +55,13 @@ class Source(Protocol):
     """Source of an iteration's matches, which it writes to the run's own log before it returns them."""
 
     async def matches(self, k: int) -> Played:
-        """Return the matches of iteration `k`. A second call returns the same matches."""
+        """Return the matches of iteration `k`, finished and failed. A second call returns the same ones."""
 
     async def close(self) -> None:
         """Cancel all matches that are still in progress."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Play:
     """Source that plays matches between the run's policies, and against their opponents in the league."""
 

@@ -37,7 +37,7 @@ class Stragglers:
     """Play of iterations whose updates wait only for a share of the deals; the next update learns from the others."""
 
     def __init__(self, rule: PlaySpec, iterations: int, play: PlayPlans, late: Sequence[MatchPlan] = ()) -> None:
-        """Prepare to play with `play`. Plans in `late` are matches that an earlier process left unfinished."""
+        """Prepare to play with `play`. `late` are plans that an earlier process left unfinished, to be played again."""
         self.rule, self.iterations, self._play, self._late = rule, iterations, play, late
         self._rounds: dict[int, _Round] = {}
 
@@ -55,7 +55,7 @@ class Stragglers:
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
-        """Return the plans that the update of iteration `k` did not wait for, and forget earlier iterations."""
+        """Return the plans of matches that iteration k's update did not wait for, and forget earlier iterations."""
         self._rounds = {j: one for j, one in self._rounds.items() if j >= k}
         return self._rounds[k].late if k in self._rounds else []
 

@@ -50,7 +50,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """Reservations of a run's processes, as options for `ray.remote(Class).options(**…)`."""
+    """Connected Ray cluster with the resources reserved for a run, as options for `ray.remote(Class).options(**…)`."""
 
     spec: ScaleSpec
     group: Any
@@ -58,16 +58,16 @@ class Cluster:
     watchdog: Watchdog
 
     def trainer(self, rank: int) -> dict[str, Any]:
-        """Return the options of a rank."""
+        """Return Ray's options for the actor of a DeepSpeed rank: processors, GPUs and the reserved bundle."""
         return self._options(self.spec.resources.trainer, rank)
 
     def engine(self, index: int) -> dict[str, Any]:
-        """Return the options of an engine, an actor whose methods are coroutines."""
+        """Return Ray's options for an engine's actor by index. It serves many calls at a time and is not restarted."""
         place = self.spec.trainers + index
         return self._options(self.spec.resources.engine, place) | {"max_restarts": 0, "max_concurrency": 10_000}
 
     def task(self) -> dict[str, Any]:
-        """Return the options of a task, which may use any free bundle."""
+        """Return Ray's options for a slow call as a task, which may use any free reserved bundle."""
         return self._options(self.spec.resources.task, -1)
 
     def _options(self, asked: WorkerResources, place: int) -> dict[str, Any]:
@@ -79,9 +79,10 @@ class Cluster:
 
 @asynccontextmanager
 async def placed(spec: ScaleSpec, note: Callable[[str], None]) -> AsyncIterator[Cluster]:
-    """Yield a cluster with reserved resources for a run. `note` gets messages to the user.
+    """Connect to or start Ray, reserve a run's resources, and yield the cluster for the duration of the block.
 
-    Raises ConfigError, in one line, if Ray cannot be started or joined or lacks resources.
+    `note` gets messages to the user. Raises ConfigError, in one line, if Ray cannot be started or joined or lacks
+    resources.
     """
     wanted = total(bundles(spec))
     if spec.address is None and wanted["CPU"] > cores():
@@ -95,32 +96,32 @@ async def placed(spec: ScaleSpec, note: Callable[[str], None]) -> AsyncIterator[
 
 
 def bundles(spec: ScaleSpec) -> list[dict[str, float]]:
-    """Return the resources of each process: trainers, then engines, then tasks."""
+    """Return the CPUs and GPUs of each process of a run, by kind of resource: trainers, then engines, then tasks."""
     kinds, counts = spec.resources, (spec.trainers, spec.engines, spec.tasks)
     each = zip((kinds.trainer, kinds.engine, kinds.task), counts, strict=True)
     return [{"CPU": one.cpus, "GPU": one.gpus} for one, count in each for _ in range(count)]
 
 
 def total(asked: list[dict[str, float]]) -> dict[str, float]:
-    """Return the sum of the bundles by kind of resource."""
+    """Return the sums of CPUs and GPUs over these bundles, as {"CPU": …, "GPU": …}."""
     return {kind: sum(bundle[kind] for bundle in asked) for kind in ("CPU", "GPU")}
 
 
 def processes(spec: ScaleSpec) -> str:
-    """Return the numbers of a run's processes as text."""
+    """Return a text with the numbers of a run's trainers, engines and tasks."""
     return f"{spec.trainers} trainers, {spec.engines} engines and {spec.tasks} tasks"
 
 
 def described(resources: Mapping[str, float]) -> str:
-    """Return processors and GPUs as text."""
+    """Return the numbers of processors and GPUs of Ray's resources as text, without GPUs if there are none."""
     gpus = f" and {resources.get('GPU', 0):g} GPUs" if resources.get("GPU") else ""
     return f"{resources.get('CPU', 0):g} processors{gpus}"
 
 
 async def reserve(spec: ScaleSpec) -> Any:
-    """Reserve a run's resources and return the placement group.
+    """Reserve a run's resources in the connected cluster and return Ray's placement group, one bundle per process.
 
-    Raises ConfigError if the cluster is too small, or had no room for `PLACEMENT_SECONDS`.
+    Raises ConfigError if the cluster is too small, or has no room within `PLACEMENT_SECONDS`.
     """
     import ray
 
@@ -164,7 +165,7 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
 
 @contextmanager
 def _started(cpus: float) -> Iterator[None]:
-    """Start a cluster for the duration of the block, with its files in a private temporary folder."""
+    """Start a Ray cluster for the duration of the block, in a private temporary folder; then end all its processes."""
     folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_short()))
     before = dict(os.environ)
     watching = reaper.watch(folder)
@@ -185,7 +186,7 @@ def _started(cpus: float) -> Iterator[None]:
 
 @contextmanager
 def _joined(address: str) -> Iterator[None]:
-    """Join an existing cluster for the duration of the block. Raises ConfigError if none answers."""
+    """Join the Ray cluster at this address for the duration of the block. Raises ConfigError if none answers."""
     if address != "auto":
         check_address(address)
         host, _, port = address.rpartition(":")
@@ -265,13 +266,16 @@ def _token() -> str:
 
 
 def _short() -> str | None:
-    """Return /tmp if paths of Ray's sockets in the temporary folder would be too long, else None."""
+    """Return "/tmp" if the temporary folder would make paths of Ray's sockets too long, else None (the default)."""
     path = f"{tempfile.gettempdir()}/{FOLDER}12345678{SOCKET}"
     return "/tmp" if len(os.fsencode(path)) > 107 and os.access("/tmp", os.W_OK) else None
 
 
 def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
-    """Raise ConfigError if Ray is not installed, or the requested resources are impossible. Does not load Ray."""
+    """Raise ConfigError if Ray is not installed or a run's requested resources are invalid. Does not load Ray.
+
+    Without an address, this machine must have the requested GPUs.
+    """
     check_installed()
     if spec.address is not None:
         check_address(spec.address)

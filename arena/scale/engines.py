@@ -29,7 +29,7 @@ RESTARTS = 5
 
 
 class ScaledEngine:
-    """Engine that distributes requests to the engine processes of a cluster."""
+    """Engine that distributes requests to the engine processes of a cluster, one engine for each match."""
 
     def __init__(self, cluster: Cluster, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
         self.spec, self.precision, self._cluster = spec, precision, cluster
@@ -49,7 +49,7 @@ class ScaledEngine:
         return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._lost(place, error))
 
     async def open(self) -> None:
-        """Start all engines. Raises EngineError if one cannot be started."""
+        """Start all engine processes. Raises EngineError, with all stopped, if one cannot be started."""
         try:
             await asyncio.gather(*(place.start(self._published) for place in self._places))
         except WorkerDied as error:
@@ -57,7 +57,7 @@ class ScaledEngine:
             raise EngineError(f"scale: {error}") from None
 
     async def close(self) -> None:
-        """Stop all engines."""
+        """Stop all engine processes and pending work. Requests can no longer be sent."""
         for task in self._tasks:
             task.cancel()
         workers = [place.worker for place in self._places if place.worker]
@@ -66,19 +66,19 @@ class ScaledEngine:
             place.ready, place.gone = False, True
 
     def figures(self) -> dict[str, float]:
-        """Return the engines' summed figures. With concurrent engines, `seconds` grows faster than the clock."""
+        """Return the engines' statistics by name, summed. With several, `seconds` grows faster than the clock."""
         figures = [place.figures() for place in self._places]
         return {name: sum(one.get(name, 0.0) for one in figures) for name in {"seconds"}.union(*figures)}
 
     # -- published weights -------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Send a version to every engine. Arrays are put into Ray's store once."""
+        """Send a version of a policy's weights to every ready engine. Arrays are put into Ray's object store once."""
         self._published[policy] = Shipment(version, await compute(_stored, weights))
         await self._everywhere(lambda place: place.sync(self._published))
 
     async def release(self, policy: str) -> None:
-        """Free, in all engines, what the next version rebuilds, and reset the counts of replacements."""
+        """Free, in all engines, what the policy's next version rebuilds, and reset all counts of replacements."""
         for place in self._places:
             place.restarts = 0
         await self._everywhere(lambda place: place.ask("release", policy))
@@ -98,7 +98,7 @@ class ScaledEngine:
         await asyncio.gather(*(tried(place) for place in self._places if place.ready))
 
     def forget(self, key: str) -> None:
-        """Drop a stream's cache from all engines, with their next batches."""
+        """Drop the cache of the stream `key` in all engines with their next batches, and free its match's engine."""
         place = self._matches.pop(_match(key), None)
         if place:
             place.matches -= 1
@@ -108,9 +108,9 @@ class ScaledEngine:
     # -- requests ----------------------------------------------------------------------------------------
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request. Raises EngineDied if the engine of one dies.
+        """Sample a completion for each request, in order, on the engine of its match.
 
-        Raises KeyError for an unpublished policy.
+        Raises EngineDied if that engine dies, EnginesLost if none is left, and KeyError for an unpublished policy.
         """
         for request in requests:
             if request.policy not in self._published:
@@ -135,7 +135,7 @@ class ScaledEngine:
         self._watch(place)
 
     def _watch(self, place: Place) -> None:
-        """Schedule sending an engine's waiting requests once no more arrive for a few passes of the event loop."""
+        """Schedule sending an engine's waiting requests, once no more arrive for a few passes of the event loop."""
         if place.waiting and place.ready and not place.busy:
             asyncio.get_running_loop().call_soon(self._when_quiet, place, len(place.waiting), 2)
 
@@ -176,7 +176,10 @@ class ScaledEngine:
         self._watch(place)
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Return the log-probabilities of each stream, computed by all engines. Others replace an engine that dies."""
+        """Return the log-probabilities of each stream's tokens under a policy, computed by all ready engines.
+
+        If an engine dies, others repeat its share. Raises EnginesLost if none is left.
+        """
         scored: dict[int, np.ndarray] = {}
         while missing := [index for index in range(len(streams)) if index not in scored]:
             places = await self._ready()
@@ -206,7 +209,7 @@ class ScaledEngine:
         return ready
 
     def _lost(self, place: Place, error: WorkerDied) -> None:
-        """Move the matches of a dead engine to the others and start its replacement."""
+        """Unless it is done already, move the matches of a dead engine to the others and start its replacement."""
         if not place.ready or (place.worker and place.worker.alive):
             return  # another call has handled it
         place.ready = False
@@ -214,7 +217,7 @@ class ScaledEngine:
         self._move(place)
 
     def _move(self, place: Place) -> None:
-        """Move an engine's matches and waiting requests to the others."""
+        """Unassign an engine's matches, and queue its waiting requests at other engines."""
         waiting, place.waiting, place.matches = place.waiting, [], 0
         self._matches = {match: other for match, other in self._matches.items() if other is not place}
         for asked in waiting:
@@ -255,7 +258,10 @@ def _match(key: str) -> str:
 
 
 def _stored(weights: Weights) -> Any:
-    """Return a folder unchanged, or a reference to arrays in Ray's store. Raises EngineError if the store is full."""
+    """Put arrays into Ray's store and return the reference; return a folder unchanged.
+
+    Raises EngineError if the store is full.
+    """
     given = as_arrays(weights)
     if isinstance(given, FolderWeights):
         return given
@@ -268,7 +274,7 @@ def _stored(weights: Weights) -> Any:
 
 
 def _distribute(indices: Sequence[int], streams: Sequence[Stream], parts: int) -> list[list[int]]:
-    """Distribute stream indices over `parts` lists with about equal numbers of tokens, each sorted."""
+    """Distribute stream indices over `parts` lists with about equal numbers of tokens; each list is sorted."""
     lists, tokens = [list[int]() for _ in range(parts)], [0] * parts
     for index in sorted(indices, key=lambda i: -len(streams[i])):
         part = tokens.index(min(tokens))
@@ -278,7 +284,7 @@ def _distribute(indices: Sequence[int], streams: Sequence[Stream], parts: int) -
 
 
 async def _close(worker: Worker) -> None:
-    """Close an engine, which may own files and processes, and then kill its process."""
+    """Ask an engine to stop, which may own files and processes, for up to 10 seconds, and then kill its process."""
     try:
         async with asyncio.timeout(10):
             await worker.call("close")

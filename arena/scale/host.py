@@ -25,14 +25,14 @@ Answer = tuple[list[Any], dict[str, float]]
 
 @dataclass(frozen=True)
 class _LazyWeights:
-    """Weights from another process. The engine builds the module between two batches, in its computing thread."""
+    """Weights from another process, as a function that builds the module. The engine calls it between two batches."""
 
     served: Callable[[], Any]
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 class EngineHost:
-    """Engine of one process. All methods are coroutines, so that pings are answered during computation."""
+    """Ray actor that runs an engine in its process. All methods are coroutines, so pings are answered meanwhile."""
 
     def __init__(self, spec: EngineSpec, precision: Precision, threads: int, gpus: int) -> None:
         """Make the engine. `gpus` is the number of GPUs for one model, if the engine supports several."""
@@ -42,7 +42,7 @@ class EngineHost:
         self._modules: dict[str, Any] = {}
 
     async def open(self) -> None:
-        """Start the engine."""
+        """Set the number of torch's threads and start the engine."""
         await compute(torch.set_num_threads, self._threads)
         await self._engine.open()
 
@@ -51,13 +51,13 @@ class EngineHost:
         await self._engine.close()
 
     async def ping(self) -> tuple[str, int]:
-        """Return node id and process id."""
+        """Return the Ray id of this process's node and the process id."""
         import ray
 
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Publish a version. Arrays are copied into the policy's module, because Ray shares them read-only."""
+        """Publish a version of a policy in the engine. Arrays are copied, because Ray shares them read-only."""
         await self._engine.publish(policy, version, self._unpacked(policy, weights))
 
     def _unpacked(self, policy: str, weights: Weights) -> Weights:
@@ -77,7 +77,10 @@ class EngineHost:
         return self._modules[policy]
 
     async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:
-        """Drop the `forgotten` streams, and return a completion or exception for each request."""
+        """Drop the `forgotten` streams' caches and run the requests concurrently.
+
+        Returns a completion or exception for each request, in order, and the engine's statistics.
+        """
         for key in forgotten:
             self._engine.forget(key)
         each = (self._engine.generate([request]) for request in requests)
@@ -88,15 +91,15 @@ class EngineHost:
         return results, self._engine.figures()
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> Answer:
-        """Return the log-probabilities of each stream."""
+        """Return the log-probabilities of each stream's tokens under a policy, and the engine's statistics."""
         scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures)
         return scored, self._engine.figures()
 
     async def release(self, policy: str) -> None:
-        """Free what the next version rebuilds."""
+        """Free what the policy's next version rebuilds."""
         await self._engine.release(policy)
 
     async def retire(self, policy: str) -> None:
-        """Remove the policy."""
+        """Remove the policy and its module."""
         await self._engine.retire(policy)
         self._modules.pop(policy, None)

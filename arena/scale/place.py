@@ -13,7 +13,7 @@ Asked = tuple[Request, asyncio.Future[Completion]]
 
 
 class Shipment(NamedTuple):
-    """Version of a policy, as sent to every engine."""
+    """Version of a policy's weights, as sent to every engine."""
 
     version: int
     weights: Any
@@ -22,7 +22,7 @@ class Shipment(NamedTuple):
 
 @dataclass(eq=False)
 class Place:
-    """One of a run's engines, across its successive processes."""
+    """One of a run's engines across its successive processes: current process, waiting requests and replacements."""
 
     index: int
     make: Callable[["Place"], Worker]
@@ -48,11 +48,14 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """Name of the engine in messages, such as `engine 0`."""
         return f"engine {self.index}"
 
     async def start(self, published: Mapping[str, Shipment]) -> None:
-        """Start a process that serves the published versions. Raises WorkerDied or the engine's own error."""
+        """Start a new process, bring it up to date with the published versions, and mark it ready.
+
+        Raises WorkerDied or the engine's own error.
+        """
         self._before, self._now = Counter(self.figures()), {}
         self.has, self.syncing = {}, asyncio.Lock()
         self.worker = worker = self.make(self)
@@ -62,7 +65,7 @@ class Place:
         self.ready = True
 
     async def sync(self, published: Mapping[str, Shipment]) -> None:
-        """Bring the process up to date with the published policies, and retire all others."""
+        """Send the process all published versions that it lacks, and retire policies no longer published."""
         async with self.syncing:
             for policy in [name for name in self.has if name not in published]:
                 del self.has[policy]
@@ -74,16 +77,19 @@ class Place:
                 self.has[due[0]] = shipment
 
     async def answer(self, method: str, *given: Any, what: str) -> list[Any]:
-        """Call a method that returns results and the engine's figures. Stores the figures and returns the results."""
+        """Call a method that returns (results, engine statistics). Stores the statistics and returns the results."""
         answer, self._now = await self.ask(method, *given, what=what)
         return list(answer)
 
     async def ask(self, method: str, *given: Any, what: str = "") -> Any:
-        """Call a method of the process. Raises WorkerDied if it is gone. `what` names the call in messages."""
+        """Call a method of the process and return its result; `what` names the call in messages.
+
+        Raises WorkerDied if the process is gone, or the method's own exception.
+        """
         if self.worker is None:
             raise WorkerDied(f"{self.name} has ended")
         return await self.worker.call(method, *given, what=what)
 
     def figures(self) -> dict[str, float]:
-        """Return the engine's figures, summed over its processes."""
+        """Return the engine's statistics by name, summed over its successive processes."""
         return dict(self._before + Counter(self._now))

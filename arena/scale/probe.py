@@ -19,7 +19,7 @@ _PACKAGES = ("arena-selfplay", "torch", "transformers", "deepspeed", "ray", "vll
 
 @dataclass(frozen=True)
 class Node:
-    """Node of a cluster."""
+    """Node of a Ray cluster, as `arena doctor` reports it."""
 
     address: str
     resources: str
@@ -30,12 +30,12 @@ class Node:
     """Why the node cannot be used; "" if it can."""
 
     def differs(self, own: dict[str, str]) -> list[str]:
-        """Return a text for each package whose version differs from `own`, this machine's."""
+        """Return a text for each package whose version on this node differs from `own`, the versions here."""
         return [f"{name} {has}, here {own[name]}" for name, has in self.installed.items() if has != own[name]]
 
 
 def installed() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a scaled run needs, in this process."""
+    """Return this process's versions of Python and of the packages that a scaled run needs; `missing` if absent."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -46,14 +46,14 @@ def installed() -> dict[str, str]:
 
 
 def inspected() -> tuple[dict[str, str], int]:
-    """Return this node's installed versions, and the free bytes of /dev/shm for Ray's store. Runs as a Ray task."""
+    """Return this node's installed versions and the free bytes of /dev/shm (0 without one). Runs as a Ray task."""
     return installed(), shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
 
 
 async def probe(spec: ScaleSpec) -> tuple[list[Node], str]:
-    """Return the cluster's nodes, and why it has no room for the run ("" if it has).
+    """Inspect the cluster of a run: return its live nodes, and why it has no room for the run ("" if it has).
 
-    Raises ConfigError if there is no cluster.
+    Starts a cluster on this machine if the settings have no address. Raises ConfigError if none can be reached.
     """
     with connected(spec.address, total(bundles(spec))["CPU"]):
         import ray  # after `connected` has set its environment

@@ -26,7 +26,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Place(NamedTuple):
-    """Node, address and process of a rank."""
+    """Where a rank runs: node, network address and process."""
 
     node: str
     """Ray's id of the node."""
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """Policy to train, as sent to every rank."""
+    """Policy to train with its weights and update settings, as sent to every rank."""
 
     name: str
     weights: ArrayWeights | AdapterArrays
@@ -47,7 +47,10 @@ class Learner(NamedTuple):
 
 
 class Rank:
-    """Ray actor of one rank. All ranks get the same calls in the same order. Only rank 0's results are used."""
+    """Ray actor of one DeepSpeed rank. All ranks get the same calls in the same order.
+
+    Of `update`, `save`, `load` and `weights`, callers use only rank 0's results.
+    """
 
     def __init__(self) -> None:
         self._trainers: dict[str, PolicyTrainer] = {}
@@ -55,35 +58,38 @@ class Rank:
         self._bases = Bases()
 
     def place(self) -> Place:
-        """Return where this rank runs. This is the first call to each rank."""
+        """Return the node, address and process id of this rank. This is the first call to each rank."""
         return Place(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid())
 
     @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]
     def ping(self) -> None:
-        """Return at once, also during an update."""
+        """Return at once, even during an update, to show that the process is alive."""
 
     def listen(self, address: str) -> int:
-        """Open the rendezvous port on this address and return its number. It stays open, so that it cannot be taken."""
+        """Open the rendezvous port on this address and return its number. It stays open, so it cannot be taken."""
         self._listener = socket.create_server((address, 0), family=_family(address))
         return int(self._listener.getsockname()[1])
 
     def join(self, number: int, count: int, address: str, port: int, timeout: float, threads: int) -> None:
-        """Join the process group as rank `number` of `count`. Returns when all ranks have joined."""
+        """Join the process group as rank `number` of `count`, and return when all ranks have joined.
+
+        `timeout` is the maximum seconds of a collective operation; `threads` is torch's number of threads.
+        """
         torch.set_num_threads(threads)
         join_ranks(number, count, address, self._listener or port, timedelta(seconds=timeout))
 
     def add(self, learner: Learner) -> None:
-        """Build the trainer of a policy."""
+        """Build and store the trainer of a policy."""
         model, base = self._build(learner)
         trainer = PolicyTrainer(learner.name, model, learner.rule, learner.bf16, base)
         self._trainers[learner.name] = trainer
 
     def drop(self, policy: str) -> None:
-        """Drop a policy."""
+        """Remove a policy's trainer, if there is one."""
         self._trainers.pop(policy, None)
 
     def update(self, policy: str, plan: Plan) -> tuple[dict[str, float], dict[str, Any]]:
-        """Run a plan, and return metrics over all ranks and the trainer's new state."""
+        """Run an update's plan, and return its metrics over all ranks and the trainer's new state for checkpoints."""
         trainer = self._trainers[policy]
         metrics = trainer.carry_out(plan)
         return metrics, trainer.state()
@@ -91,26 +97,26 @@ class Rank:
     def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], shares: Shares
     ) -> dict[int, StreamScores]:
-        """Return the scores of this rank's share of the streams, by index."""
+        """Return the scores of this rank's share of the streams, by stream index. `shares` has the indices by rank."""
         engine = self._trainers[policy].optimiser.engine
         return scan(engine, streams, temperatures, shares[this_rank().number])
 
     def save(self, policy: str) -> Arrays:
-        """Return the optimiser's state on rank 0, and {} on other ranks."""
+        """Return the optimiser's moments by parameter name as float32 arrays on rank 0, and {} on other ranks."""
         return _gathered(self._trainers[policy].optimiser.moments.each())
 
     def load(self, policy: str, moments: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore this rank's part of the optimiser's state, and return the trainer's state as `update` does."""
+        """Restore this rank's part of the optimiser's moments and the trainer's state, and return that state."""
         trainer = self._trainers[policy]
         trainer.restore({name: torch.tensor(array) for name, array in moments.items()}, state)
         return trainer.state()
 
     def weights(self, policy: str) -> Arrays:
-        """Return the trained parameters on rank 0, and {} on other ranks."""
+        """Return the trained parameters by name as float32 arrays on rank 0, and {} on other ranks."""
         return _gathered(self._trainers[policy].learned())
 
     def _build(self, learner: Learner) -> tuple[Any, OnBase | None]:
-        """Return the module to train, and an adapter's base model or None."""
+        """Return the module to train with the learner's weights, and an adapter's base model or None."""
         weights = learner.weights
         if isinstance(weights, AdapterArrays):
             if (
@@ -128,7 +134,7 @@ class Rank:
 
 
 def _gathered(parts: Any) -> Arrays:
-    """Return float32 copies of the gathered values on rank 0, and {} elsewhere. All ranks must iterate over them."""
+    """Return float32 copies of (name, value) pairs on rank 0, and {} elsewhere. All ranks must iterate over them."""
     own, found = this_rank().number == 0, {}
     for name, value in parts:
         if own:

@@ -24,7 +24,7 @@ GRACE = 3.0
 
 
 class Ranks:
-    """Group of ranks, each a Ray actor with every trained policy."""
+    """Group of DeepSpeed ranks, each a Ray actor with every trained policy; the first failure ends the whole group."""
 
     def __init__(self, actors: Sequence[Any], places: Sequence[Place], timeout: float) -> None:
         self.actors, self.places, self.timeout = actors, places, timeout
@@ -37,7 +37,7 @@ class Ranks:
     async def start(
         cls, options: Sequence[Mapping[str, Any]], timeout: float = 600.0, start_timeout: float = 120.0
     ) -> Self:
-        """Start a rank for each of these options of Ray's actors, and form the process group.
+        """Start a rank for each of these options of Ray's actors, form the process group, and return the group.
 
         `timeout`, in seconds, is the maximum time that a rank waits for others in a collective operation. Raises
         RanksLost if a rank has not started after `start_timeout` seconds.
@@ -63,10 +63,10 @@ class Ranks:
         return len(self.actors)
 
     async def ask(self, label: str, method: str, *given: Any) -> list[Any]:
-        """Call a method of every rank and return the results. `label` names policy and purpose in messages.
+        """Call a method of every rank and return the results in rank order. `label` names the call in messages.
 
         GateError and DivergedError are raised if all ranks raise them. Any other error kills the group. Raises
-        RanksLost if a rank died or hangs.
+        RanksLost if a rank died or hangs, or if the group has ended.
         """
         return await self._all(label, method, [given] * len(self.actors))
 
@@ -86,7 +86,10 @@ class Ranks:
                 answer.cancel()
 
     async def _results(self, answers: Sequence[asyncio.Future[Any]], label: str, first: float | None) -> list[Any]:
-        """Return all results. A rank hangs if it does not finish within `timeout` seconds of the first."""
+        """Return all results in rank order. A rank hangs if it does not finish within `timeout` seconds of the first.
+
+        On failure, the group is killed and the cause raised, except for errors on which all ranks agree.
+        """
         _, waiting = await asyncio.wait(answers, timeout=first, return_when=asyncio.FIRST_COMPLETED)
         if waiting:
             _, waiting = await asyncio.wait(answers, timeout=self.timeout, return_when=asyncio.FIRST_EXCEPTION)
@@ -104,7 +107,7 @@ class Ranks:
         raise error
 
     def _reason(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
-        """Return the cause of the failure: first a death, then a rank's own error, then a rank that does not answer."""
+        """Return the cause of a failure: first a rank's death, then a rank's own error, then silent ranks."""
         for rank, error in errors.items():
             if isinstance(error, RayError):
                 return RanksLost(f"{label}: rank {rank} of {len(self)} died ({_first_line(error)})")
@@ -119,7 +122,7 @@ class Ranks:
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
 
     def kill(self) -> None:
-        """Kill all processes at once, even stopped ones."""
+        """Kill all ranks at once, even stopped processes. Later calls raise RanksLost."""
         self.lost = self.lost or RanksLost("the ranks have been ended")
         for actor in self.actors:
             with suppress(Exception):  # it may be gone, or Ray may be
@@ -131,7 +134,7 @@ class Ranks:
                     os.kill(place.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """Kill all ranks. No call may follow."""
+        """Kill all ranks, without blocking the event loop. No call may follow."""
         await asyncio.to_thread(self.kill)
 
 
@@ -143,7 +146,7 @@ async def _answer(call: Any) -> Any:
 
 
 def _errors(answers: Sequence[asyncio.Future[Any]]) -> dict[int, BaseException]:
-    """Return the exceptions of failed ranks, by rank."""
+    """Return the exceptions of failed calls, by rank. Pending and successful calls are left out."""
     ended = {rank: answer.exception() for rank, answer in enumerate(answers) if answer.done()}
     return {rank: error for rank, error in ended.items() if error is not None}
 

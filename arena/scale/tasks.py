@@ -18,7 +18,7 @@ TRIALS = 5
 
 
 class RayCalls:
-    """Function that computes calls as Ray tasks, with Ray's resource `options` for each."""
+    """Function that runs each call as a Ray task with these resource `options`, and returns its result."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         import ray
@@ -27,7 +27,10 @@ class RayCalls:
         self._task = ray.remote(max_retries=0, **options)(_computed)
 
     def check(self, seconds: float = START_SECONDS) -> None:
-        """Run an empty task. Raises ConfigError if it does not finish within `seconds` or its workers die."""
+        """Run an empty task to check that the cluster runs tasks. Tries again if its worker dies.
+
+        Raises ConfigError if a task does not finish within `seconds` or the workers of all trials die.
+        """
         for _ in range(TRIALS):
             trial = self._task.remote(_nothing, (), {})
             if not self._ray.wait([trial], timeout=seconds)[0]:
@@ -43,7 +46,10 @@ class RayCalls:
         raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): look at Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
-        """Return the result of the call, or raise its exception. Raises WorkerLost if its worker or node dies."""
+        """Return the result of `work` with these arguments, or raise its exception. Blocks until the task has ended.
+
+        Raises WorkerLost if its worker or node dies. An interruption cancels the task.
+        """
         from ray.exceptions import RayError, RayTaskError
 
         task = self._task.remote(work, given, named)
@@ -65,7 +71,7 @@ def _computed(work: Callable[..., Any], given: tuple[Any, ...], named: dict[str,
 
 
 def _nothing() -> None:
-    """Do nothing."""
+    """Do nothing: the work of an empty task."""
 
 
 def _name(work: Callable[..., Any]) -> str:
@@ -73,5 +79,5 @@ def _name(work: Callable[..., Any]) -> str:
 
 
 def _first(error: Exception) -> str:
-    """Return the first line of Ray's message."""
+    """Return the first line of the error's message, cut to 200 characters."""
     return next(iter(str(error).strip().splitlines()), "")[:200]

@@ -25,10 +25,10 @@ from arena.scale.ranks import Ranks
 
 
 class ScaledTrainer:
-    """`Trainer` whose weights and optimiser are on all ranks."""
+    """Trainer of one policy whose weights and optimiser are on all ranks; same interface as `Trainer`."""
 
     def __init__(self, ranks: Ranks, policy: Policy, rule: UpdateSpec, bf16: bool) -> None:
-        """Move the policy's weights from `policy` to the ranks. Must not run in the event loop's thread."""
+        """Move the policy's weights to the ranks; `policy` loses its model. Must not run in the event loop's thread."""
         self.name, self._ranks = policy.name, ranks
         self._planner = Planner(policy.name, rule, costs(policy.model, bf16))
         weights = _sent(policy)
@@ -43,15 +43,15 @@ class ScaledTrainer:
         asyncio.run(ranks.ask(f"policy '{policy.name}', being sent", "add", learner))
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """Return the plan of an update on the samples for all ranks."""
+        """Return the plan of an update on these samples, divided among all ranks."""
         return self._planner.update(samples, rng, clock, self._state["steps"], len(self._ranks))
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Return the plan of an imitation of the samples for all ranks."""
+        """Return the plan of supervised learning on these samples, divided among all ranks."""
         return self._planner.imitation(samples, spec, rng, len(self._ranks))
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Run a plan on all ranks and return the metrics over all of them. Afterwards calls `stepped` once per step."""
+        """Run a plan on all ranks and return metrics over all of them. Calls `stepped` once per step, at the end."""
         given = await asyncio.to_thread(ray.put, plan)
         answers = await self._ranks.ask(f"{plan.where}, update", "update", self.name, given)
         metrics: dict[str, float] = answers[0][0]
@@ -61,7 +61,7 @@ class ScaledTrainer:
         return metrics
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Return log-probabilities and entropies of the streams' sampled tokens. Each rank scores a share."""
+        """Return log-probabilities and entropies of each stream's sampled tokens, in order. Ranks share the work."""
         shares = self._planner.scoring(streams, len(self._ranks))
         found: dict[int, StreamScores] = {}
         for scores in await self._ask("scoring", "score", streams, temperatures, shares):
@@ -70,26 +70,26 @@ class ScaledTrainer:
         return [found.get(i, nothing) for i in range(len(streams))]
 
     async def save(self) -> dict[str, torch.Tensor]:
-        """Return the optimiser's state by parameter name, gathered from all ranks."""
+        """Return the optimiser's moments as tensors by parameter name, gathered from all ranks."""
         moments, *_ = await self._ask("saving", "save")
         return {name: torch.tensor(array) for name, array in moments.items()}
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore the optimiser's state of a checkpoint folder, which any number of ranks may have written."""
+        """Restore the optimiser from a checkpoint folder, which any number of ranks may have written, and the state."""
         moments = await asyncio.to_thread(lambda: ray.put(load_file(folder / "optimizer.safetensors")))
         self._state, *_ = await self._ask("loading", "load", moments, dict(state))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, as JSON."""
+        """Return the trainer's state (steps and memory) for a checkpoint, as JSON-able values."""
         return self._state
 
     async def weights(self) -> ArrayWeights | AdapterArrays:
-        """Return the full arrays of the trained parameters. Ray may share them read-only."""
+        """Return the full trained parameters as arrays, which Ray may share read-only."""
         arrays, *_ = await self._ask("gathering its weights", "weights")
         return replace(self._form, arrays=arrays)
 
     async def close(self) -> None:
-        """Drop the policy from the ranks. `Ranks.close` ends the ranks."""
+        """Drop the policy from the ranks, unless they are lost. The ranks themselves keep running."""
         if not self._ranks.lost:
             await self._ask("closing", "drop")
 
@@ -98,7 +98,7 @@ class ScaledTrainer:
 
 
 def _sent(policy: Policy) -> ArrayWeights | AdapterArrays:
-    """Return a policy's weights as arrays, with the folder of its source, which has the same form."""
+    """Return a policy's weights as arrays, with the folder of its source, whose model has the same form."""
     weights = as_arrays(ModuleWeights(policy.model, policy.base))
     assert isinstance(weights, ArrayWeights | AdapterArrays)
     return replace(weights, folder=policy.source) if isinstance(weights, ArrayWeights) else weights

@@ -16,7 +16,7 @@ PINGS = 4
 
 
 class Watched:
-    """Watched process with its unanswered calls."""
+    """A watched process with its unanswered calls. `gone` is called if the process has ended."""
 
     def __init__(
         self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None], gone: Callable[[], None]
@@ -28,7 +28,7 @@ class Watched:
 
     @contextmanager
     def calling(self, label: str) -> Iterator[None]:
-        """Register a call for the duration of the block."""
+        """Register a call to the process, named `label`, as unanswered for the duration of the block."""
         number = next(self._numbers)
         self._calls[number] = label, monotonic()
         try:
@@ -42,16 +42,16 @@ class Watched:
         return label, monotonic() - since
 
     def stop(self) -> None:
-        """Stop watching the process."""
+        """Stop watching the process, without killing it."""
         if self.task is not None:
             self.task.cancel()
 
 
 class Watchdog:
-    """Watchdog of one run's processes."""
+    """Pings a run's processes and kills those that hang; `note` gets a message about each."""
 
     def __init__(self, note: Callable[[str], None], patience: float, deadline: float) -> None:
-        """Prepare to kill processes after `patience` seconds without a ping, or `deadline` seconds in a call."""
+        """Set the limits: seconds without an answer to a ping (`patience`), and seconds in a call (`deadline`)."""
         self.note, self.patience, self.deadline = note, patience, deadline
         self._all: set[Watched] = set()
 
@@ -62,9 +62,10 @@ class Watchdog:
         kill: Callable[[], None],
         gone: Callable[[], None] = lambda: None,
     ) -> Watched:
-        """Start to watch a process, and return the handle.
+        """Start pinging a process in a task, and return its handle, in which calls are registered.
 
-        A hung process is killed by `kill`, which makes its waiting calls fail. `gone` is called if a ping raises.
+        A hung process is reported and killed by `kill`, which makes its waiting calls fail. `gone` is called if a ping
+        raises.
         """
         watched = Watched(name, ping, kill, gone)
         watched.task = asyncio.get_running_loop().create_task(self._follow(watched))
@@ -73,7 +74,7 @@ class Watchdog:
         return watched
 
     async def close(self) -> None:
-        """Stop watching all processes."""
+        """Stop watching all processes, without killing them."""
         tasks = [watched.task for watched in self._all if watched.task]
         for task in tasks:
             task.cancel()

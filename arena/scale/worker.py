@@ -18,10 +18,10 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """Process of a Ray actor with coroutine methods, among them `ping`, which returns node and process id."""
+    """Process of a Ray actor, with calls that raise clear errors. The actor's `ping` returns node and process id."""
 
     def __init__(self, name: str, actor: Any, watchdog: Watchdog, lost: Callable[[WorkerDied], None]) -> None:
-        """Wrap an actor. `lost` is called if the watchdog finds the process dead or kills it."""
+        """Wrap an actor. `lost` is called with the error if the watchdog finds the process dead or kills it."""
         self.name, self.actor, self._watchdog, self._lost = name, actor, watchdog, lost
         self.alive = True
         self._watched: Watched | None = None
@@ -29,7 +29,7 @@ class Worker:
         """Descriptor of a process on this node. Unlike a process id, it cannot refer to another process later."""
 
     async def begin(self) -> None:
-        """Wait for the process to start, and start watching it. Raises WorkerDied after `START` seconds."""
+        """Wait until the process answers a ping, and start watching it. Raises WorkerDied after `START` seconds."""
         import ray
 
         try:
@@ -44,9 +44,9 @@ class Worker:
         self._watched = self._watchdog.watch(self.name, lambda: self.actor.ping.remote(), self._end, self._end)
 
     async def call(self, method: str, *given: Any, what: str = "") -> Any:
-        """Call a method and return its result, or raise its exception. Raises WorkerDied if the process is gone.
+        """Call a method of the actor and return its result, or raise its exception. `what` names the call in messages.
 
-        `what` names the call in messages.
+        Raises WorkerDied, with the process killed, if it is gone.
         """
         from ray.exceptions import RayError, RayTaskError
 
@@ -68,7 +68,7 @@ class Worker:
             self._lost(WorkerDied(f"{self.name} died in {doing}" if doing else f"{self.name} died"))
 
     def kill(self) -> None:
-        """Kill the process at once, even if it is stopped. All its waiting calls fail."""
+        """Kill the process at once, even if it is stopped, and stop watching it. All its waiting calls fail."""
         import ray
 
         self.alive = False
@@ -84,7 +84,7 @@ class Worker:
 
 
 def actor_of(kind: Callable[..., Any], options: dict[str, Any], *given: Any) -> Any:
-    """Create a Ray actor of a class, with Ray's options and the constructor's arguments."""
+    """Create and return a Ray actor of the class `kind`, with Ray's options and the constructor's arguments."""
     import ray
 
     return ray.remote(kind).options(**options).remote(*given)

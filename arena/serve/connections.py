@@ -33,7 +33,7 @@ class Connection(H11Protocol):
     """Timer for a client that does not read its answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to wait for a request. At the limit, close the connection that has waited longest without a request."""
+        """Start to wait for a request. At the limit, close the connection that has waited longest for a whole one."""
         super().connection_made(transport)
         self._enter("head", HEAD_SECONDS)
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
                 min(waiting, key=lambda one: one._since)._abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse new data, and set the timeout for the missing part of the request."""
+        """Parse new data, and start the timeout for the missing part of the request: its head or its body."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._enter("head", HEAD_SECONDS)
@@ -53,30 +53,30 @@ class Connection(H11Protocol):
             self._enter("answer")
 
     def on_response_complete(self) -> None:
-        """Start to wait for the next request, part of which may have arrived already."""
+        """Start waiting for the next request, part of which may have arrived already."""
         self._enter("idle")
         super().on_response_complete()
         if not self.cycle.response_complete:
             self._enter("body" if self.cycle.more_body else "answer", BODY_SECONDS)
 
     def pause_writing(self) -> None:
-        """Start the timeout for a client that does not read."""
+        """Start the timeout after which a client that does not read its answer is disconnected."""
         super().pause_writing()
         self._unread = self._unread or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
-        """Cancel the timeout: the client has read."""
+        """Cancel the timeout for a client that does not read its answer."""
         super().resume_writing()
         self._cancel_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all timeouts."""
+        """Cancel all timeouts of the closed connection."""
         self._enter("idle")
         self._cancel_unread()
         super().connection_lost(exc)
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
-        """Enter a phase and start its timeout. In the same phase nothing changes, so slow bytes gain no time."""
+        """Enter a phase and start its timeout in seconds. In the same phase nothing changes: slow bytes gain none."""
         if phase == self._phase:
             return
         self._phase, self._since = phase, self.loop.time()
@@ -92,7 +92,7 @@ class Connection(H11Protocol):
             self._unread = None
 
     def _refuse_body(self) -> None:
-        """Answer 408 for a body that took too long, and close. If an answer has started, only close."""
+        """Answer 408 to a request whose body took too long, and close. If an answer has started, only close."""
         if self.cycle.response_started or self.transport.is_closing():
             self._abort()
             return
@@ -110,7 +110,10 @@ class Connection(H11Protocol):
 
 
 def server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uvicorn.Server:
-    """Return a server of the application with these bounds. `settings` are passed to uvicorn."""
+    """Return a uvicorn server of the application with these timeouts and at most `connections` connections.
+
+    `settings` are passed to uvicorn.
+    """
     config = uvicorn.Config(
         app, http=Connection, ws="none", limit_concurrency=connections, backlog=BACKLOG, access_log=False, **settings
     )

@@ -46,14 +46,14 @@ MOST_TOKENS = 1024
 
 
 class Refused(Exception):
-    """Raised to refuse a request, with the fields of the API's error."""
+    """Raised to refuse a request, with HTTP status, code and parameter name of the API's error."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
 
     def response(self) -> Response:
-        """Return the response in the API's error format."""
+        """Return the HTTP response of the refusal, in the API's error format."""
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
         error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return JSONResponse({"error": error}, self.status)
@@ -78,12 +78,12 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Text of all parts."""
+        """Message as one text: its content, or its text parts joined."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class ChatRequest(BaseModel):
-    """Request for a chat completion. `NEUTRAL` lists the unsupported fields, which are refused unless neutral."""
+    """Request for a chat completion. Unsupported fields are refused unless they have a value listed in `NEUTRAL`."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
@@ -102,7 +102,7 @@ class ChatRequest(BaseModel):
 
     @property
     def stops(self) -> list[str]:
-        """Stop texts, which end a reply and are not part of it."""
+        """Non-empty stop texts, which end a reply and are left out of it."""
         given = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return [text for text in given if text]
 
@@ -131,7 +131,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 @dataclass
 class Served:
-    """Served policy and its roles."""
+    """A policy that the server offers as a model, with its limits and roles."""
 
     policy: Policy
     positions: int
@@ -144,7 +144,7 @@ class Served:
 
 @dataclass
 class _Reply:
-    """Choice in progress."""
+    """One choice of a completion while it is sampled; `finish` is None until it ends."""
 
     ids: list[int] = field(default_factory=list)
     text: str = ""
@@ -153,7 +153,7 @@ class _Reply:
 
 
 class Service:
-    """API service: routes, validation and sampling."""
+    """OpenAI-compatible API over an engine: routes, validation and sampling. `key` is the API key, None for none."""
 
     def __init__(self, engine: Engine, served: Mapping[str, Served], key: str | None = None) -> None:
         self.engine, self.served, self.key = engine, served, key
@@ -163,7 +163,7 @@ class Service:
         self._tokenizing = asyncio.Lock()
 
     def app(self, hosts: Sequence[str]) -> Starlette:
-        """Return the application. It refuses requests with other Host headers, such as from pages of other sites."""
+        """Return the web application. It refuses requests with a Host header that is not in `hosts`."""
         routes = [
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
@@ -174,7 +174,7 @@ class Service:
         return Starlette(routes=routes, middleware=[trusted], exception_handlers={Exception: _failed})
 
     def names(self) -> list[str]:
-        """Return the names of all models."""
+        """Return all model names: each policy's, followed by `POLICY:ROLE` for its roles."""
         return [name for own, held in self.served.items() for name in (own, *(f"{own}:{r}" for r in held.roles))]
 
     # -- routes ------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Service:
     async def _streamed(
         self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, asked: Asked
     ) -> AsyncIterator[str]:
-        """Yield server-sent events, with a delta for each new piece of each choice."""
+        """Yield server-sent events: a delta for each new piece of each choice, usage if requested, and [DONE]."""
         head = head | {"object": "chat.completion.chunk"}
 
         def event(index: int, delta: dict[str, str], finish: str | None = None, **more: Any) -> str:
@@ -259,7 +259,7 @@ class Service:
     async def _written(
         self, request: ChatRequest, requests: list[Request], replies: list[_Reply], asked: Asked
     ) -> AsyncIterator[int]:
-        """Sample all choices piece by piece, yielding the index of each updated one, until the client disconnects."""
+        """Sample the replies piece by piece and yield the index of each updated one, until the client disconnects."""
         frame = self.served[request.model.partition(":")[0]].policy.frame
         piece = 0
         try:
@@ -282,7 +282,7 @@ class Service:
                 self.engine.forget(one.key)
 
     def _requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
-        """Return the engine's requests, one per choice, and the role. Raises Refused for invalid requests."""
+        """Return the engine's requests, one per choice, and the role or None. Raises Refused for an invalid request."""
         for name, neutral in NEUTRAL.items():
             if (request.model_extra or {}).get(name) not in neutral:
                 raise Refused(f"'{name}' is not supported", param=name, code="unsupported_parameter")
@@ -330,14 +330,14 @@ class Service:
     # -- small parts -------------------------------------------------------------------------------------
 
     def _answered(self, asked: Asked) -> Response | None:
-        """Return a refusal of a request without the API key, or None."""
+        """Return a 401 response for a request without the right API key, or None if it may go on."""
         given = asked.headers.get("authorization", "").encode()
         if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return None
         return Refused("the API key is missing or wrong", 401, "invalid_api_key").response()
 
     async def _read(self, asked: Asked) -> ChatRequest:
-        """Return the validated body. Raises Refused.
+        """Return the validated body of a chat request. Raises Refused.
 
         Without an API key, requests that another site's page makes a browser send are refused: they have a foreign
         Origin, or a content type that browsers send without a preflight request.
@@ -358,7 +358,7 @@ class Service:
 
 
 def _failed(asked: Asked, error: Exception) -> Response:
-    """Return an exception as a response with status 500 in the API's error format."""
+    """Return a response with status 500 that reports an unexpected exception in the API's error format."""
     return JSONResponse(_error(error), 500)
 
 
@@ -390,9 +390,9 @@ async def _body(asked: Asked) -> ChatRequest:
 
 
 def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str, str]], str]:
-    """Return the system text or None, the past (user, assistant) pairs, and the last user text.
+    """Return the system text or None, the past (user, assistant) exchanges, and the last user text.
 
-    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate.
+    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last.
     """
     neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
     joined = [(role, "\n\n".join(message.text for message in group)) for role, group in neighbours]
@@ -407,7 +407,7 @@ def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str,
 
 
 def _next(request: Request, reply: _Reply, piece: int) -> Request:
-    """Return the engine's request for a reply's next piece."""
+    """Return the engine's request for a reply's next piece: prompt and tokens so far, and a seed of its own."""
     return replace(
         request,
         ids=(*request.ids, *reply.ids),
@@ -417,7 +417,7 @@ def _next(request: Request, reply: _Reply, piece: int) -> Request:
 
 
 def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
-    """Update the reply's text with the certain part: without half characters and possible starts of a stop text."""
+    """Update the reply's text to its final part: without half characters and possible starts of a stop text."""
     found = [place for stop in stops if (place := text.find(stop)) >= 0]
     if found:
         reply.text, reply.finish = text[: min(found)], "stop"
@@ -432,7 +432,7 @@ def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
 
 
 def _parsed(role: Role | None, text: str) -> dict[str, Any]:
-    """Return the reply as the role parses it, under `arena`; {} without a role."""
+    """Return {"arena": action, public and private text, and ok} as the role parses the reply; {} without a role."""
     if role is None:
         return {}
     reply = role.parse(text)
@@ -445,12 +445,12 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
-    """Return a seat's view of a new match with this seed."""
+    """Return what a seat sees first in a new match of the table's game; `deal` is the match's seed."""
     return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
 
 
 def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
-    """Return the roles of a policy in a run by name, each with one of its tables and seats."""
+    """Return a policy's roles in a run by name, each as role, a table that has it, and seat. {} without a run."""
     found: dict[str, tuple[Role, TableSpec, str]] = {}
     for table in experiment.all_tables() if experiment else ():
         for seat, held in table.seats.items():

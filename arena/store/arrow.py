@@ -11,13 +11,16 @@ import pyarrow as pa
 from arena.store.lines import LogError
 from arena.store.schema import CREDIT, DEFAULTS, MATCHES, items, paths, select_fields, without
 
+_ENCODE = json.JSONEncoder(allow_nan=False).encode
+
 # -- from rows to Arrow -----------------------------------------------------------------------------------------------
 
 
 def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Return rows of `MatchRecord.to_json` as an Arrow table, without optional columns that no row uses.
+    """Convert rows of `MatchRecord.to_json` to an Arrow table with the schema `MATCHES`.
 
-    Raises LogError if a row does not fit the schema.
+    Dicts keyed by seat or name become lists of structs; `options` and `report` become JSON texts. Optional columns that
+    no row uses are left out. Raises LogError if a row does not fit the schema.
     """
     rows = list(rows)
     with _fitting_schema():
@@ -30,9 +33,9 @@ def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return rows of credit as an Arrow table in the given order, without optional columns that no row uses.
+    """Convert rows of rewards and advantages per turn to an Arrow table with the schema `CREDIT`, in the given order.
 
-    Raises LogError if a row does not fit the schema.
+    Optional columns that no row uses are left out. Raises LogError if a row does not fit the schema.
     """
     with _fitting_schema():
         absent = {name for name in CREDIT.names if name in DEFAULTS and not any(row.get(name) for row in rows)}
@@ -43,7 +46,7 @@ def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the optional fields that some row has."""
+    """Return the dotted names of the optional fields that at least one row has, such as `turns.source`."""
     turns = [*chain.from_iterable(row["turns"] for row in rows)]
     used = {name for name in DEFAULTS if "." not in name and any(name in row for row in rows)}
     if any("instruction" in seating for row in rows for seating in row["seats"].values()):
@@ -58,7 +61,7 @@ def _used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], struct: Any) -> dict[str, Any]:
-    """Return the struct's fields as Arrow columns. Rows may lack optional fields and have others."""
+    """Convert rows to Arrow columns by name, one per field of `struct`, with defaults for missing optional fields."""
     optional = {field.name for field in struct if field.name in DEFAULTS}
     required = pa.struct([field for field in struct if field.name not in optional])
     columns = dict(zip(required.names, pa.array(rows, required).flatten(), strict=True))
@@ -70,7 +73,7 @@ def _value(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
-    """Return the column `turns`: a list array with the turns of each match."""
+    """Build the column `turns`: an Arrow list array with one list of turn structs per match."""
     turns = list(chain.from_iterable(matches))
     ends = pa.array([0, *accumulate(map(len, matches))], pa.int32())
     struct = field.type.value_type
@@ -86,11 +89,8 @@ def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
     return pa.ListArray.from_arrays(ends, structs, type=field.type)
 
 
-_ENCODE = json.JSONEncoder(allow_nan=False).encode
-
-
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row with its tables by name as lists of structs, each a dict or a tuple in the struct's order."""
+    """Return a copy of the row with its dicts by seat or name as lists of structs, and options and report as JSON."""
     return {
         **row,
         "options": _ENCODE(row["options"]),
@@ -109,7 +109,10 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def match_rows(table: Any) -> list[dict[str, Any]]:
-    """Return a table's rows, the inverse of `match_table` for any choice of columns. Raises LogError for bad JSON."""
+    """Convert an Arrow table of the match log back to rows, the inverse of `match_table`.
+
+    The table may lack `streams` or fields of it. Raises LogError if `options` or `report` is not the JSON of an object.
+    """
     known = [item.name for item in items(table.schema.field("streams"))] if "streams" in table.column_names else []
     fields = [name for name in ("ids", "mask", "logprobs", "turns", "entropy") if name in known]
     return [_nested(row, fields) for row in table.to_pylist()]
@@ -142,7 +145,7 @@ def _object(text: str, name: str) -> dict[str, Any]:
 
 @contextmanager
 def _fitting_schema() -> Iterator[None]:
-    """Turn Arrow's errors about rows that do not fit into a LogError of one line."""
+    """Convert Arrow's errors in the block, for rows that do not fit the schema, to a one-line LogError."""
     try:
         yield
     except (pa.ArrowException, OverflowError, TypeError, KeyError, AttributeError, ValueError) as error:
@@ -154,9 +157,9 @@ def _fitting_schema() -> Iterator[None]:
 
 
 def parquet_columns(file_schema: Any, columns: Iterable[str]) -> list[str]:
-    """Return Parquet's names of the wanted columns, such as `turns.seat`, that the file has.
+    """Return Parquet's column paths of the wanted columns that the file has: `turns.seat` is `turns.list.element.seat`.
 
-    If the file has no wanted field of a list, the list's first field is read, which tells the number of items.
+    If the file has no wanted field of a list, the list's first field is read, because it tells the number of items.
     """
     known = {field.name: field for field in file_schema}
     steps = [name.split(".") for name in columns]
@@ -172,7 +175,10 @@ def _parquet_column(field: Any, inner: Sequence[str]) -> str:
 
 
 def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
-    """Return columns of the table, typed and ordered as in the schema, with defaults for optional fields it lacks."""
+    """Return the columns `columns` of the table with the schema's types and order.
+
+    `columns` are dotted names: `turns.seat`. Optional fields that the table lacks are filled with their default.
+    """
     wanted = pa.schema(list(select_fields(schema, columns)))
     arrays = [
         _complete(table[field.name], field, field.name)
@@ -184,7 +190,7 @@ def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
 
 
 def _complete(array: Any, field: Any, path: str) -> Any:
-    """Return the array with the field's type. Lists of structs get the fields that they lack."""
+    """Cast a column to the field's type, with defaults for fields that its structs lack. `path` is its dotted name."""
     if {*paths([field])} == {*paths([pa.field(field.name, array.type)])}:
         return array.cast(field.type)
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -14,18 +14,19 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Blobs:
-    """Folder of blobs. Only one process may write it at a time (`RunFolder.lock`)."""
+    """Image store in a folder: one file per image, named by its SHA-256. Only one process may write at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Prepare to use the folder, which the first blob creates."""
+        """Use this folder. It need not exist: the first `put` creates it."""
         self.folder = folder
         self._verified: set[str] = set()
         """Blobs that this process wrote or verified."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Store bytes under their hash `name` and sync them to disk, replacing a damaged file.
+        """Store `data` in the file `name`, its SHA-256 in hex, and sync it.
 
-        Raises StoreError as `verify_blob`, and for a failure of the disk.
+        An intact file is kept, a damaged one replaced. Raises StoreError if the hash does not match, if `data` exceeds
+        `LARGEST` bytes, or for a failure of the disk.
         """
         if name in self._verified and self.has(name):
             return
@@ -36,17 +37,17 @@ class Blobs:
         self._verified.add(name)
 
     def get(self, name: str) -> bytes:
-        """Return the bytes of this hash. Raises StoreError if they are missing, too large or damaged."""
+        """Return the bytes whose SHA-256 is `name`. Raises StoreError if the file is missing, too large or damaged."""
         path = self.folder / _require_hash(name)
         with explained(path, "reading"), open_plain(path) as file:
             return verify_blob(name, file.read(LARGEST + 1), f"{path}: ")
 
     def has(self, name: str) -> bool:
-        """Return True if there is a blob of this hash."""
+        """Return True if there is a file for this hash, damaged or not. Raises StoreError if `name` is no SHA-256."""
         return (self.folder / _require_hash(name)).is_file()
 
     def _has_intact(self, name: str) -> bool:
-        """Return True if a regular file has exactly the bytes of this hash."""
+        """Return True if the file `name` exists, is no link, and has the bytes of this hash."""
         if (self.folder / name).is_symlink() or not self.has(name):
             return False
         try:
@@ -57,9 +58,9 @@ class Blobs:
 
 
 def verify_blob(name: str, data: bytes, prefix: str = "") -> bytes:
-    """Return the bytes if they have the SHA-256 `name` and at most `LARGEST` bytes.
+    """Return `data` if its SHA-256 in hex is `name` and it has at most `LARGEST` bytes.
 
-    Raises StoreError otherwise, with `prefix` before the message.
+    Raises StoreError otherwise, with `prefix` at the start of the message.
     """
     if len(data) > LARGEST:
         raise StoreError(f"{prefix}an image has {LARGEST} bytes at most")
@@ -69,7 +70,7 @@ def verify_blob(name: str, data: bytes, prefix: str = "") -> bytes:
 
 
 def _require_hash(name: str) -> str:
-    """Return the name. Raises StoreError unless it is a SHA-256 in 64 hex digits, which cannot be a path."""
+    """Return `name` if it is a SHA-256 in 64 hex digits, which is safe in a path. Raises StoreError otherwise."""
     if not _HASH.fullmatch(name):
         raise StoreError(f"a blob is named by a SHA-256 in 64 hex digits, not {name[:80]!r}")
     return name

@@ -18,7 +18,7 @@ _FOLDER = re.compile(r"\d{4,}")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Verified checkpoint with the state after `iteration`."""
+    """Reference to a checkpoint: its folder, and the iteration after which its state was saved."""
 
     folder: Path
     iteration: int
@@ -33,9 +33,10 @@ class Checkpoint:
 
 
 def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-    """Commit the state after `iteration` atomically: `fill` writes it into an empty folder, which is then renamed.
+    """Write the checkpoint of an iteration atomically and return it. `fill` writes the state into a temporary folder.
 
-    Replaces a checkpoint of the same iteration. Raises StoreError for a full disk or a pickle among the files.
+    The folder then gets a manifest with the hashes of its files and replaces an earlier checkpoint of the iteration.
+    Raises StoreError for a full disk or a pickle among the files.
     """
     final = folder_of(run, iteration)
 
@@ -49,9 +50,9 @@ def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint
 
 
 def newest(run: Path) -> Checkpoint:
-    """Return the newest checkpoint. Raises StoreError if there is none or it is damaged.
+    """Return the newest checkpoint after verifying every file. Raises StoreError if there is none or it is damaged.
 
-    There is no fallback to older weights: the user has to ask for them.
+    Never falls back to an older checkpoint: the user has to ask for it.
     """
     numbers = iterations(run)
     if not numbers:
@@ -68,9 +69,10 @@ def newest_valid(
     skipped: Callable[[str], None] = lambda why: None,
     validate: Callable[[Checkpoint], object] = lambda found: None,
 ) -> Checkpoint | None:
-    """Return the newest intact checkpoint, or None. `skipped` is called with the reason for each newer one.
+    """Return the newest intact checkpoint that `validate` accepts; None if there is none.
 
-    `validate` may reject an intact checkpoint by raising StoreError.
+    `validate` rejects a checkpoint by raising StoreError. Each rejected or damaged one is logged, and `skipped` is
+    called with the reason.
     """
     for iteration in reversed(iterations(run)):
         try:
@@ -84,7 +86,7 @@ def newest_valid(
 
 
 def at_iteration(run: Path, iteration: int) -> Checkpoint:
-    """Return the verified checkpoint of one iteration. Raises StoreError if it is missing or damaged."""
+    """Return one iteration's checkpoint after verifying every file. Raises StoreError if it is missing or damaged."""
     folder = folder_of(run, iteration)
     if not folder.is_dir():
         known = ", ".join(str(number) for number in iterations(run)) or "none"
@@ -93,7 +95,10 @@ def at_iteration(run: Path, iteration: int) -> Checkpoint:
 
 
 def verify(folder: Path) -> Checkpoint:
-    """Return the checkpoint in `folder` after hashing every file. Raises StoreError naming the first damaged file."""
+    """Return the checkpoint in `folder` after hashing every file. Raises StoreError naming the first damaged file.
+
+    Also raises StoreError for another schema version or a renamed folder.
+    """
     body = manifest.verify(folder)
     if not isinstance(body.get("iteration"), int) or not isinstance(body.get("schema"), int):
         raise StoreError(f"checkpoint {folder} is torn: {MANIFEST} is of something else")
@@ -108,26 +113,27 @@ def verify(folder: Path) -> Checkpoint:
 
 
 def folder_of(run: Path, iteration: int) -> Path:
-    """Return the folder of an iteration's checkpoint, which need not exist."""
+    """Return the path of an iteration's checkpoint folder, whether or not it exists."""
     return run / "checkpoints" / _name(iteration)
 
 
 def iterations(run: Path) -> list[int]:
-    """Return the iterations of all checkpoint folders, valid or not, ascending."""
+    """Return the iterations that have a checkpoint folder, ascending. The checkpoints are not verified."""
     root = run / "checkpoints"
     folders = [path.name for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     return sorted(int(name) for name in folders if _FOLDER.fullmatch(name))
 
 
 def committed(run: Path) -> int:
-    """Return the last committed iteration, whose checkpoint has a manifest; 0 if there is none."""
+    """Return the newest iteration whose checkpoint folder has a manifest; 0 if there is none. Nothing is verified."""
     return max((n for n in iterations(run) if (folder_of(run, n) / MANIFEST).is_file()), default=0)
 
 
 def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
-    """Remove checkpoints except those of `also` and the newest `count` with a manifest; return the removed iterations.
+    """Delete old checkpoints except the newest `count` and those of the iterations `also`.
 
-    Raises ValueError for a count below 1.
+    Return the deleted iterations. Only checkpoints with a manifest count towards `count`, and `also` does not. Raises
+    ValueError for a count below 1.
     """
     if count < 1:
         raise ValueError(f"at least one checkpoint has to remain, not {count}")
@@ -142,7 +148,7 @@ def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
 
 
 def discard_after(run: Path, iteration: int) -> list[int]:
-    """Remove later checkpoints and incomplete ones; return the iterations of the later ones."""
+    """Delete later checkpoints and leftover temporary folders. Return the iterations of the later checkpoints."""
     root = run / "checkpoints"
     gone = [number for number in iterations(run) if number > iteration]
     for folder in [root / _name(number) for number in gone] + sorted(root.glob(f".*{TEMPORARY}")):

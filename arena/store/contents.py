@@ -26,7 +26,11 @@ Fingerprints = dict[str, dict[str, Any]]
 
 
 def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> Fingerprints:
-    """Return fingerprints of the run's files up to an iteration. Sealed files in `known` are not hashed again."""
+    """Return fingerprints (`sha256`, `size`) by relative path of the run's sealed logs and credit up to `iteration`.
+
+    The append-only files in `GROWING` are included as they are now. Logs with a fingerprint in `known` are not hashed
+    again.
+    """
     files = [(p.name, parse_log_name(p.name)) for p in (run / "log").glob("*.parquet")]
     names = [f"log/{name}" for name, own in files if own and own[0] <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
@@ -34,9 +38,10 @@ def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> 
 
 
 def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
-    """Verify the files that a checkpoint lists, and return their fingerprints.
+    """Compare the run's logs, metrics and evaluations with the checkpoint's list of fingerprints, and return that list.
 
-    Raises StoreError for a missing list and for the first file that changed.
+    Of append-only files only the listed size is compared. Raises StoreError if the list is missing or invalid, or for
+    the first listed file that is missing or differs.
     """
     found = _read(checkpoint.folder / CONTENTS)
     for name, expected in found.items():
@@ -45,10 +50,10 @@ def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
 
 
 def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> None:
-    """Verify the files listed by the newest checkpoint with an intact list. Weights are not verified.
+    """Verify the files listed by the newest checkpoint whose list is intact, but not weights.
 
-    Calls `note` with a message if no checkpoint has an intact list: then changes of the logs cannot be detected.
-    Raises StoreError for the first file that changed.
+    Without one, nothing is checked. If there are checkpoints but none has an intact list, calls `note` with a message:
+    changes cannot be detected. Raises StoreError for the first listed file that is missing or differs.
     """
     torn: list[str] = []
     for number in reversed(checkpoints.iterations(run)):
@@ -64,12 +69,12 @@ def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> N
 
 
 def check_committed(run: Path, iteration: int) -> None:
-    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check`."""
+    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check` does."""
     check(run, _listed(checkpoints.folder_of(run, iteration), iteration))
 
 
 def _listed(folder: Path, number: int) -> Checkpoint:
-    """Return the checkpoint in a folder. Raises StoreError unless its list of contents matches the manifest."""
+    """Return the checkpoint in `folder`. Raises StoreError unless its `contents.json` matches the manifest."""
     expected = described(folder)["files"].get(CONTENTS)
     if expected is None:
         raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
@@ -92,7 +97,7 @@ def _read(path: Path) -> Fingerprints:
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
-    """Raise StoreError unless the file matches. Of append-only files the committed part is compared."""
+    """Raise StoreError unless a run's file has the expected hash and size; of append-only files, their beginning."""
     path = inside(run, name)
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():

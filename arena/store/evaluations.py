@@ -1,4 +1,4 @@
-"""Evaluations of a run against a panel: one JSON line each, with the payoff of every deal."""
+"""Evaluations of a run against a panel, a fixed set of opponents: one JSON line each, with the payoff of every deal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from arena.store.lines import LogError, read_lines
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Deals = list[Finite | None]
-"""A value per deal; null if its match did not finish."""
+"""Values by deal; null if the deal's match did not finish."""
 
 
 class Cell(BaseModel):
-    """Results against one member of a panel from one seat."""
+    """Results of an evaluation against one opponent (`member`) of the panel, from one seat: lists of values by deal."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -32,7 +32,7 @@ class Cell(BaseModel):
 
 
 class Evaluation(BaseModel):
-    """Payoffs of a contender against every member of a panel, from every seat, on the same deals."""
+    """Evaluation against a panel of fixed opponents: results by opponent and seat (`cells`), all on the same deals."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -64,9 +64,9 @@ class Evaluation(BaseModel):
 
 
 def read_evaluations(run: Path) -> list[Evaluation]:
-    """Return the run's evaluations, oldest first. Raises LogError for a line that is no evaluation.
+    """Return the run's evaluations, oldest first; [] if it has none. Raises LogError for a line that is no evaluation.
 
-    Of several evaluations with the same iteration and key, the last counts.
+    If several have the same iteration and key, only the last is returned.
     """
     path, found = run / PANEL, dict[tuple[int | None, str], Evaluation]()
     for number, row in enumerate(read_lines(path), start=1):
@@ -79,5 +79,5 @@ def read_evaluations(run: Path) -> list[Evaluation]:
 
 
 def of_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluations with the last one's key, oldest first: same deals, members and seats."""
+    """Return the evaluations with the last one's key, so the same deals, opponents and seats, in the given order."""
     return [e for e in evaluations if e.key == evaluations[-1].key]

@@ -18,7 +18,7 @@ A_DAY = 86_400
 
 
 def without_optimizer(policy: Path, to: Path) -> None:
-    """Copy a policy's folder without the optimiser's state. Raises OSError, whose number copytree would hide."""
+    """Copy a policy's folder except `optimizer.safetensors`. Raises OSError, whose number copytree would hide."""
     for file in policy.rglob("*"):
         if file.is_file() and file.name != "optimizer.safetensors":
             into = to / file.relative_to(policy)
@@ -33,10 +33,10 @@ def export(
     iteration: int | None = None,
     write: Callable[[Path, Path], None] = without_optimizer,
 ) -> int:
-    """Export a policy of a checkpoint to the folder `to`, and return the checkpoint's iteration.
+    """Export a policy's weights from a checkpoint to the new folder `to`, and return the checkpoint's iteration.
 
-    Without an iteration, the newest checkpoint is used. `write` fills the new folder from the policy's folder. Raises
-    StoreError for a run without a valid checkpoint, an unknown policy, or a target that is not empty.
+    By default the newest checkpoint is used. `write(source, target)` fills the target folder. Raises StoreError for a
+    run without a valid checkpoint, an unknown policy, or a target that is not empty.
     """
     require_run(run)
     checkpoint = checkpoints.newest(run) if iteration is None else checkpoints.at_iteration(run, iteration)
@@ -51,9 +51,10 @@ def export(
 
 @contextmanager
 def new_folder(to: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill, which is renamed to `to` at the end of the block, and removed on an error.
+    """Yield the path of a folder to create and fill, which is renamed to `to` after the block and removed on an error.
 
-    Raises StoreError if `to` is not empty, or for a failure of the disk.
+    Its parent is a fresh temporary folder beside `to`. Raises StoreError if `to` is a link, a file or not empty, or for
+    a failure of the disk.
     """
     _refuse_taken(to)
     to = to.resolve()
@@ -82,7 +83,7 @@ def _refuse_taken(to: Path) -> None:
 
 
 def _sweep(to: Path) -> None:
-    """Remove leftovers of killed exports. No running export is a day old."""
+    """Delete temporary folders that killed exports to `to` left over a day ago. No export runs that long."""
     for left in to.parent.glob(f".{escape(to.name)}.exporting*"):
         with suppress(OSError):
             if left.is_symlink():

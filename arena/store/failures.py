@@ -1,4 +1,4 @@
-"""Log of failed matches, `failures.jsonl`: reason, place in the code, and Python that reproduces each failure."""
+"""Log of failed matches, `failures.jsonl`: reason, line of code, and Python that reproduces each failure."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -23,7 +23,7 @@ REASON, ACTS = 2000, 20_000
 
 
 class SeatedPolicy(BaseModel):
-    """Role and policy at a seat."""
+    """Role, policy and policy version of the player at a seat."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -33,7 +33,7 @@ class SeatedPolicy(BaseModel):
 
 
 class FailedMatch(BaseModel):
-    """Failed attempt at a match."""
+    """Entry of the failure log: one failed attempt at a match, with its reason and how to reproduce it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -52,7 +52,7 @@ class FailedMatch(BaseModel):
     error: str
     """Type of the exception; "" if there was none."""
     where: str
-    """File and line of the code to look at."""
+    """File and line of the code that failed."""
     trace: str
     seat: str
     """Seat to move."""
@@ -68,24 +68,27 @@ class FailedMatch(BaseModel):
 
 
 class _More(BaseModel):
-    """Number of further failures of an iteration."""
+    """Entry of the failure log that counts further failures of an iteration, which were not logged in full."""
 
     iteration: int
     more: int
 
 
 class FailureLog:
-    """Writer of a run's failed matches. The first `FIRST` of every iteration are logged in full."""
+    """Writer of a run's `failures.jsonl`: up to `FIRST` failures per iteration in full, and the number of others."""
 
     def __init__(self, run: Path) -> None:
-        """Prepare to write to the file, which need not exist yet."""
+        """Use the file in the run folder `run`. The file need not exist."""
         self.path = run / FAILURES
         self.secret_variables: Collection[str] = ()
         """Environment variables whose values are never written, in addition to names like KEY and TOKEN."""
         self._more: Counter[int] = Counter()
 
     def add(self, record: MatchRecord) -> None:
-        """Write a failed match, or count it if its iteration has enough. Raises StoreError if the disk fails."""
+        """Log a failed match, or only count it if its iteration has `FIRST` entries or the file has `LARGEST` bytes.
+
+        Counts are written by `flush`. Raises StoreError if the disk fails or the file is damaged.
+        """
         with self._writer() as writer:
             logged = sum(row.get("iteration") == record.iteration and "match" in row for row in writer.rows)
             if logged < FIRST and writer.size < LARGEST:
@@ -94,18 +97,18 @@ class FailureLog:
                 self._more[record.iteration] += 1
 
     def flush(self) -> None:
-        """Write the number of failures counted since the last flush."""
+        """Write the numbers of failures that were only counted since the last flush, one line per iteration."""
         if self._more:
             with self._writer() as writer:
                 writer.write(to_line({"iteration": k, "more": more}) for k, more in sorted(self._more.items()))
             self._more.clear()
 
     def holds(self, match: str) -> bool:
-        """Return True if the file has a match of this id."""
+        """Return True if a match with this id is logged in full."""
         return any(failed.match == match for failed in read_failures(self.path.parent)[0])
 
     def discard_after(self, iteration: int) -> None:
-        """Remove the failures of later iterations, which are played again."""
+        """Remove the entries of later iterations, which will be played again, and forget counts not yet written."""
         self._more.clear()
         rows = _rows(self.path)
         earlier = [row for row in rows if row["iteration"] <= iteration]
@@ -134,9 +137,9 @@ class FailureLog:
 
 
 def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:
-    """Return a run's logged failures, oldest first, and the number of further ones by iteration.
+    """Return a run's failures logged in full, oldest first, and the number of further failures by iteration.
 
-    Both are empty without a file. Raises LogError for a damaged line and StoreError for a link.
+    Both are empty if the file is missing. Raises LogError for a damaged line and StoreError if the file is a link.
     """
     path, failed, more = run / FAILURES, list[FailedMatch](), Counter[int]()
     for number, row in enumerate(_rows(path), start=1):
@@ -164,7 +167,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _with_advice(error: LogError) -> LogError:
-    """Return the error with advice: no run depends on this file."""
+    """Return the LogError with the advice to remove the file, which no run needs."""
     return LogError(f"{str(error).removesuffix(': restore the file from a copy')}: remove the file, no run needs it")
 
 

@@ -29,7 +29,7 @@ MOST, SHORT = 4096, 300
 
 
 class FeedWriter:
-    """Writer of a run's turn feed. Its methods raise OSError for a failure of the disk."""
+    """Writer of a run's turn feed, for viewers of matches in progress. Its methods raise OSError if the disk fails."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
@@ -39,13 +39,14 @@ class FeedWriter:
         self.close()  # removes the file of a killed process
 
     def full(self) -> bool:
-        """Return True if there is no room for another match."""
+        """Return True if no match should be added: at a quarter of `LARGEST` bytes or half of `MOST` matches."""
         return self._size > LARGEST // 4 or len(self._held) >= MOST // 2
 
     def write(self, lines: Iterable[tuple[str, str]], over: Collection[str] = ()) -> None:
-        """Write lines (match id, JSON object as ASCII text), and drop the matches in `over` from the feed.
+        """Append lines (match id, JSON object as ASCII text), and drop the ended matches in `over` from the feed.
 
-        A match for which there is no room is dropped, too.
+        A match is also dropped if its lines take the feed beyond half of `LARGEST` bytes. A full file is rewritten
+        without dropped matches.
         """
         new = list[bytes]()
         for match, text in lines:
@@ -65,20 +66,20 @@ class FeedWriter:
             self._written += len(data)
 
     def close(self) -> None:
-        """Remove the file. Later lines start a new one."""
+        """Close and delete the file, and forget all matches. Later writes start a new file."""
         if self._file >= 0:
             os.close(self._file)
         self._file, self._size, self._written, self._held = -1, 0, 0, {}
         self.path.unlink(missing_ok=True)
 
     def _drop(self, match: str, new: list[bytes]) -> None:
-        """Drop a match's lines from memory, and add the line that says so to `new`."""
+        """Forget a match's lines, and append the line that announces it to `new`. Does nothing for an unknown match."""
         if match in self._held:
             self._size -= sum(map(len, self._held.pop(match)))
             new.append(f'{{"match":"{match}","over":true}}\n'.encode("ascii"))
 
     def _renew(self) -> None:
-        """Replace the file by one with only the matches in progress."""
+        """Replace the file by one with only the matches in progress and a new random name in its first line."""
         data = b'{"feed":"%s"}\n' % secrets.token_hex(8).encode()
         data += b"".join(line for lines in self._held.values() for line in lines)
         beside = self.path.with_name(f".{FEED}{TEMPORARY}")
@@ -165,7 +166,10 @@ class _Line(_Row):
 
 
 class Playing:
-    """Match in the feed: its head, the offset and length of each turn's line, and its last speech."""
+    """Match read from the feed: settings (`head`), if it is `over`, offset and length of each turn's line (`places`).
+
+    `seat` is the last turn's seat, and `said` the beginning of its text.
+    """
 
     def __init__(self, head: _Head) -> None:
         self.head, self.places, self.over = head, list[tuple[int, int]](), False
@@ -173,7 +177,7 @@ class Playing:
 
 
 class FeedReader:
-    """Incremental reader of a run's turn feed. Invalid lines are skipped."""
+    """Incremental reader of a run's turn feed: `refresh` updates `matches`, by match id. Invalid lines are skipped."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
@@ -181,7 +185,7 @@ class FeedReader:
         self._name, self._read = b"", 0
 
     def refresh(self) -> None:
-        """Read new lines, from the start if the file was replaced. Forgets all matches if there is no file."""
+        """Read new lines into `matches`. Starts over if the file was replaced; clears `matches` if the file is gone."""
         with suppress(OSError), self._open() as file:
             name = file.readline(64)
             if name != self._name:
@@ -195,7 +199,10 @@ class FeedReader:
         self.matches, self._name, self._read = {}, b"", 0
 
     def row(self, id: str) -> dict[str, Any] | None:
-        """Return a match as a row of the log with its turns so far; None if the feed has no such match."""
+        """Return a match in progress as a row of the log, with its turns so far, status `playing` and no payoffs.
+
+        Returns None if the feed has no such match, or if the file was replaced since the last `refresh`.
+        """
         playing, turns = self.matches.get(id), list[dict[str, Any]]()
         if playing is None:
             return None
@@ -208,10 +215,11 @@ class FeedReader:
                 if line and line.turn:
                     turns.append(line.turn.model_dump())
         outcome = {"status": PLAYING, "reason": "", "payoffs": {}, "report": {}, "rules": 0}
-        return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": _seconds(turns)}
+        seconds = float(sum(turn["seconds"] for turn in turns))
+        return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": seconds}
 
     def _open(self) -> BinaryIO:
-        """Open the file. Raises OSError if it is a link or larger than a run could have written."""
+        """Open the file for reading. Raises OSError if it is missing, a link, or larger than twice `LARGEST`."""
         return open_plain(self.path, 2 * LARGEST, follow_links=False)
 
     def _take(self, text: bytes) -> None:
@@ -234,7 +242,3 @@ def _line(text: bytes) -> _Line | None:
         return _Line.model_validate_json(text) if len(text) <= LINE else None
     except ValidationError:
         return None
-
-
-def _seconds(turns: list[dict[str, Any]]) -> float:
-    return float(sum(turn["seconds"] for turn in turns))

@@ -18,14 +18,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def safe_name(name: str, label: str) -> str:
-    """Return the name if it is safe as part of a path: [A-Za-z0-9_-]{1,64}. Raises StoreError, with `label`, if not."""
+    """Return `name` if it can be part of a path: 1 to 64 letters, digits, - and _. Raises StoreError otherwise."""
     if not _NAME.fullmatch(name):
         raise StoreError(f"{label} {name[:80]!r} cannot name a file: use 1 to 64 letters, digits, - and _")
     return name
 
 
 def inside(root: Path, relative: str) -> Path:
-    """Return the path of `relative` below `root`. Raises StoreError if it leads out of it, also by links."""
+    """Return the path `root / relative`. Raises StoreError if it leads out of `root`, also through links."""
     path = root / relative
     try:
         if "\0" not in relative and path.resolve().is_relative_to(root.resolve()):
@@ -37,16 +37,17 @@ def inside(root: Path, relative: str) -> Path:
 
 @contextmanager
 def explained(path: Path, doing: str = "writing") -> Iterator[None]:
-    """Turn an operating system's error in the block into a StoreError of one line about `path`.
+    """Convert operating system errors in the block to a one-line StoreError about `path`, with advice for the user.
 
-    `doing` is a word for the action: writing, reading, creating or removing.
+    `doing` is the action in the message: writing, reading, creating or removing.
     """
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        code = error.errno if isinstance(error, OSError) else _native_code(error)
+        native = re.search(r"\(os error (\d+)\)", str(error))  # in the message of a Rust library (safetensors)
+        code = error.errno if isinstance(error, OSError) else int(native[1]) if native else None
         if code is None:
             raise
         raise StoreError(_explain(code, getattr(error, "strerror", None), path, doing)) from error
@@ -63,7 +64,7 @@ def require_own(path: Path) -> None:
 
 
 def require_contained(folder: Path) -> None:
-    """Raise StoreError if a link in the folder leads out of it. Writing and removing would follow the link."""
+    """Raise StoreError if a link in the folder leads out of it. Writing and removing would follow such a link."""
     root, pending = os.path.realpath(folder), [os.fspath(folder)]
     with explained(folder, "reading"):
         while pending:
@@ -79,14 +80,14 @@ def require_contained(folder: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all bytes, in as many calls as needed. Raises OSError for a failure of the disk."""
+    """Write all of `data` to a file descriptor, in as many calls as needed. Raises OSError if the disk fails."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write `data` (text as UTF-8) to the file at `path` atomically: a crash leaves the old or the new file.
+    """Replace the file at `path` by `data` (text as UTF-8), synced to disk. A crash leaves the old or the new file.
 
     Links and pipes with the name of the temporary file are removed, not followed. Raises StoreError for a failure of
     the disk.
@@ -110,9 +111,10 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
-    """Write the folder `final` atomically: `fill` writes into a temporary folder, which is then synced and renamed.
+    """Write the folder `final` atomically, replacing an existing one. `fill` writes into a temporary folder.
 
-    Replaces an existing folder. Raises StoreError for a failure of the disk, or if `final` is a file.
+    That folder is synced to disk and renamed, or removed on an error. Raises StoreError for a failure of the disk, or
+    if `final` is a file.
     """
     if final.exists() and not final.is_dir():
         raise StoreError(f"{final} is a file, but a folder is to be written there: move it away, then arena resume")
@@ -139,7 +141,7 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
 
 
 def fsync(path: Path) -> None:
-    """Sync a file's bytes or a folder's names to disk. Raises OSError."""
+    """Sync a file's bytes or a folder's entries to disk. Raises OSError if that fails."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -148,7 +150,7 @@ def fsync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder and its parents, synced to disk, and return its path. Raises StoreError on failure."""
+    """Create a folder with its parents, sync them to disk, and return `path`. Raises StoreError if that fails."""
     with explained(path, "creating"):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
@@ -158,7 +160,7 @@ def make_folder(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder and sync to disk. A folder is renamed first, so that it disappears at once."""
+    """Delete a file or folder, if any, and sync to disk. A folder is renamed first, so it disappears at once."""
     with explained(path, "removing"):
         if path.is_dir() and not path.is_symlink():
             aside = path.with_name(f".{path.name.lstrip('.')}.removed{TEMPORARY}")
@@ -171,18 +173,12 @@ def remove(path: Path) -> None:
 
 
 def require_run(path: Path) -> Path:
-    """Return the path if it is a run folder. Raises StoreError otherwise."""
+    """Return `path` if it is a run folder, which has a `config.yaml`. Raises StoreError otherwise."""
     if not path.exists():
         raise StoreError(f"there is no folder {path}")
     if not (path / CONFIG).is_file():
         raise StoreError(f"{path} is not a run folder: it has no {CONFIG}")
     return path
-
-
-def _native_code(error: Exception) -> int | None:
-    """Return the errno in the text of an error of a Rust library (safetensors), or None."""
-    match = re.search(r"\(os error (\d+)\)", str(error))
-    return int(match[1]) if match else None
 
 
 def _explain(code: int, reason: str | None, path: Path, doing: str) -> str:

@@ -14,13 +14,15 @@ from arena.errors import StoreError
 from arena.store.files import explained, fsync, make_folder, require_own, write_all
 from games.plain_files import read_plain
 
+_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
 
 class LogError(StoreError):
     """Raised for a log that cannot be read. The message names the file and, if known, the line."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of the file; [] if there is no file. Raises LogError for a damaged line except the last."""
+    """Return a JSON lines file's objects; [] if it is missing. Raises LogError for a damaged line except the last."""
     try:
         with explained(path, "reading"):
             return _parse(read_plain(path), path)[0]
@@ -31,20 +33,17 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def to_line(value: dict[str, Any]) -> str:
-    """Return the object as one line of ASCII JSON, in which no text can end the line. Raises ValueError for NaN."""
+    """Encode the object as one line of ASCII JSON without line break. Raises ValueError for NaN and infinity."""
     return _ENCODE(value)
 
 
-_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-
-
 class LineWriter:
-    """Writer that appends to a JSON lines file, after removing an incomplete last line."""
+    """Writer that appends objects to a JSON lines file. `rows` are the objects that the file had when it was opened."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file.
+        """Open or create the file and its folder, and remove an incomplete last line.
 
-        Raises LogError if it is damaged, and StoreError for a link or a failure of the disk.
+        Raises LogError if another line is damaged, and StoreError for a link or a failure of the disk.
         """
         make_folder(path.parent)
         require_own(path)
@@ -61,15 +60,15 @@ class LineWriter:
 
     @property
     def size(self) -> int:
-        """Size in bytes of all complete lines."""
+        """Size of the file in bytes."""
         return self._size
 
     def append(self, value: dict[str, Any]) -> None:
-        """Write an object as one line and sync it to disk. On failure the file is unchanged."""
+        """Write an object as one line and sync it. Raises StoreError, with the file unchanged, if the disk fails."""
         self.write([to_line(value)])
 
     def write(self, texts: Iterable[str]) -> None:
-        """Write lines, each an object as ASCII JSON, and sync once. On failure the file is unchanged."""
+        """Write lines, each an object as ASCII JSON, and sync once. On a StoreError, the file is unchanged."""
         lines = "".join(f"{text}\n" for text in texts).encode("ascii")
         with explained(self.path):
             try:
@@ -83,13 +82,12 @@ class LineWriter:
         self._size += len(lines)
 
     def close(self) -> None:
-        """Close the file. A second call does nothing."""
+        """Close the file. Further calls do nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def __enter__(self) -> "LineWriter":
-        """Return the writer, which the end of the block closes."""
         return self
 
     def __exit__(
@@ -100,9 +98,10 @@ class LineWriter:
 
 
 def _parse(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the objects of all complete lines and the size of those lines in bytes.
+    """Return the objects of all complete lines and the total size of those lines in bytes.
 
-    Skips a damaged last line, which an interrupted write may leave. Raises LogError if another line is damaged.
+    Skips an incomplete or damaged last line, which an interrupted write may leave. Raises LogError if another line is
+    damaged.
     """
     rows: list[dict[str, Any]] = []
     size = 0

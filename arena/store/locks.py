@@ -16,9 +16,9 @@ LOCK, HOLDER = "run.lock", "run.pid"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that only this process writes in it.
+    """Hold the folder's lock during the block, so that only this process writes there. `run.pid` has its id meanwhile.
 
-    Raises StoreError if another process holds it, or if a link leads out of the folder.
+    Raises StoreError at once if another process holds the lock, or if a link leads out of the folder.
     """
     require_contained(folder)
     lock = _lock(folder)
@@ -39,7 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path) -> bool:
-    """Return True if a process holds the folder's lock."""
+    """Return True if a process, even this one, holds the folder's lock; False if the folder is missing."""
     if not folder.is_dir():
         return False
     try:
@@ -50,7 +50,7 @@ def in_use(folder: Path) -> bool:
 
 
 def holder(folder: Path) -> int | None:
-    """Return the process id of the last process that took the lock; None if unknown."""
+    """Return the process id in the folder's `run.pid`, which a killed process may have left; None if there is none."""
     try:
         number = int(read_plain(folder / HOLDER, 20))
     except (OSError, ValueError):

@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 Deal = TypeVar("Deal", bound=Hashable)
 Row = TypeVar("Row", bound=Mapping[str, Any])
+_ATTEMPT = re.compile(r"-r\d+$")
+_ATTEMPTS = ("matches", "failed", "given_up", "left_out")
 
 
 def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
-    """Return the deals with a match that was given up, from deal, printed match id and status of every attempt.
+    """Return the deals that have a match without any finished attempt, so that credit and statistics leave them out.
 
-    A match was given up if it failed and no attempt at it finished. Credit and statistics leave its whole deal out.
+    `ends` has deal, match id (with -rN for a repetition) and status of every attempt.
     """
     failed, finished = dict[str, Deal](), set[str]()
     for deal, match, status in ends:
@@ -21,19 +23,17 @@ def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
     return {deal for planned, deal in failed.items() if planned not in finished}
 
 
-_ATTEMPT = re.compile(r"-r\d+$")
-
-
 def complete(rows: Sequence[Row]) -> list[Row]:
-    """Return the finished matches among the rows of one iteration, without those of incomplete deals."""
+    """Return the finished matches among the rows of one iteration, without those of the `incomplete_deals`."""
     lost = incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
     return [row for row in rows if row["status"] == "finished" and (row["game"], row["seed"]) not in lost]
 
 
 def losses(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a line on the failed attempts of these rows of metrics and their commonest cause; "" without any.
+    """Summarise failed attempts in one line: matches given up, share of failures, commonest cause; "" without failures.
 
-    `failed` are attempts, `given_up` matches, `left_out` finished matches that share a deal with one given up.
+    `rows` are metrics of iterations: `failed` counts attempts, `given_up` matches, `left_out` finished matches that
+    share a deal with one given up, and `failure` is the iteration's commonest cause.
     """
     total, causes = Counter[str](), Counter[str]()
     for row in rows:
@@ -50,6 +50,3 @@ def losses(rows: Iterable[Mapping[str, Any]]) -> str:
     lost += f"{total['left_out']} more of their deals left out, " if total["left_out"] else ""
     why = "".join(f": {cause}" for cause, _ in causes.most_common(1))
     return f"{lost}{share}{why}; see --failures"
-
-
-_ATTEMPTS = ("matches", "failed", "given_up", "left_out")

@@ -16,7 +16,10 @@ _PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".p
 
 
 def seal(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write the manifest of the folder's files with the metadata `about`. Raises StoreError for a pickle among them."""
+    """Write `manifest.json`: SHA-256 and size of each file in the folder, its own hash, and the metadata `about`.
+
+    Raises StoreError for a pickle or a link in the folder.
+    """
     names = sorted(_files(folder, "folder"))
     for name in names:
         if Path(name).suffix.lower() in _PICKLES:
@@ -26,7 +29,7 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def described(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
-    """Return the manifest after verifying its own bytes only. Raises StoreError, with `label`, for a damaged one."""
+    """Return the manifest after verifying only its own hash. Raises StoreError, with `label`, if it is damaged."""
     try:
         raw = read_plain(folder / MANIFEST)
     except OSError:
@@ -42,7 +45,10 @@ def described(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
 
 
 def verify(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
-    """Return the manifest after verifying every file. Raises StoreError naming the first missing or damaged file."""
+    """Return the manifest's content after verifying every file of the folder, which it lists in `files` with hashes.
+
+    Raises StoreError, with `label`, naming the first file that is missing, damaged or not listed.
+    """
     body = described(folder, label)
     files, present = body["files"], _files(folder, label)
     for name in sorted(set(files) - present):
@@ -57,19 +63,19 @@ def verify(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """Return SHA-256 and size of a file. Raises OSError if it cannot be read."""
+    """Return a file's SHA-256 in hex (`sha256`) and size in bytes (`size`). Raises OSError if it cannot be read."""
     with open_plain(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, "size": os.fstat(file.fileno()).st_size}
 
 
 def digest(body: Any) -> str:
-    """Return the SHA-256 of a value's JSON with sorted keys."""
+    """Return the SHA-256 in hex of a value's JSON with sorted keys."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _render(body: dict[str, Any]) -> str:
-    """Return the manifest's text, which includes the hash of its body."""
+    """Return the text of the manifest file: the content `body` and its hash, as JSON."""
     return json.dumps({"manifest": body, "sha256": digest(body)}, indent=1, sort_keys=True) + "\n"
 
 

@@ -22,26 +22,23 @@ GROUP = 1000
 
 
 class MatchLog:
-    """Log folder of one run. Only one process may write it at a time (`RunFolder.lock`)."""
+    """Writer of a run's match log. Only one process may write the folder at a time (`RunFolder.lock`)."""
 
     def __init__(self, folder: Path) -> None:
-        """Prepare to write to the folder, which the first match creates."""
+        """Use this folder. It need not exist: the first match creates it."""
         self.folder = folder
         self._reader = LogReader(folder)
         self._writers: dict[int, LineWriter] = {}
 
     def append(self, record: MatchRecord) -> None:
-        """Write a match, finished or failed, and sync it to disk.
-
-        Raises RecordError for values that no log can hold, and StoreError for a sealed iteration or a failure of the
-        disk.
-        """
+        """Append a finished or failed match to the log and sync it to disk. Raises as `extend`."""
         self.extend([record])
 
     def extend(self, records: Sequence[MatchRecord]) -> None:
-        """Write several matches and sync once per iteration. On an error, none of an iteration's matches is written.
+        """Append matches to the open logs of their iterations, and sync each log once. Images are stored first.
 
-        Images are written before the matches that show them.
+        On an error, none of an iteration's matches is written. Raises RecordError for values that no log can hold, and
+        StoreError for a sealed iteration or a failure of the disk.
         """
         lines = [(record.iteration, _with_version(record.to_line())) for record in records]
         for record in records:
@@ -51,9 +48,9 @@ class MatchLog:
             self._writer(iteration).write([line for k, line in lines if k == iteration])
 
     def seal(self, iteration: int) -> None:
-        """Convert an iteration's open log into one Parquet file ordered by id. Does nothing to a sealed iteration.
+        """Convert an iteration's JSON lines to one Parquet file ordered by match id, and delete the JSON lines.
 
-        Raises LogError if a match was logged twice.
+        Keeps an existing Parquet file. Raises LogError if a match was logged twice.
         """
         self._close(iteration)
         sealed = log_path(self.folder, iteration, "parquet")
@@ -70,9 +67,9 @@ class MatchLog:
         credited: Iterable[Trajectory],
         tokens: Mapping[tuple[str, int], Mapping[str, Sequence[float]]] = MappingProxyType({}),
     ) -> None:
-        """Write the reward and advantage of every turn of these trajectories, ordered by match and turn.
+        """Write the iteration's credit file: reward and advantage of every turn of the trajectories, by match and turn.
 
-        `tokens` has, by match and turn, optional figures of single tokens: `advantages`, `ratios` and `gaps`.
+        `tokens` has, by (match, turn), optional lists with a value per token: `advantages`, `ratios` and `gaps`.
         """
         rows = sorted(
             CreditRow(trajectory.match, turn.index, turn.seat, turn.reward, turn.advantage)
@@ -88,15 +85,15 @@ class MatchLog:
         return self._reader.iterations()
 
     def sealed(self) -> list[int]:
-        """Return the numbers of the sealed iterations, ascending."""
+        """Return the iterations whose log is converted to Parquet, so that no match can be added, ascending."""
         return [k for k in self.iterations() if log_path(self.folder, k, "parquet").exists()]
 
     def read(self, iteration: int) -> list[dict[str, Any]]:
-        """Return the rows of an open or sealed iteration ordered by id, for `MatchRecord.from_json`."""
+        """Return an iteration's match rows, ordered by id, for `MatchRecord.from_json`. Raises LogError if damaged."""
         return self._reader.read(iteration)
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """Return reward and advantage of each turn; [] before credit has been assigned."""
+        """Return reward and advantage of each of the iteration's turns; [] before credit has been assigned."""
         return self._reader.credit(iteration)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -105,7 +102,7 @@ class MatchLog:
             yield from self.read(iteration)
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Remove the logs and credit of later iterations and leftovers of a crash; return the removed iterations."""
+        """Delete later iterations' logs and credit, and leftovers of a crash. Return the deleted iterations."""
         self.close()
         later = [number for number in self.iterations() if number > iteration]
         for file in sorted(self.folder.glob("*")):
@@ -116,7 +113,7 @@ class MatchLog:
         return later
 
     def close(self) -> None:
-        """Close the open files. The log remains usable."""
+        """Close the open files. A later `append` opens them again."""
         for number in list(self._writers):
             self._close(number)
 
@@ -133,7 +130,7 @@ class MatchLog:
 
 
 class MatchBatch:
-    """Write buffer for matches: written when it holds 1,000, or one second after the first.
+    """Buffer of matches to log: written when it holds 1,000, or one second after the first was added.
 
     A timer thread writes on time even if the event loop is busy. A killed process loses its buffer; the iteration is
     not committed then, and is played again.
@@ -147,9 +144,9 @@ class MatchBatch:
         self._failed: Exception | None = None
 
     def add(self, record: MatchRecord) -> None:
-        """Add a match to the buffer, and write the buffer if it is full.
+        """Add a match to the buffer, and write the buffer if it holds 1,000 matches.
 
-        Raises the errors of `MatchLog.extend` for any match of the buffer, also for an earlier write by the timer.
+        Raises the errors of `MatchLog.extend` for any match of the buffer, and those of an earlier write by the timer.
         """
         with self._lock:
             self._waiting.append(record)
@@ -162,7 +159,7 @@ class MatchBatch:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffer and sync it to disk."""
+        """Write the buffer to the log now. Raises the errors of `MatchLog.extend`, also of a write by the timer."""
         with self._lock:
             if self._clock:
                 self._clock.cancel()
@@ -172,7 +169,7 @@ class MatchBatch:
             self.log.extend(waiting)
 
     def _flush_on_timer(self) -> None:
-        """Write the buffer when the timer expires. The next call raises the error, if any."""
+        """Write the buffer when the timer expires. An error is stored for the next `add` or `flush` to raise."""
         try:
             self.flush()
         except Exception as error:  # noqa: BLE001 no caller could catch it here
@@ -180,7 +177,7 @@ class MatchBatch:
 
 
 def _with_version(line: str) -> str:
-    """Return the object's line with the schema version as its first entry."""
+    """Return the JSON text of an object with the log's schema version as its first entry, `schema`."""
     return f'{{"schema":{SCHEMA_VERSION},{line[1:]}'
 
 

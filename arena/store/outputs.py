@@ -1,7 +1,7 @@
 """Files that a command writes at a path of the user's: new ones, or replacements of Arena's own files.
 
-Arena's files have a mark near their beginning. Only a file with the mark of the same kind is replaced. Links are never
-followed.
+Arena's files have a signature near their beginning. Only a file with the signature of the same kind is replaced. Links
+are never followed.
 """
 
 import os
@@ -15,25 +15,25 @@ from arena.store.files import explained, write_atomic
 from games.plain_files import open_plain
 
 HEAD = 4096
-"""Bytes at the beginning of a file that hold its mark."""
+"""Bytes at the beginning of a file that hold its signature."""
 PNG = b"\x89PNG\r\n\x1a\n"
 IHDR_END = len(PNG) + 25
 
 
 class Kind(NamedTuple):
-    """Kind of output file: a label for messages, and the mark near the beginning of every file."""
+    """Kind of output file: a label for messages, and `mark`, the signature near the beginning of such a file."""
 
     label: str
     mark: bytes
 
 
 def results(command: str) -> Kind:
-    """Return the kind of a command's JSON results, whose first key is `by`."""
+    """Return the kind of the JSON results of the command `arena COMMAND`, whose first key is `by`."""
     return Kind(f"result of arena {command}", f'{{\n "by": "arena {command}"'.encode())
 
 
 def schema(name: str) -> Kind:
-    """Return the kind of the JSON Schema with this file name."""
+    """Return the kind of a JSON Schema, recognised by its `$id`, the file name `name`."""
     return Kind(f"schema that Arena wrote as {name}", f'"$id": "{name}"'.encode())
 
 
@@ -43,7 +43,10 @@ RECORDS = Kind("file of match records", b'{"id": "')
 
 
 def require_output(option: str, path: Path | None, kind: Kind) -> None:
-    """Raise ConfigError unless the path is free for a new file or has a file of this kind. None is accepted."""
+    """Raise ConfigError unless `path` is None, free for a new file, or an empty file or one of this kind.
+
+    Its folder must exist. `option` is the command's option, for the message.
+    """
     if path is None:
         return
     argument = f"{option} {path}"
@@ -65,9 +68,9 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
 
 
 def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
-    """Write the data atomically to a path that `require_output` accepts.
+    """Write `data` atomically to `path`. Raises ConfigError as `require_output`.
 
-    A picture gets its mark here. Raises ValueError if other data lacks its kind's mark.
+    Pictures get their signature here. Raises ValueError if other data lacks the signature of its kind.
     """
     require_output(option, path, kind)
     if kind is PICTURE:
@@ -78,7 +81,7 @@ def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
 
 
 def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
-    """Append a line to a new file, or to an existing file of this kind. Raises ConfigError as `require_output`."""
+    """Append a line to `path`, a new file or one of this kind. Raises ConfigError as `require_output`."""
     require_output(option, path, kind)
     with explained(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -87,7 +90,7 @@ def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
 
 
 def _with_mark(png: bytes) -> bytes:
-    """Return the PNG with a text chunk, after its header, that names Arena as its software."""
+    """Return the PNG with a text chunk, the signature of Arena's pictures, inserted after its header."""
     body = PICTURE.mark
     chunk = (len(body) - 4).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
     return png[:IHDR_END] + chunk + png[IHDR_END:]

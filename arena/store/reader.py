@@ -32,18 +32,18 @@ _MATCH_ID = re.compile(r"(\d{4}|[1-9]\d{4,8})-\d{4,9}(-[rb]\d{1,9})*", re.ASCII)
 
 
 def log_path(folder: Path, iteration: int, kind: str) -> Path:
-    """Return the path of an iteration's log of kind `jsonl` (open), `parquet` (sealed) or `credit.parquet`."""
+    """Return the path of an iteration's log file: `jsonl` (being played), `parquet` (sealed) or `credit.parquet`."""
     return folder / f"{iteration:04d}.{kind}"
 
 
 def parse_log_name(name: str) -> tuple[int, str] | None:
-    """Return the iteration and kind of a log file's name; None for other names."""
+    """Return iteration and kind (`jsonl`, `parquet` or `credit.parquet`) of a log file's name; None for other names."""
     match = _LOG_FILE.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def iteration_of(id: str) -> int | None:
-    """Return the iteration of a printed match id; None for other text."""
+    """Return the iteration that a match id such as 0003-0012 begins with; None if the text is no match id."""
     match = _MATCH_ID.fullmatch(id)
     return int(match[1]) if match else None
 
@@ -51,10 +51,11 @@ def iteration_of(id: str) -> int | None:
 def read_parquet(
     path: Path, schema: Any, columns: Collection[str], sparse: bool = False, ids: Collection[str] | None = None
 ) -> Any:
-    """Return columns of a sealed file as an Arrow table. Raises LogError if it is damaged or of another version.
+    """Read columns, by dotted names such as `turns.seat`, from a sealed log or credit file as an Arrow table.
 
     Optional columns that the file lacks are filled with defaults, or left out of a `sparse` table. With `ids`, only
-    rows of these matches are returned: the file is ordered by match, and other groups of rows are not read.
+    rows of these matches are returned; groups of rows without them are not read. Raises LogError if the file is damaged
+    or of another version.
     """
     try:
         open_plain(path).close()  # raises for a pipe, which pyarrow would wait for
@@ -69,13 +70,13 @@ def read_parquet(
 
 
 def _may_hold(group: Any, ids: Collection[str]) -> bool:
-    """Return False if the bounds of the group's first column exclude all of these matches."""
+    """Return False if the row group's bounds of its first column, the match ids, exclude all of `ids`."""
     bounds = group.column(0).statistics
     return bounds is None or not bounds.has_min_max or any(bounds.min <= id <= bounds.max for id in ids)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a metrics log; [] if there is none. Raises LogError for a damaged line."""
+    """Return a metrics log's rows; [] if missing. Raises LogError for a line that is damaged or has no iteration."""
     rows = read_lines(path)
     for number, row in enumerate(rows, start=1):
         iteration = row.get("iteration")
@@ -85,10 +86,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 class LogReader:
-    """Reader of a log folder. Rows of open and sealed iterations are as `MatchRecord.to_json` made them."""
+    """Reader of a log folder: rows of open and sealed iterations, in the form of `MatchRecord.to_json`, and credit."""
 
     def __init__(self, folder: Path) -> None:
-        """Prepare to read the folder, which need not exist yet."""
+        """Use this folder, which need not exist yet."""
         self.folder = folder
         self.blobs = Blobs(folder / "blobs")
         """Images of the matches."""
@@ -100,35 +101,38 @@ class LogReader:
         return sorted({one[0] for one in found if one and one[1] != "credit.parquet"})
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """Return an iteration's rows, all or those of `ids`, ordered by id. Raises LogError for a damaged log."""
+        """Return an iteration's rows, all or those of `ids`, ordered by id. Without `streams`, rows lack their tokens.
+
+        Raises LogError for a damaged log.
+        """
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
         rows = match_rows(self._table(iteration, wanted, sparse=True, ids=ids))
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str], ids: Collection[str] | None = None) -> Any:
-        """Return columns of an iteration, such as `turns.seat`, as an Arrow table ordered by id.
+        """Return columns of an iteration, by dotted names such as `turns.seat`, as an Arrow table ordered by match id.
 
-        Raises LogError for a damaged log.
+        `ids` restricts the matches. Raises LogError for a damaged log.
         """
         return self._table(iteration, columns, ids=ids).sort_by("id")
 
     def images(self, iteration: int) -> set[str]:
-        """Return the hashes of the images in an iteration's messages."""
+        """Return the SHA-256 hashes of the images in an iteration's messages."""
         column = self.table(iteration, ["id", "turns.messages.images"])["turns"].combine_chunks()
         for name in ("messages", "images", "hash"):
             column = column.flatten().field(name)
         return set(column.to_pylist())
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """Return reward and advantage of each turn; [] before credit has been assigned."""
+        """Return reward and advantage of each of the iteration's turns; [] before credit has been assigned."""
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
     def credit_table(
         self, iteration: int, columns: Collection[str] = CreditRow._fields, ids: Collection[str] | None = None
     ) -> Any:
-        """Return the credit of the turns of all matches or those of `ids` as an Arrow table; empty if there is none.
+        """Return columns of an iteration's credit, a row per turn, as an Arrow table; empty if credit is not assigned.
 
-        `columns` may include the figures of single tokens: `advantages`, `ratios`, `gaps`.
+        `ids` restricts the matches. `columns` may include lists with a value per token: `advantages`, `ratios`, `gaps`.
         """
         path = log_path(self.folder, iteration, "credit.parquet")
         known = path.exists()
@@ -137,7 +141,7 @@ class LogReader:
     def _table(
         self, iteration: int, columns: Collection[str], sparse: bool = False, ids: Collection[str] | None = None
     ) -> Any:
-        """Return columns of the sealed file or, without one, of the open file."""
+        """Return columns of an iteration's Parquet file or, if it has none, of its JSON lines, as an Arrow table."""
         table = self._sealed(iteration, columns, sparse, ids)
         if table is None and not (rows := self.open_rows(iteration)):
             # The run may have sealed it and removed its open file between the two reads.
@@ -148,7 +152,7 @@ class LogReader:
         return self._open(iteration, wanted, columns, sparse)
 
     def _open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
-        """Return columns of the open file's rows. Raises LogError for a row that does not fit the schema."""
+        """Return columns of JSON lines rows as an Arrow table. Raises LogError if a row does not fit the schema."""
         try:
             table = match_table(rows)
         except LogError as error:
@@ -168,7 +172,7 @@ class LogReader:
         return table
 
     def open_rows(self, iteration: int) -> list[dict[str, Any]]:
-        """Return the rows of the open file in the order of writing; [] without one."""
+        """Return an open iteration's rows in the order of writing; [] if it has none. Raises LogError if damaged."""
         path = log_path(self.folder, iteration, "jsonl")
         rows = read_lines(path)
         for number, row in enumerate(rows, start=1):
@@ -187,14 +191,14 @@ class RunReader:
         self.log = LogReader(self.path / "log")
 
     def config(self) -> str:
-        """Return the text of the run's config."""
+        """Return the text of the run's `config.yaml`. Raises StoreError if it is not UTF-8 or too large."""
         try:
             return self._bytes(CONFIG).decode("utf-8")
         except UnicodeDecodeError:
             raise StoreError(f"{self.path / CONFIG} is damaged: it should be text in UTF-8") from None
 
     def environment(self) -> dict[str, Any]:
-        """Return the versions and machine at the run's start, and its commands.
+        """Return the run's environment: `versions`, `commands`, `experiment` and machine, as stored at its start.
 
         Raises StoreError if the file is damaged or was edited.
         """
@@ -224,17 +228,17 @@ class RunReader:
         return self.log.iterations()
 
     def matches(self, streams: bool = True) -> Iterator[dict[str, Any]]:
-        """Yield every match's row by iteration and id, with or without its token streams."""
+        """Yield the row of every match, ordered by iteration and id. Rows lack their tokens if `streams` is False."""
         for iteration in self.iterations():
             yield from self.log.read(iteration, streams)
 
     def table(self, columns: Collection[str]) -> Any:
-        """Return columns of every match, such as `turns.seat`, as an Arrow table ordered by iteration and id."""
+        """Return columns of all matches, by names such as `turns.seat`, as an Arrow table by iteration and match id."""
         none = complete_table(MATCHES.empty_table(), MATCHES, columns)
         return pa.concat_tables([none, *(self.log.table(iteration, columns) for iteration in self.iterations())])
 
     def match(self, id: str) -> dict[str, Any]:
-        """Return one match's row. Raises StoreError, with the nearest id, if there is none."""
+        """Return the row of the match `id`. Raises StoreError, with the nearest id, if there is none."""
         iteration = iteration_of(id)
         for row in [] if iteration is None else self.log.read(iteration, ids=[id]):
             return row
@@ -243,14 +247,14 @@ class RunReader:
         raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """Return reward and advantage of each turn of an iteration; [] before credit has been assigned."""
+        """Return reward and advantage of each of the iteration's turns; [] before credit has been assigned."""
         return self.log.credit(iteration)
 
     def credit_table(self) -> Any:
-        """Return reward and advantage of each turn of the run as an Arrow table, by iteration."""
+        """Return match, turn, seat, reward and advantage of all turns of the run as an Arrow table, by iteration."""
         none = CREDIT.empty_table().select([*CreditRow._fields])
         return pa.concat_tables([none, *map(self.log.credit_table, self.iterations())])
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics, one row per iteration, oldest first."""
+        """Return the run's metrics, one row per iteration, oldest first. Raises LogError for a damaged line."""
         return read_metrics(self.path / "metrics.jsonl")

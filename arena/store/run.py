@@ -27,14 +27,14 @@ EMPTY: Mapping[str, bytes] = MappingProxyType({})
 
 
 class MetricsLog:
-    """Writer of a JSON lines file with one row per iteration, synced to disk."""
+    """Writer of a JSON lines file with rows of metrics, each with its iteration, synced to disk."""
 
     def __init__(self, path: Path) -> None:
-        """Prepare to write to the file, which need not exist yet."""
+        """Use the file `path`, which need not exist yet."""
         self.path = path
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one iteration's figures. Tables may be nested; NaN and infinities become null.
+        """Append one iteration's metrics. Values may be nested dicts; NaN and infinities become null.
 
         Raises ValueError unless the row has an integer `iteration`.
         """
@@ -48,7 +48,7 @@ class MetricsLog:
         return read_metrics(self.path)
 
     def discard_after(self, iteration: int, size: int | None = None) -> None:
-        """Remove the rows of later iterations: everything after `size` bytes if given."""
+        """Remove the rows of later iterations. If `size` is given, cut the file to that many bytes instead."""
         if size is not None and self.path.exists():
             with explained(self.path, "reading"):
                 data = read_plain(self.path)
@@ -62,12 +62,12 @@ class MetricsLog:
 
 
 class RunFolder:
-    """Run folder for writing. Callers hold `lock()`."""
+    """Writer of a run folder, by its parts `log`, `metrics`, `evaluations` and `failures`. Callers hold `lock()`."""
 
     def __init__(self, path: Path) -> None:
-        """Open the run at `path`. Raises StoreError if it is no run folder.
+        """Open the run at `path` and resolve the path. Raises StoreError if it is no run folder.
 
-        The path is resolved, because other processes have other working directories and `runs/latest` changes.
+        Other processes have other working directories, and the link `runs/latest` changes.
         """
         self.path = path = require_run(path).resolve()
         self.reader = RunReader(path)
@@ -80,17 +80,17 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the run at `path`. Raises StoreError if it is no run folder."""
+        """Open the run at `path` for writing. Raises StoreError if it is no run folder."""
         return cls(Path(path))
 
     @classmethod
     def create(
         cls, path: str | Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY
     ) -> "RunFolder":
-        """Create a run with its config and environment, and `files` by relative path below the folders `OWN`.
+        """Create a run folder with its config, its environment, and `files` (content by path below the folders `OWN`).
 
-        The environment is stored with its hash, which reveals changes. Raises StoreError if the folder is in use or
-        not empty.
+        The environment is stored with its hash, which reveals changes. Raises StoreError if the folder is in use or not
+        empty.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
@@ -108,16 +108,16 @@ class RunFolder:
         return cls(folder)
 
     def amend(self, config: str, environment: Mapping[str, Any]) -> None:
-        """Replace the run's config and environment."""
+        """Replace the run's `config.yaml` and `environment.json`."""
         write_atomic(self.path / CONFIG, config)
         _write_environment(self.path, environment)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return a context manager that holds the run's lock. Entering raises StoreError if it is taken."""
+        """Return a context manager that holds the run's lock. Entering raises StoreError if another process has it."""
         return locked(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-        """Commit the state after `iteration`, which `fill` writes, with hashes of the logs and metrics so far."""
+        """Write and return an iteration's checkpoint: the state, by `fill`, and hashes of logs and metrics so far."""
 
         def fill_with_contents(folder: Path) -> None:
             fill(folder)
@@ -127,7 +127,7 @@ class RunFolder:
         return checkpoints.write(self.path, iteration, fill_with_contents)
 
     def newest_valid(self, skipped: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
-        """Return the newest checkpoint that is intact, with all files it lists, or None.
+        """Return the newest checkpoint that is intact, like all logs and metrics that it lists; None if there is none.
 
         Calls `skipped` with the reason for each newer one.
         """
@@ -138,11 +138,11 @@ class RunFolder:
         return checkpoints.newest_valid(self.path, skipped, check_listed)
 
     def resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
-        """Return the checkpoint to resume from; None before the first. Calls `note` for newer damaged ones.
+        """Return the newest intact checkpoint, to resume from; None if the run has none yet.
 
-        Raises StoreError if all checkpoints are damaged, or if the log has more iterations without a checkpoint than
-        a run can have that commits every `every` iterations and plays `ahead` of its updates: resuming would overwrite
-        them.
+        Calls `note` with a message for each damaged newer checkpoint, and if played iterations have none. Raises
+        StoreError if all checkpoints are damaged, or if the log has more iterations without a checkpoint than a run can
+        have that commits every `every` iterations and plays `ahead` of its updates: resuming would overwrite them.
         """
         torn: list[str] = []
         newest = self.newest_valid(torn.append)
@@ -163,11 +163,11 @@ class RunFolder:
         return newest
 
     def prune(self, count: int) -> list[int]:
-        """Remove all checkpoints except the first and the newest `count`; return the removed iterations."""
+        """Delete all checkpoints except iteration 0's and the newest `count`. Return the deleted iterations."""
         return checkpoints.keep(self.path, count, also=[0])
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Remove logs, metrics, failures and checkpoints of later iterations; return the removed iterations."""
+        """Delete later iterations' log, metrics, evaluations, failures and checkpoints. Return these iterations."""
         self.failures.discard_after(iteration)
         dropped = set(self.log.discard_after(iteration))
         dropped |= set(checkpoints.discard_after(self.path, iteration))
@@ -182,7 +182,7 @@ def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
 
 
 def _refuse_taken(folder: Path) -> None:
-    """Raise StoreError if the folder is not empty, except for files that a killed `create` may have left."""
+    """Raise StoreError if the folder holds a run or other files, except those that a killed `create` may have left."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
     if foreign := foreign_files(folder, {ENVIRONMENT, *OWN}):
@@ -190,7 +190,7 @@ def _refuse_taken(folder: Path) -> None:
 
 
 def foreign_files(folder: Path, ours: Collection[str] = ()) -> list[str]:
-    """Return the names of foreign files in a folder: all but locks, temporary files and `ours`. It need not exist."""
+    """Return the sorted names of files in a folder other than locks, temporary files and `ours`; [] without folder."""
     known = {LOCK, HOLDER, *ours}
     with explained(folder, "reading"):
         names = {file.name for file in folder.iterdir()} if folder.exists() else set()

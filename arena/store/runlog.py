@@ -17,30 +17,31 @@ PACKAGES = ("arena", "agents", "games", "simulators")
 
 
 class PlainLines(logging.Formatter):
-    """Formatter with one line per record. Further lines of a text are indented: none can pass for a record."""
+    """Log formatter that removes secrets and control characters, and indents all lines of a record but the first."""
 
     def __init__(self, head: str, secret_variables: Collection[str] = ()) -> None:
         super().__init__(head)
         self.secret_variables = secret_variables
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as printable lines without secrets."""
+        """Return the record's text as printable lines. Values of `secret_variables` and similar secrets are removed."""
         first, *rest = printable_lines(without_secrets(super().format(record), self.secret_variables)) or [""]
         return "\n".join([first, *(f"    {line}" for line in rest)])
 
 
 class _Quiet(RotatingFileHandler):
-    """Log handler that drops lines which cannot be written, and never stops the run."""
+    """File handler of a log that drops records which it cannot write, so that a full disk never stops the run here."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Ignore the error: writing the files that the run needs reports a full disk."""
+        """Ignore a failed write. Writing the files that the run needs reports a full disk."""
 
 
 @contextmanager
 def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]:
-    """Send all log records of our packages in this block to the run's `run.log` only.
+    """Write all log records of Arena's packages in this block to the run's `run.log`, and nowhere else.
 
-    Values of `secret_variables` are never written. Raises StoreError if the file cannot be opened.
+    Values of the environment variables `secret_variables` are never written. Raises StoreError if the file cannot be
+    opened.
     """
     path = run / RUN_LOG
     for file in (path, path.with_name(f"{RUN_LOG}.1")):

@@ -33,7 +33,7 @@ _VERSION_KEY = b"arena.schema_version"
 
 
 class CreditRow(NamedTuple):
-    """Weighted reward and advantage of one turn of one match."""
+    """Weighted reward and advantage of one turn of one match, a row of the credit file."""
 
     match: str
     turn: int
@@ -172,7 +172,7 @@ CREDIT = _schema(
 
 
 def without(schema: Any, names: Collection[str]) -> Any:
-    """Return the schema without these fields. A dot leads into a list's items: `turns.messages.images`."""
+    """Return the Arrow schema without the fields `names`. Dotted names lead into lists: `turns.messages.images`."""
     return pa.schema(list(_fields_without(schema, names)), metadata=schema.metadata)
 
 
@@ -185,7 +185,7 @@ def _fields_without(fields: Iterable[Any], names: Collection[str], parent: str =
 
 
 def select_fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[Any]:
-    """Yield the fields named by the columns. A dot leads into a list's items: `turns.seat`."""
+    """Yield the Arrow fields that `columns` names. A dotted name keeps one field of a list's items: `turns.seat`."""
     for field in fields:
         inner = [name.removeprefix(f"{field.name}.") for name in columns if name.startswith(f"{field.name}.")]
         if field.name in columns:
@@ -195,7 +195,7 @@ def select_fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[A
 
 
 def paths(fields: Iterable[Any], parent: str = "") -> Iterator[str]:
-    """Yield the dotted names of all fields: `turns`, `turns.messages`, `turns.messages.images`."""
+    """Yield the dotted names of all fields, with those of lists' items: `turns`, `turns.messages`, `turns.index`."""
     for field in fields:
         name = f"{parent}{field.name}"
         yield name
@@ -203,7 +203,7 @@ def paths(fields: Iterable[Any], parent: str = "") -> Iterator[str]:
 
 
 def items(field: Any) -> list[Any]:
-    """Return the fields of a list's items; [] for any other field."""
+    """Return the fields of the structs in a list field; [] for any other field."""
     kind = field.type.value_type if pa.types.is_list(field.type) else None
     return [*kind] if kind is not None and pa.types.is_struct(kind) else []
 
@@ -213,10 +213,10 @@ def _with_items(field: Any, inner: Iterable[Any]) -> Any:
 
 
 def absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | None, path: Path) -> set[str]:
-    """Return the dotted names of the optional fields that the file at `path` lacks, from its columns and metadata.
+    """Return the dotted names of the optional fields of `schema` that the Parquet file at `path` lacks.
 
-    Raises LogError if it is no match log, has another schema version or other columns. No checksum covers a Parquet
-    file's footer, which names the columns.
+    `columns` and `metadata` are the file's own. Raises LogError if it is no match log, has another schema version or
+    other columns. No checksum covers a Parquet file's footer, which names the columns.
     """
     version = (metadata or {}).get(_VERSION_KEY, b"")
     if not version.isdigit() or len(version) > 9:
@@ -231,7 +231,7 @@ def absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | N
 
 
 def version_mismatch(version: object) -> str:
-    """Return the message on a log's schema version that this Arena does not read, for a line that names the file."""
+    """Return an error message, to follow a log's name, for a schema version that this Arena does not read."""
     return (
         f"schema version {str(version)[:20]}, and this Arena reads version {SCHEMA_VERSION}: "
         "use the Arena that wrote it, or play the run again"

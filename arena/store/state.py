@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class EntropyBand(_Part):
-    """State of the regulariser `entropy_band`, by position in a reply."""
+    """State of the regulariser `entropy_band`: lists with a value per position in a reply."""
 
     now: Count
     mean: list[Figure] = []
@@ -37,13 +37,13 @@ class EntropyBand(_Part):
 
 
 class Learned(_Part):
-    """State of a policy's regularisers."""
+    """State of a policy's regularisers, in the checkpoint."""
 
     entropy_band: EntropyBand | None = None
 
 
 class PolicyState(_Part):
-    """State of one trained policy."""
+    """State of one trained policy: its version, and its optimiser steps in all and of imitation."""
 
     version: Count
     steps: Count
@@ -52,7 +52,7 @@ class PolicyState(_Part):
 
 
 class Remembered(_Part):
-    """State of the estimators, by name. A user's own estimator may store other keys."""
+    """State of the advantage estimators, by name. A user's own estimator may store other keys."""
 
     rae: dict[str, Figure] = {}
     weighted_sum: "dict[str, Remembered]" = {}
@@ -62,14 +62,14 @@ Entry = Annotated[list[str | Figure], Field(min_length=5, max_length=5)]
 
 
 class CreditState(_Part):
-    """State of credit and replay."""
+    """State of the advantage estimators (`memory`) and of the replay buffer (`replay`)."""
 
     memory: Remembered = Remembered()
     replay: dict[str, list[Entry] | dict[str, list[Figure]]] = {}
 
 
 class PoolState(_Part):
-    """Iterations whose weights may be opponents again."""
+    """Pool of past versions that may be opponents again, as lists of the iterations of their weights."""
 
     members: list[Count]
     recent: list[Count]
@@ -78,7 +78,7 @@ class PoolState(_Part):
 
 
 class SeatState(_Part):
-    """Seat of a planned match."""
+    """Player at a seat of a planned match."""
 
     role: str
     policy: str
@@ -88,7 +88,7 @@ class SeatState(_Part):
 
 
 class LateState(_Part):
-    """Planned match that an update did not wait for."""
+    """State of a planned match that the last update did not wait for."""
 
     iteration: Count
     deal: Count
@@ -103,7 +103,7 @@ class LateState(_Part):
 
 
 class TriedState(_Part):
-    """Instruction with the running mean of its scores and the number of iterations that played it."""
+    """Instruction of a role, with the running mean of its scores (`weight`) and the number of iterations played."""
 
     text: str
     weight: Figure
@@ -111,14 +111,14 @@ class TriedState(_Part):
 
 
 class InstructionsState(_Part):
-    """Populations of instructions and the text of a bad match, by role."""
+    """Instructions that are being tried (`tried`), and the text of a bad match (`failed`), both by role."""
 
     tried: dict[str, Annotated[list[TriedState], Field(min_length=1)]] = {}
     failed: dict[str, str] = {}
 
 
 class PlayState(_Part):
-    """State of play: unfinished matches, outcomes of deals, and scores of instructions."""
+    """State of play: unfinished matches, outcomes of deals, and instructions with their scores."""
 
     late: list[LateState] = []
     deals: dict[str, Annotated[list[Count], Field(min_length=3, max_length=3)]] = {}
@@ -126,14 +126,14 @@ class PlayState(_Part):
 
 
 class LeagueState(_Part):
-    """State of the league."""
+    """State of the league: the pool of past versions, and win rates."""
 
     pool: PoolState | None = None
     win_rates: dict[str, Pair] = {}
 
 
 class State(_Part):
-    """Contents of `state.json`."""
+    """Schema of a checkpoint's `state.json`."""
 
     iteration: Count
     policies: dict[str, PolicyState] = {}
@@ -144,7 +144,7 @@ class State(_Part):
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return a checkpoint's validated state. Raises StoreError naming the first invalid field."""
+    """Return a checkpoint's validated `state.json` as a dict. Raises StoreError naming the first invalid field."""
     path = checkpoint.folder / STATE
     with explained(path, "reading"):
         text = read_plain(path)
@@ -164,7 +164,7 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 @contextmanager
 def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Turn errors in the block into a StoreError of one line that blames the checkpoint's content."""
+    """Convert errors in the block to a one-line StoreError that blames the checkpoint. Without one, nothing changes."""
     from safetensors import SafetensorError
 
     try:

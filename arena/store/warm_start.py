@@ -1,4 +1,4 @@
-"""Checkpoint of an unfinished warm start: all trained policies between two imitation steps.
+"""Checkpoint of an unfinished warm start: all trained policies between two steps of imitation (supervised learning).
 
 It is written as checkpoints are, into the folder `imitation`, which checkpoint 0 replaces. Losing it costs only time.
 """
@@ -19,7 +19,7 @@ FOLDER = "imitation"
 
 
 class Imitated(State):
-    """Manifest of an unfinished imitation."""
+    """Manifest of the unfinished imitation: how far it is, and the state of each policy."""
 
     experiment: str
     """Hash of the settings of its run (`arena.config.saved_config.identity`)."""
@@ -32,12 +32,15 @@ class Imitated(State):
     policies: dict[str, PolicyState]
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """Return the state of each policy."""
+        """Return the state of each policy as a dict, by name, without fields that were not set."""
         return {name: one.model_dump(exclude_unset=True) for name, one in self.policies.items()}
 
 
 def keep(run: Path, about: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
-    """Commit the imitation's progress atomically, replacing the last one. `fill` writes the policies."""
+    """Write the imitation's progress into the run's folder `imitation` atomically, replacing earlier progress.
+
+    `fill` writes the policies into a temporary folder, `about` becomes part of the manifest.
+    """
 
     def fill_and_seal(temporary: Path) -> None:
         fill(temporary)
@@ -47,14 +50,14 @@ def keep(run: Path, about: Mapping[str, Any], fill: Callable[[Path], None]) -> N
 
 
 def progress(run: Path) -> Imitated | None:
-    """Return the manifest of the unfinished imitation; None if there is none. Raises StoreError for a damaged one."""
+    """Return the manifest of the unfinished imitation; None if there is none. Raises StoreError if it is damaged."""
     return _read(run, manifest.described) if (run / FOLDER).is_dir() else None
 
 
 def unfinished(run: Path, experiment: str) -> tuple[Checkpoint, Imitated] | None:
-    """Return the verified unfinished imitation; None if there is none.
+    """Return the unfinished imitation after verifying every file, as checkpoint and manifest; None if there is none.
 
-    Raises StoreError if it is damaged or of an experiment with another hash.
+    Raises StoreError if it is damaged or if its settings have another hash than `experiment`.
     """
     if not (run / FOLDER).is_dir():
         return None
@@ -65,7 +68,7 @@ def unfinished(run: Path, experiment: str) -> tuple[Checkpoint, Imitated] | None
 
 
 def discard(run: Path) -> None:
-    """Remove the unfinished imitation, if any."""
+    """Delete the unfinished imitation, if any."""
     if (run / FOLDER).exists():
         remove(run / FOLDER)
 

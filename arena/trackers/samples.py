@@ -20,18 +20,18 @@ MAX_TURN = 500
 
 
 class SampleMatch(NamedTuple):
-    """A match as a row of texts without control characters."""
+    """Finished match as texts without control characters, for a row of a tracker's table."""
 
-    match: str
+    match: str  # the match id
     game: str
-    roles: str
-    said: str
+    roles: str  # `seat: role (policy@version)`, joined by commas
+    said: str  # a line per turn, `seat: act`
     payoffs: str
-    outcome: str
+    outcome: str  # the status, then the figures that the game reported
 
 
 def draw_samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]:
-    """Return up to `COUNT` finished matches of the iteration. The same seed draws the same matches."""
+    """Draw up to `COUNT` finished matches of the iteration as texts. The same seed draws the same matches."""
     table = log.table(iteration, ["id", "status"])
     ids = table.filter(pc.equal(table["status"], "finished"))["id"].to_pylist()
     drawn = generator(seed, iteration, "samples").permutation(len(ids))[:COUNT].tolist()
@@ -40,7 +40,7 @@ def draw_samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]
 
 
 def sample_of(row: Mapping[str, Any]) -> SampleMatch:
-    """Return a match's log row as a row of texts."""
+    """Convert a match's log row to texts. Long ones are cut to `MAX_MATCH` characters, each act to `MAX_TURN`."""
     seats = (f"{seat}: {held['role']} ({held['policy']}@{held['version']})" for seat, held in row["seats"].items())
     report = (f"{name} {_short(value)}" for name, value in row["report"].items())
     return SampleMatch(

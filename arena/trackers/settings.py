@@ -21,7 +21,7 @@ TrackerNames = Annotated[list[TrackerName], AfterValidator(_require_unique)]
 
 
 def check_installed(names: list[TrackerName]) -> None:
-    """Raise ConfigError if the package of a tracker is not installed."""
+    """Raise ConfigError if the Python package of a named tracker is not installed."""
     for name in names:
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder that wandb left behind is found without an origin

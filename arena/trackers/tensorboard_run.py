@@ -8,16 +8,16 @@ from arena.trackers.samples import SampleMatch
 
 
 class Run:
-    """Event files of one run."""
+    """Tracker (`arena.trackers.threads.Tracker`) that writes a run's TensorBoard event files."""
 
     def __init__(self, run: Path, id: str, experiment: Mapping[str, Any]) -> None:
-        """Open a new event file in `RUN/tensorboard`."""
+        """Open a new event file in `RUN/tensorboard`. Ignores `id` and `experiment`."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(run / "tensorboard"))
 
     def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
-        """Write the figures as scalars and the matches as a Markdown table, then flush."""
+        """Write the figures as scalars and the sample matches as a Markdown table at step `iteration`, then flush."""
         for name, value in figures.items():
             self._writer.add_scalar(name, value, iteration)
         if samples:
@@ -30,7 +30,7 @@ class Run:
 
 
 def markdown_table(samples: list[SampleMatch]) -> str:
-    """Return the matches as a Markdown table. Characters with a meaning in Markdown or HTML become entities."""
+    """Return a Markdown table with a row per match. Characters with a meaning in Markdown or HTML become entities."""
     rows = ["|".join(text.translate(_ENTITIES).replace("\n", "<br>") for text in sample) for sample in samples]
     head = "|".join(SampleMatch._fields)
     return "\n".join([f"|{head}|", "|---" * len(SampleMatch._fields) + "|", *(f"|{row}|" for row in rows)])

@@ -26,13 +26,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """One run in a tracking program. Its methods may raise any exception."""
+    """Interface to one run in a tracking program such as TensorBoard. Its methods may raise any exception."""
 
     def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
-        """Record an iteration's metrics and sample matches. Called once per iteration."""
+        """Record an iteration's metrics, by name with slashes, and sample matches. Called once per iteration."""
 
     def close(self) -> None:
-        """Write or send all buffered data."""
+        """Write or send all buffered data and end the connection."""
 
 
 class TrackerError(Exception):
@@ -46,7 +46,11 @@ class TrackerThread:
     """
 
     def __init__(self, name: str, run: Path, seed: int) -> None:
-        """Start the thread. Raises StoreError if the saved state is not a regular file."""
+        """Load the saved state of tracker `name`, start the thread, and let it send what is committed already.
+
+        `run` is the run folder; `seed` draws the sample matches. Raises StoreError if the saved state is not a regular
+        file.
+        """
         self.name, self.reader, self.seed = name, RunReader(run), seed
         self.state = make_folder(run / "trackers") / f"{name}.json"
         require_own(self.state)
@@ -59,7 +63,7 @@ class TrackerThread:
         self.update()
 
     def update(self) -> None:
-        """Let the thread send newly committed iterations. Returns at once. Raises TrackerError if the thread failed."""
+        """Wake the thread to send newly committed iterations. Returns at once. TrackerError if the thread failed."""
         self._check()
         self._committed = checkpoints.committed(self.reader.path)
         self._wake.set()
@@ -112,7 +116,7 @@ class TrackerThread:
             raise
 
     def _load_state(self) -> tuple[str, int]:
-        """Return the run's id at the tracker and the last iteration sent."""
+        """Return the run's id at the tracker and the last iteration sent: a new id and 0 without saved state."""
         try:
             saved = json.loads(self.state.read_bytes())
             return str(saved["id"]), int(saved["iteration"])
@@ -125,14 +129,14 @@ class TrackerThread:
 
 
 def open_tracker(name: str, reader: RunReader, id: str) -> Tracker:
-    """Import the tracker's module and open its run, which may be slow and may raise anything."""
+    """Import the module of tracker `name` and open the run there under `id`. May be slow and may raise anything."""
     experiment: Mapping[str, Any] = reader.environment().get("experiment") or {}
     tracker: Tracker = import_module(f"arena.trackers.{name}_run").Run(reader.path, id, experiment)
     return tracker
 
 
 def flat_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the name and value of each number in a row of metrics; slashes join nested names."""
+    """Yield name and value of each number in a row of metrics but `iteration`; slashes join nested names."""
     for key, value in row.items():
         if isinstance(value, Mapping):
             yield from flat_figures(value, f"{prefix}{key}/")
@@ -141,10 +145,13 @@ def flat_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 class Trackers:
-    """Context manager of a run's trackers. A tracker that fails is reported once and dropped."""
+    """Context manager that sends a run's iterations to its trackers. A failing tracker is reported once and dropped.
+
+    Leaving the context waits up to `CLOSE_TIMEOUT` seconds per tracker, after an exception `INTERRUPT_TIMEOUT`.
+    """
 
     def __init__(self, names: Sequence[TrackerName], run: Path, seed: int, note: Callable[[str], None]) -> None:
-        """Start a thread per tracker. `note` receives one line per tracker that fails.
+        """Start a thread per tracker. `seed` draws the sample matches. `note` gets one line per tracker that fails.
 
         Raises StoreError if TensorBoard's folder is a file.
         """
@@ -157,7 +164,7 @@ class Trackers:
             self._try(name, lambda name=name: self._threads.update({name: TrackerThread(name, run, seed)}))  # type: ignore[misc]
 
     def update(self) -> None:
-        """Let the trackers send newly committed iterations. Never raises and never waits."""
+        """Wake the trackers' threads to send newly committed iterations. Never waits, never raises their errors."""
         for name, thread in list(self._threads.items()):
             self._try(name, thread.update)
 

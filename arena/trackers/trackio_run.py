@@ -9,10 +9,13 @@ from arena.trackers.samples import SampleMatch
 
 
 class Run:
-    """One run in trackio; a resumed run keeps its name."""
+    """Tracker (`arena.trackers.threads.Tracker`) that records a run in trackio; a resumed run keeps its name."""
 
     def __init__(self, run: Path, id: str, experiment: Mapping[str, Any]) -> None:
-        """Open or resume the run. Trackio reads its folder once per process, at import."""
+        """Open or resume the run, named by its folder and `id`, with `experiment` as its config.
+
+        Sets TRACKIO_DIR to `RUN/trackers/trackio` if unset. Trackio reads it once per process, at import.
+        """
         os.environ.setdefault("TRACKIO_DIR", str(run / "trackers" / "trackio"))
         import pandas
         import trackio
@@ -25,7 +28,7 @@ class Run:
         )  # fmt: skip
 
     def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
-        """Record the figures, and the matches as a table, with the iteration as step."""
+        """Record the figures, and the sample matches as a table, with the iteration as step."""
         tables = {"matches": self._table(dataframe=self._frame(samples))} if samples else {}
         self._run.log({**figures, **tables}, step=iteration)
 

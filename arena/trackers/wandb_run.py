@@ -18,10 +18,10 @@ DEFAULTS = {
 
 
 class Run:
-    """One run at Weights & Biases; a resumed run keeps its id."""
+    """Tracker (`arena.trackers.threads.Tracker`) that records a run at Weights & Biases; a resumed run keeps its id."""
 
     def __init__(self, run: Path, id: str, experiment: Mapping[str, Any]) -> None:
-        """Open or resume the run."""
+        """Open or resume the run `id` with `experiment` as its config. Sets unset variables of `DEFAULTS`."""
         for name, value in DEFAULTS.items():
             os.environ.setdefault(name, value)
         import wandb
@@ -35,7 +35,7 @@ class Run:
         )  # fmt: skip
 
     def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
-        """Record the figures, and the matches as a table, with the iteration as step."""
+        """Record the figures, and the sample matches as a table, with the iteration as step."""
         table = self._table(columns=["iteration", *SampleMatch._fields], data=[[iteration, *one] for one in samples])
         self._run.log({**figures, "matches": table} if samples else dict(figures), step=iteration)
 

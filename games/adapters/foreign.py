@@ -20,7 +20,7 @@ SHARED = ("illegal", "penalty", "stake", "talk")
 
 
 class OwnRandom:
-    """One match's own state of Python's and numpy's global random generators."""
+    """One match's private state of the global random generators of Python and numpy, which wrapped environments use."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         seed = int(rng.integers(2**32))
@@ -28,7 +28,7 @@ class OwnRandom:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Install this match's generator states within the context, then restore the process's.
+        """Use this match's generator states as the global ones within the context, then restore the process's.
 
         Also silences stdout and stderr, so that `--json` output stays JSON.
         """
@@ -49,9 +49,10 @@ class OwnRandom:
 
 
 class ForeignGame(TextGame):
-    """Base class of text games whose rules are an environment of another library.
+    """Base class of text games whose rules are an environment of another library, held in `env`.
 
     Options besides TextGame's go to the environment. Set `stake` (default 1) to the largest loss of a seat there.
+    `faults` collects the environment's exceptions.
     """
 
     library: str
@@ -61,28 +62,28 @@ class ForeignGame(TextGame):
         self.title, self.seats = env, seats
         self.env: Any = None
         self.faults: list[str] = []
-        """What the environment raised where it should not have, over this object's life."""
+        """Unexpected exceptions of the environment as one-line texts, over this object's life."""
         super().__init__(**options)
 
     def rules(self) -> str:
-        """Return the source of the rules and the seats. The environment itself explains how to act."""
+        """Return the environment's name, library and seats as text. The environment explains how to act."""
         return f"{self.title}, by the rules of {self.library}. Seats: {', '.join(self.seats)}."
 
     def public(self) -> dict[str, Any]:
-        """Return the number of acts. The environment tells everything else to each seat."""
+        """Return the number of legal acts as `turn`. The environment tells each seat everything else privately."""
         return {"turn": self.turns}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the number of the environment's faults."""
+        """Return the number of the environment's exceptions during this object's life, as `faults`."""
         return {"faults": len(self.faults)}
 
     def fault(self, error: Exception) -> str:
-        """Record an exception of the environment and return it as one line."""
+        """Append an exception of the environment to `faults` and return its text: type and message in one line."""
         self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
         return self.faults[-1]
 
     def hides_nothing(self) -> bool:
-        """Return True if trial matches, played once per environment, show that nothing is hidden (see `openness`)."""
+        """Return True if no seat has hidden information, as declared or as trial matches show (`openness`; cached)."""
         if self.perfect_information:
             return True
         known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
@@ -95,5 +96,5 @@ class ForeignGame(TextGame):
         return copy.deepcopy(self.env)
 
     def clone(self) -> Self:
-        """Return an independent copy in the middle of the match."""
+        """Return an independent copy of the running match, with the environment copied by `copied`."""
         return copy.deepcopy(self, {id(self.env): self.copied()})

@@ -41,10 +41,12 @@ LIBRARIES = {
 
 @dataclass(frozen=True)
 class Kept:
-    """Copy of a game's source file in a run folder, with the reason why it may not be loaded ("" if it may)."""
+    """Copy of a game's source file in a run folder, to be loaded instead of the original."""
 
     path: Path
+    """Path of the copy."""
     refused: str = ""
+    """Reason why it may not be loaded, or "" if it may."""
 
 
 _KEPT: dict[Path, Kept] = {}
@@ -53,51 +55,53 @@ _DATA: dict[str, str] = {}
 
 
 def file_of(name: str) -> Path | None:
-    """Return the file of `path/to/file.py:name`, or None. The path is resolved, so that links and `..` give no second
-    name.
+    """Return the resolved path of the Python file in a name like `path/to/file.py:name`, or None for any other name.
+
+    Links and `..` are resolved, so that a file has one path. The file need not exist.
     """
     path = name.rpartition(":")[0]
     return Path(os.path.realpath(os.path.expanduser(path))) if path.endswith(".py") and "\0" not in path else None
 
 
 def keep(path: Path, kept: Kept) -> None:
-    """Load this file from its saved copy from now on. The first copy stays, unless it was refused."""
+    """Load the source file `path` from its saved copy from now on. The first copy stays, unless it was refused."""
     if path not in _KEPT or _KEPT[path].refused:
         _KEPT[path] = kept
 
 
 def forget() -> None:
-    """Load every file and module from its original place again."""
+    """Undo `keep`, `refuse` and `keep_data`: load every file and module from its original location again."""
     _KEPT.clear()
     REFUSED.clear()
     _DATA.clear()
 
 
 def refuse(module: str, why: str) -> None:
-    """Refuse to import games from this module from now on, with this reason."""
+    """Refuse to import games from this module from now on: imports raise ValueError with the reason `why`."""
     REFUSED[module] = why
 
 
 def keep_data(text: str, path: str) -> None:
-    """Replace this text by `path` wherever a game's option equals it."""
+    """Register a data file's saved copy: `placed` replaces options equal to `text` by `path`. The first copy stays."""
     _DATA.setdefault(text, path)
 
 
 def placed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a game's options with paths of data files replaced by their saved copies."""
+    """Return a game's options with paths of data files replaced by the saved copies that `keep_data` registered."""
     return {name: _DATA.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
 
 
 def attribute(place: str) -> Any:
-    """Import the object at `module:name`."""
+    """Import and return the object at `place`, written `module:name`."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def foreign(name: str) -> Callable[..., TextGame] | None:
-    """Return the factory of a game outside this package, or None if the name has none of the forms above.
+    """Return the factory of a game outside this package, or None if `name` has no form of such a game.
 
-    Raises ValueError with the reason if the name has such a form but there is no such game.
+    The forms are those at the top of this module. Raises ValueError with the reason if `name` has such a form but the
+    game cannot be found or loaded.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix in LIBRARIES:
@@ -117,7 +121,7 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
 
 @functools.cache
 def installed() -> Mapping[str, EntryPoint]:
-    """Return the entry points of installed games by name. Cached: reading them takes longer than a short match."""
+    """Return the entry points of games from installed packages, by game name. Cached: reading them is slow."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -141,7 +145,12 @@ def _makes_a_game(candidate: Any) -> bool:
 
 
 def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
-    """Return the object of this name in a file of `file_of`. Raises ValueError with the nearest name."""
+    """Import a user's file and return its object called `name`.
+
+    `path` comes from `file_of`, `fits` decides which objects qualify, and `kind` and `kinds` name them in the error.
+    Raises ValueError, with the nearest name, if there is no such object, or with the reason if the file cannot be
+    imported.
+    """
     module = _load(path)
     if fits(found := getattr(module, name, None)):
         return found
@@ -152,7 +161,7 @@ def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds:
 
 
 def _load(path: Path) -> ModuleType:
-    """Import the file, or its saved copy, once."""
+    """Import the file, or its saved copy if there is one, once. Raises ValueError if the copy may not be loaded."""
     kept = _KEPT.get(path, Kept(path))
     if kept.refused:
         raise ValueError(kept.refused)
@@ -163,13 +172,13 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
     """Source loader that neither reads nor writes bytecode: cached bytecode could be somebody else's."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the source, compiled."""
+        """Return the source file compiled, without looking for bytecode."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 @functools.cache
 def _module(path: Path) -> ModuleType:
-    """Import the file once, under a unique module name."""
+    """Import the file once, under a module name unique to its path. Raises ValueError if it is missing or fails."""
     import hashlib
 
     if not os.path.isfile(path):
@@ -188,7 +197,11 @@ def _module(path: Path) -> ModuleType:
 
 
 def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
-    """Return a TextGame class as it is, and an AEC environment or function `env` as a PettingZooGame factory."""
+    """Return a factory of text games for a class or function from elsewhere.
+
+    A TextGame subclass is returned as it is, and its scripted players are registered. A PettingZoo AECEnv class or a
+    function is wrapped by PettingZooGame. Raises ValueError for anything else; `place` names it there.
+    """
     from pettingzoo import AECEnv
 
     from games.base import TextGame
@@ -209,7 +222,7 @@ def own_players() -> frozenset[str]:
 
 
 def error_line(error: BaseException, path: Path | None = None) -> str:
-    """Return the error in one line, with its line number in the file if known."""
+    """Return an error's type and message in one line of at most 300 characters, with its line in `path` if known."""
     line, trace = getattr(error, "lineno", None), error.__traceback__
     while trace is not None:
         if path is not None and trace.tb_frame.f_code.co_filename == str(path):
@@ -227,7 +240,10 @@ def _message(error: BaseException) -> str:
 
 
 def fault_of_others(error: BaseException) -> str:
-    """Return one line on an exception from a file, package or environment of others; "" for one from Arena's code."""
+    """Return one line on an exception raised by code of others: a user's file, a package or a wrapped environment.
+
+    The line has file, line number and message. Returns "" if the exception comes from Arena's own code.
+    """
     frames = list(traceback.walk_tb(error.__traceback__))
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in frames]
     packages = {entry.module.partition(".")[0] for entry in installed().values()} - {"simulators"}

@@ -4,11 +4,11 @@ import importlib
 from types import ModuleType
 
 REFUSED: dict[str, str] = {}
-"""By module, why no game comes from it."""
+"""Reason why no game may be imported from a module, by module name."""
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module. Raises ValueError if it is refused."""
+    """Import and return a module. Raises ValueError, with the reason, if the module has been refused."""
     if name in REFUSED:
         raise ValueError(REFUSED[name])
     return importlib.import_module(name)

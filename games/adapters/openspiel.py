@@ -11,9 +11,9 @@ from games.families.openspiel import OpenSpielGame, load
 
 
 class AnyOpenSpiel(OpenSpielGame):
-    """Any game of OpenSpiel in its own words; game: its name, with parameters if any, such as `oh_hell(players=4)`.
+    """Any OpenSpiel game in OpenSpiel's own words; `game` is its name with parameters, as `oh_hell(players=4)`.
 
-    Where something is hidden the others read no acts: each seat sees what OpenSpiel says it knows.
+    With hidden information, other seats do not read an act; each seat sees only OpenSpiel's observation for it.
     """
 
     name = "openspiel"
@@ -25,7 +25,7 @@ class AnyOpenSpiel(OpenSpielGame):
         super().__init__(game, **options)
 
     def rules(self) -> str:
-        """Return the game's name and parameters, the seats, and how their interests relate."""
+        """Return the game's name and parameters, the seats, and whether it is zero-sum or cooperative, as one text."""
         kind, aims = self.spiel.get_type(), pyspiel.GameType.Utility
         aim = {aims.ZERO_SUM: "What one wins the others lose.", aims.IDENTICAL: "All are paid the same."}
         return (
@@ -34,7 +34,7 @@ class AnyOpenSpiel(OpenSpielGame):
         )
 
     def words(self, actions: list[int]) -> dict[str, int]:
-        """Return OpenSpiel's action strings, with the action's number if a string is empty or not unique."""
+        """Map act texts to OpenSpiel's actions. An empty or repeated text gets " #" and the action number appended."""
         written = [(self.word(action), action) for action in actions]
         shared = Counter(word for word, _ in written)
         return {
@@ -42,10 +42,10 @@ class AnyOpenSpiel(OpenSpielGame):
         }
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """Return the act if nothing is hidden, else ""."""
+        """Return the act's text for the other seats: the text itself with perfect information, else ""."""
         return word if self.perfect_information else ""
 
     def verdict(self) -> tuple[str, str]:
-        """Return "over" and the returns of all seats."""
+        """Return the reason of the end, always "over", and an announcement of every seat's payoff."""
         returns = ", ".join(f"{seat} {value:g}" for seat, value in zip(self.seats, self.returns(), strict=True))
         return "over", f"The match is over: {returns}."

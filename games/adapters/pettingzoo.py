@@ -28,7 +28,7 @@ SHARED_PARTS = ("screen", "action_spaces", "observation_spaces")  # never change
 def load(name: str) -> Callable[..., Any]:
     """Return the `env` function of a classic environment (`connect_four_v3`) or of a module (`package.module`).
 
-    Raises ValueError in one line with the nearest name or the package to install.
+    Raises ValueError, in one line with the nearest name or the package to install, if it cannot be found or imported.
     """
     module = name if "." in name else f"pettingzoo.classic.{name}"
     try:
@@ -54,7 +54,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def _as_a_file(name: str) -> str:
-    """Suggest how to name a module of the working directory, from which nothing is imported by default."""
+    """Return the end of an error about a missing module: how to name its file, if the working directory has one."""
     file = os.path.join(*name.split("."))
     for path in (f"{file}.py", os.path.join(file, "__init__.py")):
         if os.path.isfile(path):
@@ -69,12 +69,13 @@ def classics() -> list[str]:
 
 
 class PettingZooGame(ForeignGame):
-    """Any AEC environment with discrete actions; `env` names it, or is what makes it.
+    """Text game over any PettingZoo AEC environment with discrete actions; `env` is its name, class or factory.
 
-    Agents may be of any type: their texts are the seats' names. Acts: the action's number, or a word for the classic
-    environments. A seat sees, privately, what the environment shows it when it is to move, and keeps that until it is
-    again: many environments cannot be asked in between. The others read an act only where the classic game lies open;
-    elsewhere they learn what the environment shows. Reward part "outcome": the environment's rewards.
+    Seats are named by the agents' texts. An act is the action's number, or a word in the classic environments. A seat
+    privately sees the environment's observation of its last turn, because many environments give none in between. Other
+    seats read an act only in classic games that allow it; elsewhere they learn what the environment shows. Reward part
+    "outcome": the environment's rewards. Raises ValueError for an environment that is no AECEnv, has actions that are
+    not discrete, or two agents of one name.
     """
 
     name = "pettingzoo"
@@ -100,7 +101,7 @@ class PettingZooGame(ForeignGame):
         self.env = inner
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Reset the environment with a seed from the match's generator."""
+        """Reset the environment with a seed from `rng`, and store the first mover's observation and legal acts."""
         self._random = OwnRandom(rng)
         self._last_seen: dict[str, dict[str, Any]] = {}
         with self._random.lent():
@@ -109,12 +110,12 @@ class PettingZooGame(ForeignGame):
         self.agent_selection = str(self.env.agent_selection)
 
     def rules(self) -> str:
-        """Return the environment's name, the seats, how to act."""
+        """Return one paragraph with the environment's name, the library, the seats, and how to act."""
         how = f" {self.words.rules}" if self.words.rules else ""
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the environment's current or last observation of this seat, as short texts."""
+        """Return this seat's last observation as short texts, or its current facts in classic games that have such."""
         if self.ended or seat != str(self.env.agent_selection):
             with self._random.lent():
                 if seen := self.words.look(self.env.unwrapped, seat):
@@ -122,11 +123,11 @@ class PettingZooGame(ForeignGame):
         return copy.deepcopy(self._last_seen.get(seat, {}))
 
     def legal(self, seat: str) -> list[str]:
-        """Return the words of the actions that the environment's mask allows."""
+        """Return the texts of the actions that the environment's action mask allows the mover."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act by its word, ignoring case and extra blanks."""
+        """Play a listed act, ignoring case and extra blanks. Returns its text for other seats, or "" if hidden."""
         word = " ".join(act.split())
         listed = word if word in self._acts else next((a for a in self._acts if a.lower() == word.lower()), None)
         if listed is None:
@@ -142,17 +143,18 @@ class PettingZooGame(ForeignGame):
         return listed if self.words.open else ""
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move, by PettingZoo."""
+        """Return the seat to move according to the environment; after the end, `seat` itself."""
         return seat if self.ended else str(self.env.agent_selection)
 
     def copied(self) -> Any:
-        """Return a copy made field by field. `deepcopy` would rebuild environments that are EzPickles, without the
-        match.
+        """Return a copy of the environment made field by field.
+
+        `deepcopy` would rebuild an EzPickle environment from its arguments and lose the match.
         """
         return _copied(self.env, {})
 
     def _skip_the_dead(self) -> None:
-        """Step agents that are out with None, and end the match when all are."""
+        """Step terminated agents with None until a live agent is to move, and end the match if there is none."""
         env = self.env
         while env.agents and not all(env.terminations[a] or env.truncations[a] for a in env.agents):
             if not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
@@ -161,7 +163,7 @@ class PettingZooGame(ForeignGame):
         self.end("over", "The match is over.")
 
     def _observe(self) -> None:
-        """Store the observation and the legal acts of the seat to move."""
+        """Store the mover's legal acts (text to action) and its observation. After the end, store no acts."""
         self._acts: dict[str, int] = {}
         if self.ended:
             return
@@ -187,14 +189,16 @@ def _copied(env: Any, memo: dict[int, Any]) -> Any:
 
 
 def as_text(observation: Any) -> dict[str, Any]:
-    """Return the parts of an observation, except the action mask, as short JSON-able texts."""
+    """Return the parts of an observation, except `action_mask`, as short JSON-able values by name."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     return {str(name): _short(part) for name, part in parts.items() if name != "action_mask"}
 
 
 def _short(part: Any) -> Any:
-    """Shorten a part: planes of a board to rows of digits (the plane set in each cell), other 0/1 arrays to indices of
-    ones.
+    """Convert a part of an observation to short text or JSON-able values.
+
+    Stacked 0/1 planes of a board become rows of digits (the number of the plane set in each cell, 0 for none), other
+    large 0/1 arrays the indices of their ones, and other arrays their numbers.
     """
     if isinstance(part, str):
         return part

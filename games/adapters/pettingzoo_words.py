@@ -12,17 +12,18 @@ def _number(env: Any, seat: str, action: int) -> str:
 
 
 def _array(env: Any, seat: str) -> dict[str, Any]:
-    """Return {}: the observation array is shown instead."""
+    """Return {}, so that the seat sees the environment's observation array instead."""
     return {}
 
 
 @dataclass(frozen=True)
 class Words:
-    """Wording of one environment. `env` arguments are the unwrapped environment."""
+    """Wording of one environment. The functions' `env` argument is the unwrapped environment."""
 
     word: Callable[[Any, str, int], str] = _number
+    """`word(env, seat, action)` returns the act's text."""
     look: Callable[[Any, str], dict[str, Any]] = _array
-    """Facts that this seat sees, from an allow-list; {} falls back to its observation."""
+    """`look(env, seat)` returns the facts that this seat sees; {} falls back to its observation."""
     open: bool = False
     """Whether all seats may see every act."""
     perfect: bool = False
@@ -47,7 +48,7 @@ def _chess(env: Any, seat: str) -> dict[str, Any]:
 
 
 def _point(env: Any, seat: str, action: int) -> str:
-    """Return a point of the board in GTP notation: columns without I, rows from below."""
+    """Return the act text of a Go move: a point such as C4 (columns skip I, rows count from below), or PASS."""
     size = env._N
     if action == size * size:
         return "PASS"
@@ -61,7 +62,7 @@ def _go(env: Any, seat: str) -> dict[str, Any]:
 
 
 def _cards(env: Any, seat: str) -> dict[str, Any]:
-    """Return this seat's hand, the public cards and the chips from RLCard's state."""
+    """Return a poker seat's hand, the public cards, and its own and all players' chips, from RLCard's state."""
     raw = env.env.get_state(env.possible_agents.index(seat))["raw_obs"]
     public = raw["public_cards"] if "public_cards" in raw else [card for card in [raw["public_card"]] if card]
     hand = raw["hand"] if isinstance(raw["hand"], list) else [raw["hand"]]

@@ -28,12 +28,15 @@ class _Refusal(BaseException):
 
 
 def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
-    """Replace `state.set_invalid_move`, which would end the match in the other side's favour."""
+    """Raise _Refusal. Replaces `state.set_invalid_move`, which would end the match in the opponent's favour."""
     raise _Refusal(one_line(str(reason)))
 
 
 def registered(name: str) -> Any:
-    """Return TextArena's registry entry of this id (`TicTacToe-v0`). Raises ValueError if it is missing."""
+    """Return TextArena's registry entry of this environment id (`TicTacToe-v0`).
+
+    Raises ValueError if TextArena is not installed or has no such environment.
+    """
     try:
         registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
     except ImportError as error:
@@ -47,12 +50,12 @@ def registered(name: str) -> Any:
 
 
 class TextArenaGame(ForeignGame):
-    """Any environment of TextArena; `env` is its id. Acts: free text; brackets are added where TextArena adds them.
+    """Text game over any TextArena environment; `env` is its id, and acts are free text, with brackets where needed.
 
-    A seat's prompt is private, as it may hold secrets; what else TextArena tells are messages. An act that it
-    refuses, or on which it fails, changes nothing and is our referee's business: never a win for the others.
-    Option players: how many (None: two, or else the least that it takes). `legal` lists what TextArena listed.
-    Reward part "outcome": TextArena's rewards, at the end.
+    A seat's prompt is private, because it may hold secrets; TextArena's other texts are messages. An act that TextArena
+    refuses or fails on changes nothing and counts as illegal here, so it never wins the match for another seat. Option
+    players: their number (None: two, else the smallest that the environment accepts). `legal` returns the moves that
+    TextArena listed. Reward part "outcome": TextArena's rewards, paid at the end.
     """
 
     name = "textarena"
@@ -69,7 +72,7 @@ class TextArenaGame(ForeignGame):
         super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Create and reset a new environment: a used one may keep state of its last match."""
+        """Create and reset a new environment seeded by `rng`, because a used one may keep state of its last match."""
         self._random, self._prompts = OwnRandom(rng), dict.fromkeys(self.seats, "")
         self._listed: dict[str, list[str]] = {seat: [] for seat in self.seats}
         with self._random.lent():
@@ -79,15 +82,18 @@ class TextArenaGame(ForeignGame):
         self.agent_selection = self._mover()
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return TextArena's prompt to this seat."""
+        """Return TextArena's prompt to this seat, as `prompt`."""
         return {"prompt": self._prompts[seat]}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the moves that TextArena listed to this seat since its last act, or None."""
+        """Return the moves that TextArena listed to this seat since its last act, or None if it listed none."""
         return list(self._listed[seat]) or None
 
     def play(self, seat: str, act: str) -> str:
-        """Step the environment; restore it if it refuses the act or fails."""
+        """Step the environment, deliver its messages, and return the act's text for other seats ("" if unseen).
+
+        Raises IllegalAct, with the environment restored, if the environment refuses the act or fails.
+        """
         before, text = copy.deepcopy(self.env), one_line(act, ACTION_LENGTH)
         if not text:
             raise IllegalAct("write an act")
@@ -112,7 +118,7 @@ class TextArenaGame(ForeignGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move, by TextArena."""
+        """Return the seat to move according to TextArena; after the end, `seat` itself."""
         return seat if self.ended else self._mover()
 
     def _mover(self) -> str:
@@ -120,8 +126,9 @@ class TextArenaGame(ForeignGame):
         return self.seats[player]
 
     def _number(self, env: str, numbers: tuple[int, ...]) -> int:
-        """Return the first number of players that the environment accepts. Raises ValueError with the last reason if
-        none works.
+        """Return the first of these numbers of players with which the environment can be set up.
+
+        Raises ValueError with the last reason if there is none.
         """
         why = ""
         for number in numbers:
@@ -142,7 +149,10 @@ class TextArenaGame(ForeignGame):
         return {int(player): float(reward) for player, reward in (rewards or {}).items()}
 
     def _collect(self) -> dict[str, list[tuple[int, str]]]:
-        """Take the new (sender, text) pairs by seat out of the environment, and store prompts and listed moves."""
+        """Remove the environment's new observations and return them by seat, as (sender's player number, text) pairs.
+
+        Prompts are stored in `_prompts` and listed moves in `_listed` instead. A player's own messages are dropped.
+        """
         state = _inner(self.env).state
         news: dict[str, list[tuple[int, str]]] = {}
         for player, seat in enumerate(self.seats):
@@ -172,8 +182,9 @@ class TextArenaGame(ForeignGame):
         return one_line(said[0][1], ACTION_LENGTH)
 
     def _deliver(self, news: dict[str, list[tuple[int, str]]]) -> None:
-        """Deliver the news to every seat in order. An item that is next for several seats becomes one message to all of
-        them.
+        """Send every seat its news in order.
+
+        An item from TextArena itself that is next for several seats becomes one message to all of them.
         """
         queues = {seat: list(reversed(items)) for seat, items in news.items()}
         while any(queues.values()):
@@ -190,13 +201,13 @@ class TextArenaGame(ForeignGame):
 
 
 def _harmless(text: str) -> str:
-    """Remove control, bidi and invisible characters, but keep the line breaks and blanks that boards need."""
+    """Remove control, bidi and invisible characters and trailing blanks, but keep the line breaks that boards need."""
     lines = ("".join(c for c in line.expandtabs(4) if unicodedata.category(c)[0] != "C") for line in text.splitlines())
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
 def _shortened(text: str, limit: int) -> str:
-    """Cut the text to `limit` characters, with a note of how many are left out."""
+    """Cut a text longer than `limit` characters to fit, with a note of how many characters were left out."""
     if len(text) <= limit:
         return text
     kept = limit - 60

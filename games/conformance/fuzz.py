@@ -18,7 +18,7 @@ from games.contracts import ILLEGAL
 LONGEST = 20_000
 """Legal acts after which a random match counts as endless."""
 WILDNESS = (0.0, 0.02, 0.3)
-"""Share of possibly illegal acts, by match in turn: gives long matches and matches that end early."""
+"""Shares of possibly illegal acts, used by successive matches: some last long, others end early."""
 Make = Callable[[], TextGame]
 
 
@@ -27,17 +27,17 @@ ENOUGH = 0.1
 
 
 class Unchecked(Exception):
-    """A promise that could not be put to the test; its text says why, and what was looked at all the same."""
+    """Raised if a promised property could not be tested. The message says why and what was examined nevertheless."""
 
 
 class Broken(Exception):
-    """A promise that the game does not keep; its text says which, and how to see it again."""
+    """Raised if the game breaks a promised property. The message says which, and how to reproduce it (seed and act)."""
 
 
 def fuzz(make: Make, acts: int) -> str:
-    """Play `acts` acts of all kinds and check the game after each. Returns a summary.
+    """Play `acts` legal and illegal random acts, check the game after each, and return a summary in one line.
 
-    Raises CheckFailed for a broken promise, and CheckInconclusive if hardly any act was legal.
+    Raises Broken for a broken promise, and Unchecked if fewer than a tenth of the acts were legal.
     """
     game, played, matches, illegal, groped = make(), 0, 0, 0, 0
     forms: dict[str, list[str]] = {}
@@ -69,7 +69,10 @@ def fuzz(make: Make, acts: int) -> str:
 def _next_act(
     game: TextGame, rng: random.Random, wildness: float, forms: dict[str, list[str]]
 ) -> tuple[str | None, bool]:
-    """Return an act and whether it may be illegal. Unlisted acts mostly reuse a form that was legal before."""
+    """Return a random act and whether it may be illegal (a share of `wildness` is).
+
+    `forms` has the act forms that were legal before, by seat; unlisted acts mostly reuse one of them.
+    """
     kind, seat = rng.random(), game.agent_selection
     if kind < wildness / 2:
         return garbage(rng), True
@@ -82,7 +85,10 @@ def _next_act(
 
 
 def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
-    """Play one act and check the state after it. Returns True if the act was illegal."""
+    """Play one act and check validity, rewards and, every 16 turns, views. Returns True if the act was illegal.
+
+    `wild` says that the act may be illegal, and `where` names it in errors. Raises Broken for a violation.
+    """
     seat = game.agent_selection
     try:
         game.step(act)
@@ -114,7 +120,7 @@ def _last_words(game: TextGame, seat: str) -> str:
 
 
 def _settled(game: TextGame, where: str) -> None:
-    """Check payoffs and report of an ended match."""
+    """Raise Broken unless an ended match has JSON-able, finite payoffs within the stakes, with sum 0 if zero-sum."""
     payoffs, report = game.payoffs(), game.report()
     plain([payoffs, report])
     if set(payoffs) != set(game.seats) or not all(map(math.isfinite, payoffs.values())):
@@ -132,7 +138,7 @@ def _zero_sum(game: TextGame) -> bool:
 
 
 def error_line(error: BaseException) -> str:
-    """Return the error and the innermost file and line in one line."""
+    """Return an error's type and message with the innermost file and line, in one line of up to 400 characters."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -141,5 +147,5 @@ def error_line(error: BaseException) -> str:
 
 
 def plain(thing: Any) -> str:
-    """Return the value as JSON, the format of records. Raises for arrays, NaN and own classes."""
+    """Return the value as JSON, the format of records. Raises TypeError or ValueError for arrays, NaN, own classes."""
     return json.dumps(thing, allow_nan=False)

@@ -33,7 +33,7 @@ STARTS = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check. `ok` is None if it was inconclusive."""
+    """Result of one conformance check, with a one-line `detail`. `ok` is None if the check was inconclusive."""
 
     name: str
     ok: bool | None
@@ -42,9 +42,10 @@ class Finding:
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Run every check with this many seeds and random acts, and return the findings. Never raises.
+    """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
-    Calls `done` after each check.
+    `seeds` is the number of matches of most checks, `acts` the number of acts of the fuzz check. Calls `done` after
+    each check. Checks that play legal acts are inconclusive if hardly any was found.
     """
     findings, unfound = [], _unfound(make)
     for name, examine in CHECKS.items():
@@ -57,7 +58,7 @@ def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], N
 
 
 def _unfound(make: Make) -> str:
-    """Return why random matches reveal little of this game, or "" if legal acts are found often enough."""
+    """Return why random matches reveal little of this game, or "" if a tenth of the searches find legal acts."""
     try:
         found, tried = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks will say what is wrong with it
@@ -68,7 +69,7 @@ def _unfound(make: Make) -> str:
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
-    """Run one check with so many seeds or acts and return its finding. Never raises."""
+    """Run the check `examine(make, count)` and return its finding, timed. Never raises: exceptions count as failure."""
     began = time.perf_counter()
     ok: bool | None
     try:
@@ -86,19 +87,22 @@ def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], c
 
 
 def _trace(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
-    """Play a match of legal acts and return the views of all seats at each step, as text."""
+    """Play a match of random legal acts and return the views of all seats at each step, as JSON text."""
     return list(_played(game or make(), seed))
 
 
 def _played(game: TextGame, seed: int) -> Iterator[str]:
-    """Play a match and yield the views of all seats before the first act and after each."""
+    """Reset the game, play a random match, and yield all seats' views as JSON before the first act and after each."""
     game.reset(seed=seed)
     yield _all_views(game)
     yield from _finished(game, random.Random(seed))
 
 
 def _finished(game: TextGame, rng: random.Random) -> Iterator[str]:
-    """Play the match to its end, yielding all views after each act. Equal generators give equal acts."""
+    """Play the match to its end, and yield all seats' views after each act, then payoffs and report, as JSON.
+
+    Equal generators give equal acts. Raises Broken if the match does not end.
+    """
     while not game.ended:
         if game.turns > LONGEST:
             raise Broken(f"a match of legal acts at random did not end in {LONGEST} acts")
@@ -114,7 +118,7 @@ def _all_views(game: TextGame) -> str:
 
 
 def _views(game: TextGame, seat: str) -> dict[str, Any]:
-    """Return the facts and messages that this seat sees; its legal acts only if it is to move."""
+    """Return the messages (`news`), facts and legal acts that this seat sees; no legal acts if it is not to move."""
     mine = game.agent_selection == seat and not game.ended
     news = game.observe(seat)["messages"]
     legal = game.legal(seat) if mine else None
@@ -206,7 +210,10 @@ def _secrets(make: Make, seeds: int) -> str:
 
 
 def _starts(game: TextGame) -> str:
-    """Check that seats with equal facts before the first act have equal rules and legal acts. Returns a summary."""
+    """Check that seats with equal facts before the first act have equal rules and legal acts, and return a summary.
+
+    Raises Broken if a seat's rules or legal acts reveal more than its facts.
+    """
     seen: dict[str, str] = {}
     for seed, seat in itertools.product(range(STARTS), game.seats):
         game.reset(seed=seed)
@@ -219,7 +226,7 @@ def _starts(game: TextGame) -> str:
 
 
 def _deals(game: TextGame) -> bool:
-    """Return True if the seed changes anything: the same acts give different matches."""
+    """Return True if the seed changes anything: equal generators of acts give different matches."""
     matches = set()
     for seed in range(STARTS):
         game.reset(seed=seed)
@@ -228,8 +235,9 @@ def _deals(game: TextGame) -> bool:
 
 
 def _same_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
-    """Play both games with the same acts and compare the seat's views until one ends or they diverge. Returns the
-    count.
+    """Play both games with equal acts, compare this seat's views, and return the number of equal views.
+
+    Stops if a match ends or an act is legal in one game only. Raises Broken if the views differ.
     """
     rng, compared = random.Random(seed), 0
     while not (one.ended or two.ended) and compared < LONGEST:
@@ -274,7 +282,7 @@ def _clones(make: Make, seeds: int) -> str:
 
 
 def _facts(make: Make, seeds: int) -> str:
-    """Check that views are fresh and JSON-able, theory values are numbers, and talk arrives sanitised."""
+    """Check that views are fresh and JSON-able, theory values are finite numbers, and talk arrives sanitised."""
     game = make()
     for name, value in game.theory.items():
         if not (isinstance(name, str) and isinstance(value, int | float) and math.isfinite(value)):

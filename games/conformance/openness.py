@@ -18,7 +18,7 @@ SEEDS, ACTS = 4, 60
 
 
 def hides_nothing(game: TextGame) -> bool:
-    """Return True if trial matches of listed acts hide nothing from any seat. The game itself is unchanged."""
+    """Return True if trial matches of listed acts show that nothing is hidden from any seat. The game is unchanged."""
     return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
 
 
@@ -29,7 +29,7 @@ def _begun(game: TextGame, seed: int) -> TextGame:
 
 
 def _deals_nothing(game: TextGame, seed: int) -> bool:
-    """Return True if two seeds give equal views, act by act."""
+    """Return True if equal acts after two different seeds give all seats equal views at every step."""
     one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
     for _ in range(ACTS):
         if _views(one) != _views(two):
@@ -43,7 +43,7 @@ def _deals_nothing(game: TextGame, seed: int) -> bool:
 
 
 def _acts_are_seen(game: TextGame, seed: int) -> bool:
-    """Return True if different acts always give every other seat different views."""
+    """Return True if two different acts always gave every other seat different views, and some were compared."""
     here, rng, compared = _begun(game, seed), random.Random(seed), 0
     for _ in range(ACTS):
         mover = here.agent_selection
@@ -65,6 +65,6 @@ def _views(game: TextGame) -> str:
 
 
 def _seen(game: TextGame, seat: str) -> str:
-    """Return messages and facts of this seat."""
+    """Return the messages and facts of this seat as JSON text."""
     facts: list[Any] = [game.observe(seat)["messages"], game.public(), game.private(seat)]
     return plain(facts)

@@ -34,7 +34,7 @@ TRIES = 12
 
 
 def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | None = None) -> str | None:
-    """Return a random legal act: a listed one, or one found by trial on clones. None if no trial succeeds.
+    """Return a random legal act of the seat to move, listed or found by trial on clones. None if no trial succeeds.
 
     Adds the form of an act found by trial to `forms`, by seat. Raises RuntimeError if a running match has no legal act.
     """
@@ -57,9 +57,9 @@ def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | 
 
 
 def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tuple[int, int]:
-    """Search for legal acts in the first turns of some matches. Returns the numbers of successes and of searches.
+    """Search for legal acts in the first turns of `matches` random matches, and return the successes and the searches.
 
-    Acts that the game lists need no search.
+    An act that the game lists counts as a success.
     """
     found = tried = 0
     for seed in range(matches):
@@ -75,14 +75,14 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
 
 def _forms(game: TextGame) -> list[str]:
-    """Return forms of acts in the game's texts: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
+    """Return forms of acts found in the game's texts: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
     return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or ["OK"]
 
 
 def filled(form: str, game: TextGame, rng: random.Random) -> str:
-    """Fill a form at random: other numbers in brackets, small numbers and words for blanks. The act may be illegal."""
+    """Fill a form at random: digits in brackets are replaced, blanks get small numbers or words. It may be illegal."""
     if form.startswith("["):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
     verb, *blanks = form.split()
@@ -91,7 +91,7 @@ def filled(form: str, game: TextGame, rng: random.Random) -> str:
 
 
 def _word(words: list[str], rng: random.Random) -> str:
-    """Draw one of these words, or random letters."""
+    """Return one of these words at random or, in half of all cases, 3 to 8 random letters."""
     if words and rng.random() < 0.5:
         return rng.choice(words)
     return "".join(rng.choice(LETTERS) for _ in range(rng.randrange(3, 9)))
@@ -103,7 +103,7 @@ def _example_texts(game: TextGame) -> str:
 
 
 def mutated(act: str, rng: random.Random) -> str:
-    """Change one thing of an act: case, blanks, one character inserted, removed or replaced, doubling, truncation."""
+    """Return the act with one random change: case, blanks, a character added, removed or replaced, doubling, a cut."""
     place = rng.randrange(len(act) + 1)
     character = rng.choice("aZ09 -|.,é١\u200b\U0001f600")
     return rng.choice(
@@ -115,7 +115,7 @@ def mutated(act: str, rng: random.Random) -> str:
 
 
 def garbage(rng: random.Random) -> str | None:
-    """Return a hostile string, a few random characters, a huge string, or None."""
+    """Return a random hostile string, a few random characters, a huge string, or None."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(GARBAGE)

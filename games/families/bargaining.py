@@ -27,7 +27,8 @@ Answer = Triple | Literal["ACCEPT", "WALK"]
 class Stage(NamedTuple):
     """Subgame-perfect play at one turn: accept any offer worth at least `expected`, else make `offer`.
 
-    Waiting never pays: the other side would accept now what both would agree on at the next turn.
+    Payoffs are the first mover's, then the other side's. Waiting never pays: the other side would accept now what both
+    would agree on at the next turn.
     """
 
     offer: Deal
@@ -38,11 +39,11 @@ class Stage(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tuple[Stage, ...]:
-    """Solve turns 0 to `turns` - 1 by backward induction; at each a side accepts or offers one of these deals.
+    """Solve turns 0 to `turns` - 1 by backward induction, and return subgame-perfect play by turn.
 
-    An offer at the last turn ends the talks; an offer that answers another one ends them with probability `breakdown`.
-    An indifferent side accepts; among equally good offers, it makes the best one for the other side. Fractions are
-    exact, so that ties are ties.
+    At each turn a side accepts or offers one of these deals. An offer at the last turn ends the talks; an offer that
+    answers another one ends them with probability `breakdown`. An indifferent side accepts; among equally good offers,
+    it makes the best one for the other side. Fractions are exact, so that ties are ties.
     """
     goes_on = 1 - Fraction(str(breakdown))
     stages = [Stage((0, 0), (Fraction(0), Fraction(0)))]
@@ -56,16 +57,19 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
 
 
 def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
-    """Return the share that yields this deal (own payoff first) and divides the fewest kinds."""
+    """Return a side's share of the pool that yields these payoffs (`deal`: its own first) and divides the fewest kinds.
+
+    `own` and `other` are both sides' values per item. Raises ValueError if no share yields the payoffs.
+    """
     shares = (share for share in splits(pool) if (worth(own, share), worth(other, remainder(pool, share))) == deal)
     return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
 
 
 def efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
-    """Return the Pareto-optimal splits: the share "a b c" of one side, its worth to it, and the rest's worth to the
-    other.
+    """Return the Pareto-optimal splits as (share "a b c" of one side, its worth to it, worth of the rest to the other).
 
-    The best split for the first side comes first. Of several shares with equal worth, one is returned.
+    `own` and `other` are both sides' values per item. The best split for the first side comes first. Of several shares
+    with equal worth, one is returned.
     """
     deals = frontier(pool, own, other)
     return [("{} {} {}".format(*plain_share(pool, own, other, deal)), *deal) for deal in deals]
@@ -73,25 +77,27 @@ def efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str
 
 @functools.lru_cache(maxsize=1024)
 def nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
-    """Return the deals with the greatest product of payoffs, nearly always one."""
+    """Return the deals with the greatest product of payoffs (Nash bargaining solution), nearly always one. Cached."""
     most = max(map(math.prod, deals))
     return tuple(deal for deal in deals if math.prod(deal) == most)
 
 
 @functools.lru_cache(maxsize=1024)
 def _best(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
-    """Return the best joint value, the best product, and the mean payoffs of the Nash deals. Cached across matches."""
+    """Return the greatest sum and product of payoffs, and each side's mean payoff over the Nash deals. Cached."""
     nash = nash_deals(deals)
     first, second = (sum(side) / len(nash) for side in zip(*nash, strict=True))
     return max(map(sum, deals)), math.prod(nash[0]), first, second
 
 
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
-    """Return figures of a bargaining result in the order of moving, compared with the Pareto-optimal deals and theory.
+    """Compare a result of bargaining with the Pareto-optimal deals and theory, and return the figures by name.
 
-    pareto_distance: to the nearest optimal deal that is worse for neither side; nash_distance: to the nearest Nash
-    deal; nash_payoff_first, nash_payoff_second: mean of the Nash deals. The equilibrium figures are added if there is
-    one.
+    `payoffs` and deals have the first mover first. joint_value: sum of payoffs, with best_joint_value and their ratio
+    efficiency; nash_product: product of payoffs over the greatest possible, nash_product_raw: the product;
+    pareto_distance: Euclidean distance to the nearest optimal deal that is worse for neither side; nash_distance: to
+    the nearest Nash deal; nash_payoff_first, nash_payoff_second: means over the Nash deals. With `equilibrium`, its
+    distance and payoffs are added.
     """
     first, second = payoffs
     joint, product, nash_first, nash_second = _best(deals)
@@ -123,9 +129,10 @@ MOST_BELIEFS = 5_000
 def best_response(
     pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, chances: Chances
 ) -> float:
-    """Return the best expected payoff of a side with these values against a known, memoryless strategy.
+    """Return the best expected payoff of a side with values `own` against a known, memoryless strategy, `chances`.
 
-    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`; exact up to rounding.
+    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`; exact up to rounding. NaN
+    if there are too many beliefs.
     """
     return best_against_mixture(pool, own, moves_first, turns, breakdown, [chances])
 
@@ -151,7 +158,7 @@ def best_against_mixture(
 
     @functools.cache
     def offering(turn: int, belief: tuple[float, ...]) -> float:
-        """Return the value of the best offer at this turn; 0 if it can no longer be accepted."""
+        """Return the expected value of the best offer at this turn; 0 if no turn is left to accept it."""
         if turn + 1 == turns:
             return 0.0
         if offering.cache_info().currsize > MOST_BELIEFS:
@@ -159,13 +166,13 @@ def best_against_mixture(
         return (goes_on if turn else 1.0) * max(answered(turn + 1, share, belief) for share in splits(pool))
 
     def answered(turn: int, share: Triple, belief: tuple[float, ...]) -> float:
-        """Return the value of asking for `share`, which the other side answers at this turn."""
+        """Return the expected value of asking for `share`, which the other side answers at this turn."""
         said = answers(turn, share)
         taken = sum(map(mul, belief, said["ACCEPT"])) * worth(own, share) if "ACCEPT" in said else 0.0
         return taken if turn + 1 == turns else taken + goes_on * asked(turn, said, belief)
 
     def asked(turn: int, said: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
-        """Return the value of the other side's demands at this turn, weighted by their probabilities."""
+        """Return the expected value of the demands in `said`, which the side accepts or counters with its best offer."""
         total = 0.0
         for ask, by_member in said.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
@@ -183,44 +190,41 @@ def best_against_mixture(
 
 
 def _by_member(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
-    """Return the probability of each answer, by member."""
+    """Return the probabilities of each answer at this turn to this offer, in the order of the members."""
     said = [chances(turn, offer) for chances in members]
     return {answer: tuple(one.get(answer, 0.0) for one in said) for answer in dict.fromkeys(chain(*said))}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A deterministic player without memory."""
+    """A deterministic, memoryless scripted player: calling it returns the act of the function `act` for a view."""
 
     act: Callable[[View], str]
 
     def __call__(self, seen: View) -> str:
-        """Return its act."""
         return self.act(seen)
 
     def chances(self, seen: View) -> dict[str, float]:
-        """Return probability 1 for its act."""
+        """Return act probabilities for best responses: 1 for the player's act."""
         return {self.act(seen): 1.0}
 
 
 def subgame_perfect_player(game: object, seed: int) -> Rule:
-    """Return the subgame-perfect player of `negotiation` with public values. It uses only its view; the seed has no
-    effect.
-    """
+    """Return the subgame-perfect player of `negotiation` with public values. It ignores `game` and `seed`."""
     return Rule(_perfect_act)
 
 
 def nash_bargaining_player(game: object, seed: int) -> Rule:
-    """Return a player of `negotiation` with public values that offers the Nash deal and accepts anything at least as
-    good.
+    """Return a player of public `negotiation` that offers the Nash deal and accepts anything at least as good.
 
-    Continuing is worth its payoff in that deal, reduced by the risk of breakdown. The seed has no effect.
+    To it, continuing is worth its payoff in that deal times the chance that the talks go on. It ignores `game` and
+    `seed`.
     """
     return Rule(_nash_act)
 
 
-class _Table(NamedTuple):
-    """The state of the talks as seen by the side to move."""
+class _Position(NamedTuple):
+    """State of the talks as the side to move sees it: `own` and `other` are both sides' values per item."""
 
     pool: Triple
     own: Triple
@@ -233,25 +237,25 @@ class _Table(NamedTuple):
 
     @property
     def deals(self) -> tuple[Deal, ...]:
-        """Pareto-optimal deals, own payoff first."""
+        """All Pareto-optimal deals as payoffs, own payoff first."""
         return frontier(self.pool, self.own, self.other)
 
     def offer(self, deal: Deal) -> str:
-        """Return the act that asks for this deal, own payoff first."""
+        """Return the act `OFFER a b c` that asks for a share with these payoffs, own payoff first."""
         return "OFFER {} {} {}".format(*plain_share(self.pool, self.own, self.other, deal))
 
 
-def _table(seen: View) -> _Table:
+def _read_position(seen: View) -> _Position:
     facts = seen.public
     pool, own = tuple(facts["pool"]), tuple(facts["values"][seen.seat])
     (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != seen.seat)
     offered = worth(own, remainder(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
     turns = facts["turn"] + facts["turns_left"]
-    return _Table(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
+    return _Position(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
 
 
 def _perfect_act(seen: View) -> str:
-    table = _table(seen)
+    table = _read_position(seen)
     me = table.turn % 2
     sides = (table.own, table.other) if me == 0 else (table.other, table.own)
     stage = subgame_perfect(frontier(table.pool, *sides), table.turns, table.breakdown)[table.turn]
@@ -263,7 +267,7 @@ def _perfect_act(seen: View) -> str:
 
 
 def _nash_act(seen: View) -> str:
-    table = _table(seen)
+    table = _read_position(seen)
     deals = nash_deals(table.deals)
     least = 0 if table.turn + 1 == table.turns else (1 - table.breakdown) * min(own for own, _ in deals)
     if table.offered is not None and table.offered >= least:

@@ -17,7 +17,7 @@ ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.
 
 
 def read(act: str) -> bargaining.Answer:
-    """Read an act; IllegalAct where it is none."""
+    """Parse an act to a demanded share, "ACCEPT" or "WALK". Raises IllegalAct for any other text."""
     match = ACT.fullmatch(act)
     if match is None:
         raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
@@ -27,46 +27,53 @@ def read(act: str) -> bargaining.Answer:
 
 
 class BargainingGame(TextGame):
-    """Two seats who divide a pool of three kinds of items by offers; a subclass has the rules and sets these."""
+    """Base class of games in which two seats divide a pool of three kinds of items; a subclass has the rules.
+
+    It adds figures, best responses and texts for people. The subclass sets the fields below.
+    """
 
     items: tuple[str, ...]
     pool: Triple
     values: dict[str, Triple]
-    """What an item of each kind is worth, by seat."""
+    """Worth of one item of each kind, by seat."""
     offer: Triple | None
-    """What the seat that moved last would take."""
+    """Share that the seat that moved last asks for, or None."""
     movers: tuple[str, str]
-    """Who moves first, and the other."""
+    """Seat that moves first, and the other seat."""
     known: bool
     """Whether values are public."""
     shown: bool
-    """Whether efficient splits are."""
+    """Whether seats are shown the efficient splits."""
     max_turns: int
     breakdown: float
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Report whether there was a deal, and what came of it with theory: games.families.bargaining.figures."""
+        """Return `deal`, whether there was one, and the figures of `games.families.bargaining.figures`."""
         totals = self.payoffs()
         payoffs = [totals[seat] for seat in self.movers]
         deals, perfect = self._theory()
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """Return the payoff of this seat's best response on this deal, averaged over breakdowns and `chances`.
+        """Return the expected payoff of this seat's best response on this deal, over breakdowns and `chances`.
 
-        `chances` maps the other side's view to its act probabilities; it must be memoryless.
+        `chances` maps the other side's view to its act probabilities; it must be memoryless. NaN if that takes too
+        long.
         """
         return self.best_against_mixture(seat, [chances])
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
-        """Return the best payoff against one of several equally likely strategies, unknown to this seat."""
+        """Return the best expected payoff against one of equally likely strategies, where the seat is not told which.
+
+        Each member maps the other side's view to its act probabilities, without memory. NaN if that takes too long.
+        """
         first, answers = self.movers[0] == seat, [self._answers(seat, chances) for chances in members]
         return bargaining.best_against_mixture(
             self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers
         )
 
     def _answers(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> bargaining.Chances:
-        """Return the other side's act probabilities as a function of the turn and `seat`'s demand."""
+        """Return a function from turn and `seat`'s demand (None: none yet) to the other side's act probabilities."""
         (other,) = (each for each in self.seats if each != seat)
         table = self.clone()
 
@@ -87,20 +94,20 @@ class BargainingGame(TextGame):
         return bargaining_words.introduction(self._side(seat), limits, seat == self.movers[0])
 
     def in_words(self, seat: str) -> str:
-        """Describe the standing offer and the remaining turns to the person at the seat to move."""
+        """Describe the other side's standing offer and the remaining turns to the person at the seat to move."""
         left, offered = self.max_turns - self.turns, self.offer is not None
         table = bargaining_words.on_the_table(self._side(seat), self.offer)
         return f"{table} {bargaining_words.time_left(left, offered, self.breakdown)}"
 
     def act_in_words(self, act: str) -> str:
-        """Describe the other side's act to a person."""
+        """Describe the other side's act to a person. Returns "" if it is no act."""
         try:
             return bargaining_words.done(read(act), self.items)
         except IllegalAct:
             return ""
 
     def epilogue(self, people: Sequence[str]) -> tuple[bargaining_words.Rows, str]:
-        """Return both sides' shares and values next to theory: a table, and a sentence, for people."""
+        """Return rows of cells that compare both sides' shares and values with theory, and a summary, for people."""
         (first, second), (deals, perfect) = self.movers, self._theory()
         names = bargaining_words.called(self.movers, people)
         # The seat that made the last legal act is not to move; an illegal one moves nobody.
@@ -119,7 +126,7 @@ class BargainingGame(TextGame):
         return bargaining_words.comparison(end, names), bargaining_words.verdict(end, names)
 
     def _theory(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
-        """Return the Pareto-optimal deals in moving order and, with public values, the subgame-perfect deal."""
+        """Return the Pareto-optimal payoffs, first mover's first, and the subgame-perfect ones if values are public."""
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
         stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.known else ()
         return deals, stages[0].offer if stages else None

@@ -19,7 +19,7 @@ NOTHING = "nothing"
 
 
 class Side(NamedTuple):
-    """A negotiation as one of its sides may know it."""
+    """A negotiation with the information that one of its sides may have; `own` and `other` are values per item."""
 
     items: tuple[str, ...]
     pool: Triple
@@ -32,7 +32,7 @@ class Side(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Conditions that end the talks, and `talk`, whether remarks are delivered."""
+    """Number of turns, chance of breakdown per counteroffer, and `talk`, whether remarks are delivered."""
 
     turns: int
     breakdown: float
@@ -45,7 +45,7 @@ def one(item: str) -> str:
 
 
 def counted(share: Triple, items: Sequence[str], last: str = " and ") -> str:
-    """Return a share in words, such as `1 book and 2 hats`."""
+    """Return a share in words, such as `1 book and 2 hats`; `last` joins the last kind. Zero counts are omitted."""
     parts = [f"{n} {one(item) if n == 1 else item}" for n, item in zip(share, items, strict=True) if n]
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or [NOTHING])
 
@@ -56,7 +56,10 @@ def each(values: Triple, items: Sequence[str]) -> str:
 
 
 def introduction(side: Side, limits: Limits, opens: bool) -> str:
-    """Explain what is divided, its worth, how to type an act, with an example, and what ends the talks."""
+    """Explain what is divided, its worth, how to type an act, and what ends the talks, for one side.
+
+    `opens` tells whether this side moves first.
+    """
     items, pool, own = side.items, side.pool, side.own
     theirs = f"{each(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
     kind = max(range(3), key=lambda k: own[k] * pool[k])
@@ -81,14 +84,14 @@ def introduction(side: Side, limits: Limits, opens: bool) -> str:
 
 
 def done(answer: Answer, items: Sequence[str]) -> str:
-    """Describe an act of the other side."""
+    """Describe an act of the other side in a sentence."""
     if isinstance(answer, str):
         return {"ACCEPT": "They accept.", "WALK": "They walk away."}[answer]
     return f"They want {counted(answer, items)}."
 
 
 def on_the_table(side: Side, offer: Triple | None) -> str:
-    """Describe the other side's offer and its worth to each side."""
+    """Describe the other side's standing offer (its demanded share) and what it leaves this side, with both worths."""
     if offer is None:
         return "No offer lies on the table yet."
     left = remainder(side.pool, offer)
@@ -98,7 +101,7 @@ def on_the_table(side: Side, offer: Triple | None) -> str:
 
 
 def time_left(left: int, offered: bool, breakdown: float) -> str:
-    """Say how many turns are left, this one included, and the risk of breakdown if an offer stands."""
+    """Describe how many turns are left, this one included, and the risk of breakdown if an offer is to be answered."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
@@ -110,7 +113,7 @@ def _turns(count: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """An ended negotiation with all hidden information. Pairs are in the order of moving."""
+    """An ended negotiation with all hidden information. Tuples of two are in the order of moving."""
 
     seats: tuple[str, ...]
     items: tuple[str, ...]
@@ -128,14 +131,14 @@ class Outcome(NamedTuple):
 
 
 def called(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
-    """Return the names of the sides: `you` and `they` for a single reader, else their seats."""
+    """Return the name to use for each seat: `you` and `they` for a single human reader, else the seat's own name."""
     if len(people) != 1:
         return {seat: seat for seat in seats}
     return {seat: "you" if seat == people[0] else "they" for seat in seats}
 
 
 def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
-    """Return a table, header first, of each side's share, its worth, and theoretical results."""
+    """Return rows of cells, header first, that compare each side's share and its worth with theoretical results."""
     rows = [("", *(names[seat] for seat in end.seats), "sum")]
     if end.shares:
         held = [counted(share, end.items, ", ") for share in end.shares]
@@ -153,7 +156,7 @@ def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
 
 
 def verdict(end: Outcome, names: Mapping[str, str]) -> str:
-    """Summarise the end in a sentence or two, for the side called `you`, else for both."""
+    """Return a text about how the talks ended, both worths and theory, addressed to the side called `you`, if any."""
     lines = []
     if not end.deal:
         lines.append(f"No deal: {end.why}.")

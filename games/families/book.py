@@ -22,7 +22,7 @@ FILLER = frozenset({
 
 
 def fold(text: str) -> str:
-    """Return the text's words in lower case, without accents, punctuation or repeated blanks."""
+    """Normalise a text: its words in lower case, without accents and punctuation, separated by single blanks."""
     letters = unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")).casefold()
     if not letters.isascii():  # else there is none to drop, and looking at each would be most of the work
         letters = "".join(c for c in letters if not unicodedata.combining(c))
@@ -31,7 +31,10 @@ def fold(text: str) -> str:
 
 @dataclass(frozen=True)
 class Thing:
-    """A thing, or several with equal facts: names, accepted folded spellings, and the questions answered by yes."""
+    """A thing to guess, or several with equal facts: names, accepted spellings, and the questions answered by yes.
+
+    Spellings are folded and have no blanks.
+    """
 
     names: tuple[str, ...]
     spellings: frozenset[str]
@@ -40,7 +43,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Book:
-    """All questions in order, all things, and the act meant by each folded phrase."""
+    """All questions in order, all things, and the act (`ASK …` or `GUESS …`) that each folded phrase means."""
 
     questions: tuple[str, ...]
     things: tuple[Thing, ...]
@@ -48,23 +51,25 @@ class Book:
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Pattern of all phrases as whole words, the longest first."""
+        """Regular expression that matches any phrase as whole words, the longest first."""
         longest = sorted(self.phrases, key=len, reverse=True)
         return re.compile(rf"\b(?:{'|'.join(longest)})\b")
 
     @functools.cached_property
     def acts(self) -> tuple[str, ...]:
-        """Return every question to ask and every name to guess, as acts."""
+        """All acts that can be listed: `ASK question` for every question, then `GUESS name` for every name."""
         guesses = sorted(f"GUESS {name}" for thing in self.things for name in thing.names)
         return *(f"ASK {question}" for question in self.questions), *guesses
 
     def contents(self) -> dict[str, list[str]]:
-        """Return for every name the questions answered by yes."""
+        """Return the book as a fact: for every name, the questions answered by yes."""
         return {n: [q for q in self.questions if q in thing.facts] for thing in self.things for n in thing.names}
 
     def read(self, text: str) -> str:
-        """Parse an act or plain question to `ASK question` or `GUESS name`. Returns "" unless it has exactly one
-        reading.
+        """Parse an act or a plain question to `ASK question` or `GUESS name`.
+
+        Returns "" unless the text has exactly one reading. A guess of an unknown name is returned, cut to 40
+        characters.
         """
         words = fold(text)
         if guess := GUESS.fullmatch(words):
@@ -79,7 +84,10 @@ class Book:
 
 
 def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms: Mapping[str, str]) -> Book:
-    """Create a book from (name, other spellings, facts) rows, and synonyms that map folded phrases to acts."""
+    """Create a book from (name, other spellings, facts) rows; things with equal facts become one.
+
+    A fact is a question answered by yes. `synonyms` maps further folded phrases to acts.
+    """
     alike: dict[frozenset[str], tuple[list[str], set[str]]] = {}
     for name, spellings, facts in rows:
         names, accepted = alike.setdefault(frozenset(facts), ([], set()))

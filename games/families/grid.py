@@ -14,21 +14,19 @@ BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
 
 
 def beside(cell: Cell, direction: str) -> Cell:
-    """Return the adjacent cell in this direction, even if there is no door."""
+    """Return the cell next to this one in a direction, even if there is no door or no such cell."""
     east, south = STEPS[direction]
     return cell[0] + east, cell[1] + south
 
 
 def join(doors: Doors, cell: Cell, direction: str) -> None:
-    """Add a door that is open in both directions."""
+    """Connect a cell with the next one in a direction by a door, in both directions. Changes `doors`."""
     other = beside(cell, direction)
     doors[cell][direction], doors[other][BACK[direction]] = other, cell
 
 
 def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
-    """Return the doors of a random depth-first spanning tree, which joins any two connected cells by
-    exactly one path.
-    """
+    """Return the doors of a random depth-first spanning tree: exactly one path joins any two connected cells."""
     doors: Doors = {cell: {} for cell in cells}
     path = [min(cells)]
     seen = set(path)
@@ -45,9 +43,9 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
 
 
 def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Cell, int]:
-    """Return the number of doors on the shortest path from `start` to every reachable cell (breadth-first search).
+    """Return the steps of the shortest path from `start` to every reachable cell, by cell (breadth-first search).
 
-    Closed doors in `shut` cannot be passed.
+    Doors in `shut` cannot be passed.
     """
     steps, edge = {start: 0}, [start]
     for cell in edge:
@@ -59,9 +57,9 @@ def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Ce
 
 
 def drawn(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
-    """Draw cells and doors from above: # for walls, blanks for open space, D for closed doors, and the cells' marks.
+    """Draw a map of cells and doors: # for walls, blanks for open space, D for doors in `shut`, and marks for cells.
 
-    Cell (x, y) is at column 2x+1, row 2y+1.
+    Cell (x, y) is at column 2x+1, row 2y+1. Rows are separated by line breaks.
     """
     columns, lines = (2 * max(cell[axis] for cell in doors) + 3 for axis in (0, 1))
     rows = [["#"] * columns for _ in range(lines)]

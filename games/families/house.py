@@ -15,22 +15,22 @@ HEEDED = 0.9
 
 
 class House(Protocol):
-    """A match in a house, as its players know it."""
+    """State of a match in a house, as its scripted players know it (`text_navigation` provides it)."""
 
     doors: Doors
     places: dict[str, Cell | None]
-    """By item, where it lies; None where the walker has it."""
+    """Room of each item, or None if the walker carries it."""
     position: Cell
     wanted: str
     goal: Cell
 
     def acts(self) -> list[str]:
-        """Return all that the walker can do now."""
+        """Return all acts that the walker may play now."""
         ...
 
 
 def built(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
-    """Return this many adjacent rooms and their doors: a spanning tree and some extra doors."""
+    """Draw a house of `size` adjacent rooms. Returns their cells and doors: a spanning tree and some extra doors."""
     cells: list[Cell] = [(0, 0)]
     while len(cells) < size:
         free = sorted({beside(cell, direction) for cell in cells for direction in STEPS} - set(cells))
@@ -45,7 +45,7 @@ def built(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 
 def shortest(house: House) -> int:
-    """Return the number of steps of the shortest solution: to the item, TAKE, to the room, DROP."""
+    """Return the number of acts of the shortest solution: to the item, TAKE, to the goal room, DROP."""
     steps = distances(house.doors, house.places[house.wanted] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 
@@ -62,18 +62,18 @@ def best_act(house: House) -> str:
 
 
 def _oracle(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player at either seat that knows the house."""
+    """Return a player for either seat that knows the house and names the next act of a shortest solution."""
     return lambda seen: best_act(house)
 
 
 def _rambler(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player at either seat that names random acts of the walker."""
+    """Return a player for either seat that names one of the walker's legal acts at random."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     return lambda seen: str(rng.choice(house.acts()))
 
 
 def _heeder(house: House, seed: int) -> Callable[[View], str]:
-    """Return a walker that mostly follows the strategist's advice if possible, and else acts at random."""
+    """Return a walker that mostly (.9) follows the strategist's advice if it is legal, and else acts at random."""
     rng = np.random.default_rng([seed, 2])
 
     def act(seen: View) -> str:

@@ -10,7 +10,7 @@ from games.families.grid import STEPS, Cell, Door, Doors, distances
 
 
 class State(NamedTuple):
-    """A walker on the grid: its place, its keys, and what it has changed."""
+    """State of a walk on a grid: the walker's cell, the keys lying and held, and the doors still locked."""
 
     position: Cell
     keys: frozenset[Cell]
@@ -23,7 +23,10 @@ class State(NamedTuple):
 def lock(
     doors: Doors, start: Cell, goal: Cell, count: int, rng: np.random.Generator
 ) -> tuple[frozenset[Door], frozenset[Cell]]:
-    """Lock `count` doors on the only way from start to goal, and draw the cells of as many keys."""
+    """Lock `count` doors on the path from start to goal, and draw a key for each. Returns locked doors and key cells.
+
+    Every key can be reached without passing its door or a later one. `start` and `goal` are joined by one path.
+    """
     away, way = distances(doors, goal), [start]
     while way[-1] != goal:
         way.append(min(doors[way[-1]].values(), key=away.__getitem__))
@@ -37,7 +40,10 @@ def lock(
 
 
 def after_step(doors: Doors, at: State, direction: str) -> State:
-    """Return the state after a step, which opens doors and picks up keys; the same state if there is no way."""
+    """Return the state after a step, which unlocks doors with held keys and picks up keys.
+
+    Returns the state itself if a wall or a locked door is in the way.
+    """
     there = doors[at.position].get(direction)
     door = frozenset((at.position, there)) if there else None
     if there is None or (door in at.locked and not at.held):
@@ -47,7 +53,10 @@ def after_step(doors: Doors, at: State, direction: str) -> State:
 
 
 def steps_left(doors: Doors, at: State, goal: Cell) -> int:
-    """Return the minimum steps from a state to the goal (breadth first). Raises ValueError if it is unreachable."""
+    """Return the fewest steps from a state to the goal, by breadth-first search, with keys fetched on the way.
+
+    Raises ValueError if the goal is unreachable.
+    """
     steps, edge = {at: 0}, [at]
     for state in edge:
         if state.position == goal:

@@ -27,10 +27,10 @@ OUTCOME = "outcome"
 
 @functools.cache
 def load(name: str) -> pyspiel.Game:
-    """Load OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`, with simultaneous moves in
-    sequence.
+    """Load OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`. Cached.
 
-    Raises ValueError in one line if there is no such game, or if it cannot be played in turns from a seed.
+    Simultaneous moves are played in sequence. Raises ValueError in one line if there is no such game, or if it cannot
+    be played in turns from a seed.
     """
     short, names = name.partition("(")[0].strip(), pyspiel.registered_names()
     if short not in names:
@@ -55,14 +55,17 @@ def load(name: str) -> pyspiel.Game:
 
 @functools.cache
 def paid_alike(name: str) -> bool:
-    """Return True if OpenSpiel declares equal payoffs for all seats."""
+    """Return True if OpenSpiel declares that the game of this name always pays all seats the same."""
     utility = load(name).get_type().utility
     return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
 
 
 @functools.cache
 def at_stake(name: str) -> float:
-    """Return a seat's largest loss in a zero-sum game; 0 in other games, where minimal utility has no such meaning."""
+    """Return a seat's largest possible loss if the game of this name is zero-sum, else 0.
+
+    In other games OpenSpiel's minimal utility is no loss.
+    """
     game = load(name)
     lost: float = -game.min_utility()
     zero_sum = game.get_type().utility == pyspiel.GameType.Utility.ZERO_SUM
@@ -113,7 +116,7 @@ class OpenSpielGame(TextGame):
     # What a subclass says in words.
 
     def word(self, action: int) -> str:
-        """Return the text of a legal action; different actions must have different texts."""
+        """Return the text of a legal action of the player to move. Different actions must have different texts."""
         return one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
     def heard_by_others(self, action: int, word: str) -> str:
@@ -125,7 +128,7 @@ class OpenSpielGame(TextGame):
         return ""
 
     def verdict(self) -> tuple[str, str]:
-        """Return the one-word reason of a match's end and the referee's announcement."""
+        """Return the one-word reason of a match's end, such as "win", and the referee's announcement."""
         returns = dict(zip(self.seats, self.returns(), strict=True))
         best = max(returns.values())
         winners = [seat for seat, value in returns.items() if value == best]
@@ -134,11 +137,11 @@ class OpenSpielGame(TextGame):
         return "win", f"The match is over: {' and '.join(winners)} won."
 
     def public(self) -> dict[str, Any]:
-        """Return the board if the game has perfect information."""
+        """Return the board as text if the game has perfect information, else {}."""
         return {"board": _plain(str(self.state))} if self.perfect_information else {}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return OpenSpiel's information state or observation of this seat if information is hidden."""
+        """Return OpenSpiel's information state (or observation) of this seat as `seen`; {} if nothing is hidden."""
         if self.perfect_information:
             return {}
         player, kind = self.seats.index(seat), self.spiel.get_type()
@@ -147,18 +150,18 @@ class OpenSpielGame(TextGame):
         return {"seen": _plain(self.state.observation_string(player))}
 
     def returns(self) -> list[float]:
-        """Return each seat's payoff so far."""
+        """Return each seat's payoff so far, in the order of seats."""
         returns: list[float] = self.state.returns()
         return returns
 
     def words(self, actions: list[int]) -> dict[str, int]:
-        """Return the action of each legal act's text."""
+        """Return the OpenSpiel action of each legal act, by the act's text."""
         return {self.word(action): action for action in actions}
 
     # How it is played.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Create the initial state and play its chance events."""
+        """Create the initial state and play its chance events, scripted by the option `chance` or drawn from `rng`."""
         self.state = self.spiel.new_initial_state()
         self._rng, self._scripted = rng, list(options.get("chance", ()))
         self._returns = [0.0] * len(self.seats)
@@ -166,11 +169,11 @@ class OpenSpielGame(TextGame):
         self.agent_selection = self.next_seat(self.seats[0])
 
     def legal(self, seat: str) -> list[str]:
-        """Return the words of all legal acts."""
+        """Return the texts of all legal acts of the seat to move."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Play a legal act by its text, ignoring case and extra blanks."""
+        """Play a legal act by its text, ignoring extra blanks and mostly case, and return its text for other seats."""
         if (word := self._read(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
@@ -180,7 +183,7 @@ class OpenSpielGame(TextGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move, by OpenSpiel; none at the end."""
+        """Return the seat to move according to OpenSpiel; after the end, `seat` itself."""
         return seat if self.state.is_terminal() else self.seats[self.state.current_player()]
 
     def clone(self) -> Self:
@@ -189,7 +192,7 @@ class OpenSpielGame(TextGame):
         return copy.deepcopy(self, {id(self.spiel): self.spiel, id(self.state): state})
 
     def _read(self, act: str) -> str | None:
-        """Return the matching legal text. Case matters only if two acts differ by nothing else (chess: bxc3, Bxc3)."""
+        """Return the legal text that an act means, or None. Case matters only between texts such as bxc3 and Bxc3."""
         if act in self._acts or (act := " ".join(act.split())) in self._acts:
             return act
         folded = act.casefold()
@@ -197,7 +200,7 @@ class OpenSpielGame(TextGame):
         return words[0] if len(words) == 1 else None
 
     def _go_on(self) -> None:
-        """Play chance events, pay the change of returns, then end the match or list the next seat's acts."""
+        """Play due chance events, pay changes of returns, then end the match or list the next seat's acts."""
         state = self.state
         while state.is_chance_node():
             outcome = self._scripted.pop(0) if self._scripted else self._drawn(state.chance_outcomes())
@@ -226,17 +229,17 @@ class OpenSpielGame(TextGame):
 
 
 class DrawnGame(OpenSpielGame):
-    """Base class of board games that can end in a draw. Option draw >= 0: reward of both sides then."""
+    """Base class of OpenSpiel board games that can end in a draw. Option draw >= 0: reward of both sides then."""
 
     def __init__(self, spiel: str, *, draw: float = 0.0, **options: Any) -> None:
         self.draw = number("draw", draw)
         super().__init__(spiel, **options)
 
     def returns(self) -> list[float]:
-        """Return OpenSpiel's returns, with `draw` for both sides after a draw."""
+        """Return each seat's payoff so far, as OpenSpiel does, but with `draw` for both sides after a draw."""
         returns: list[float] = self.state.returns()
         return [self.draw] * 2 if self.state.is_terminal() and not any(returns) else returns
 
     def draw_rule(self) -> str:
-        """Return the sentence of the rules about draws, or "" if a draw pays nothing."""
+        """Return a sentence for the rules about the reward of a draw, or "" if a draw pays nothing."""
         return f" A draw pays both {self.draw:g}." if self.draw else ""

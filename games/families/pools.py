@@ -18,48 +18,48 @@ WORTH = 10  # of the whole pool, to either seat
 
 
 def worth(values: Triple, share: Triple) -> int:
-    """Return the worth of a share at these values per item."""
+    """Return the total worth of a share (items by kind) at these values per item."""
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
 def remainder(pool: Triple, share: Triple) -> Triple:
-    """Return the rest of the pool, for the other side."""
+    """Return what is left of the pool for the other side after this share, by kind."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
 @functools.lru_cache(maxsize=64)
 def splits(pool: Triple) -> tuple[Triple, ...]:
-    """Return every share of the pool, in order."""
+    """Return every possible share of the pool, in lexicographic order. Cached."""
     return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
 @functools.lru_cache(maxsize=64)
 def offers(pool: Triple) -> tuple[str, ...]:
-    """Return every offer of the pool as an act. Cached for all turns and matches with that pool."""
+    """Return every offer of the pool as an act text `OFFER a b c`, in the order of `splits`. Cached."""
     return tuple(f"OFFER {a} {b} {c}" for a, b, c in splits(pool))
 
 
 @functools.cache
 def valuations(pool: Triple) -> tuple[Triple, ...]:
-    """Return all values per item at which the pool is worth 10."""
+    """Return all values per item at which the whole pool is worth 10. Cached."""
     return tuple(v for v in itertools.product(range(WORTH + 1), repeat=3) if worth(v, pool) == WORTH)
 
 
 @functools.cache
 def partners(pool: Triple, own: Triple) -> tuple[Triple, ...]:
-    """Return the possible values of the other side, given one side's values."""
+    """Return the other side's possible values per item, given one side's, by the rules at the top. Cached."""
     return tuple(v for v in valuations(pool) if all(map(max, own, v)) and any(map(min, own, v)))
 
 
 @functools.cache
 def instances() -> tuple[Instance, ...]:
-    """Return all 5,793 instances that the rules allow, in lexicographic order."""
+    """Return all 5,793 instances (pool, both sides' values) that the rules allow, in lexicographic order. Cached."""
     pools = [pool for pool in itertools.product(range(1, 6), repeat=3) if 5 <= sum(pool) <= 7]
     return tuple((pool, (u, v)) for pool in pools for u in valuations(pool) for v in partners(pool, u))
 
 
 def twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
-    """Draw two instances that differ only in the values of the side other than `seat`."""
+    """Draw two instances that differ only in the values of the side other than side number `seat` (0 or 1)."""
     others: tuple[Triple, ...] = ()
     while len(others) < 2:
         pool, (own, _) = instances()[rng.integers(len(instances()))]
@@ -76,7 +76,7 @@ def _worths(pool: Triple, values: Triple) -> tuple[int, ...]:
 
 @functools.cache
 def frontier(pool: Triple, one: Triple, two: Triple) -> tuple[tuple[int, int], ...]:
-    """Return the Pareto-optimal pairs of payoffs at these values, the best for the first side first."""
+    """Return the Pareto-optimal pairs of payoffs for sides with values `one` and `two`, the first side's best first."""
     found, most = [], -1
     # the rests of the shares in order are the shares from the last one on
     for deal in sorted(zip(_worths(pool, one), reversed(_worths(pool, two)), strict=True), reverse=True):

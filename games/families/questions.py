@@ -17,11 +17,11 @@ from games.families.solitaire import Solitaire
 
 
 class Questions(Solitaire):
-    """Acts: ASK question (answered truthfully by yes or no), GUESS name, or a plain question with a single reading.
+    """Base class of yes/no question games. Acts: ASK question, GUESS name, or a plain question with a single reading.
 
-    A guess is a turn like a question. With reward "steps" this is LMRL-Gym's 20 questions: -1 per act, 0 for the one
-    that names the thing. Options besides Solitaire's: open_book, whether the book is a public fact.
-    reset(options={"thing": name}) hides that thing.
+    Questions are answered truthfully, by yes or no. A guess is a turn like a question. With reward "steps" this is
+    LMRL-Gym's 20 questions: -1 per act, 0 for the one that names the thing. Options besides Solitaire's: open_book,
+    whether the book is a public fact. reset(options={"thing": name}) hides that thing.
     """
 
     seats: tuple[str, ...] = ("guesser",)
@@ -36,7 +36,7 @@ class Questions(Solitaire):
         self.open_book = flag("open_book", open_book)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hide one thing, drawn uniformly."""
+        """Hide a thing drawn uniformly, or the one that the options name. Raises ValueError for an unknown name."""
         things = self.book.things
         if "thing" in options:
             wanted = fold(str(options["thing"])).replace(" ", "")
@@ -50,11 +50,11 @@ class Questions(Solitaire):
 
     @property
     def hidden(self) -> Thing:
-        """The hidden thing."""
+        """The thing to be guessed in this match."""
         return self.book.things[self._hidden]
 
     def rules(self) -> str:
-        """Return the rules as one paragraph: the aim and all questions."""
+        """Return the rules as one paragraph: the aim, all questions and the number of turns."""
         plain = [question for question in self.book.questions if " " not in question]
         valued: dict[str, list[str]] = {}
         for attribute, _, value in (question.partition(" ") for question in self.book.questions):
@@ -66,16 +66,16 @@ class Questions(Solitaire):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the answers so far by act, the turns left, and the book if it is open."""
+        """Return the answers so far by act (`answers`), `turns_left`, and `book`, every name's facts, if it is open."""
         facts = {"answers": dict(self._answers), "turns_left": self.turns_left}
         return facts | ({"book": self.book.contents()} if self.open_book else {})
 
     def legal(self, seat: str) -> list[str]:
-        """Return every question and every name. Other guesses are legal too, but never win."""
+        """Return an act for every question and every name. Guesses of other names are legal too, but never win."""
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Answer a question or a guess from the book."""
+        """Answer a question or a guess, tell the answer, pay, and return the act as parsed."""
         reading = self.book.read(act)
         if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")
@@ -91,6 +91,6 @@ class Questions(Solitaire):
         return reading
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `solved`, the numbers of questions and guesses, and `answer`, the thing's first name."""
+        """Return `solved`, the numbers of `questions` and `guesses`, and `answer`, the hidden thing's first name."""
         counts = {"questions": self._asked, "guesses": self.turns - self._asked}
         return {**super().figures(), **counts, "answer": self.hidden.names[0]}

@@ -14,10 +14,10 @@ ROUND = "round"
 
 
 class SimultaneousGame(TextGame):
-    """A subclass reads a choice (`read`) and settles a round (`settle`).
+    """Base class of games in rounds with hidden choices; a subclass parses a choice in `read` and pays in `settle`.
 
-    Options besides TextGame's: rounds >= 1, the most there are; continuation from 0 to 1, the chance that another
-    round follows (an unknown end: Axelrod 1984). Each round another seat is the first to choose.
+    Options besides TextGame's: rounds >= 1, the most there are; continuation from 0 to 1, the chance that another round
+    follows (an unknown end: Axelrod 1984). Each round another seat is the first to choose.
     """
 
     def __init__(self, *, rounds: int, continuation: float = 1.0, **options: Any) -> None:
@@ -28,23 +28,21 @@ class SimultaneousGame(TextGame):
         super().__init__(**options)
 
     def read(self, seat: str, act: str) -> Any:
-        """Parse an act to a choice. Raises IllegalAct if it is none."""
+        """Parse a seat's act to its choice, of any type. Raises IllegalAct if the act is illegal."""
         raise NotImplementedError
 
     def settle(self, choices: list[Any]) -> None:
-        """Pay a round with these choices, in the order of seats, and announce the result."""
+        """Pay a finished round with these choices, in the order of seats, and announce the result."""
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Reset the rounds and choices."""
+        """Start without finished rounds and choices, and keep `rng` for the draws of continuation."""
         self._rng = rng
         self.history: list[list[Any]] = []  # the choices of each finished round, in the seats' order
         self.chosen: dict[str, Any] = {}
 
     def public(self) -> dict[str, Any]:
-        """Return the round, from 1, the maximum of rounds, and the choices of finished rounds, in the order
-        of seats.
-        """
+        """Return `round` (from 1), the maximal `rounds`, and `history`: past rounds' choices in the order of seats."""
         now = min(len(self.history) + 1, self.rounds)
         return {"round": now, "rounds": self.rounds, "history": [[*choices] for choices in self.history]}
 
@@ -53,7 +51,7 @@ class SimultaneousGame(TextGame):
         return {}
 
     def play(self, seat: str, act: str) -> str:
-        """Store the choice. The last choice of a round settles it."""
+        """Store the seat's choice, which stays hidden, and return "". The last choice of a round settles it."""
         self.chosen[seat] = self.read(seat, act)
         if len(self.chosen) == len(self.seats):
             choices = [self.chosen[name] for name in self.seats]
@@ -65,21 +63,21 @@ class SimultaneousGame(TextGame):
         return ""
 
     def next_seat(self, seat: str) -> str:
-        """Return the next seat in order; each round starts one seat later than the previous one."""
+        """Return the next seat to choose; each round starts one seat later than the previous one."""
         return self.seats[(len(self.history) + len(self.chosen)) % len(self.seats)]
 
     def _goes_on(self) -> bool:
         return self.continuation == 1 or self._rng.random() < self.continuation
 
     def length(self) -> str:
-        """Return the sentence of the rules about the number of rounds."""
+        """Return a sentence for the rules about the number of rounds."""
         if self.continuation < 1:
             return f"At most {self.rounds} rounds; after each the match goes on with chance {self.continuation:g}."
         return f"{self.rounds} rounds." if self.rounds > 1 else "One round."
 
 
 def read_number(word: str, most: int, act: str) -> int:
-    """Parse the act `WORD n` to n. Raises IllegalAct unless n is from 0 to `most`."""
+    """Parse the act `WORD n`, ignoring case, to n. Raises IllegalAct unless n is a whole number from 0 to `most`."""
     match = re.fullmatch(rf"\s*{word}\s+(\d{{1,9}})\s*", act, re.ASCII | re.IGNORECASE)
     if not match or int(match[1]) > most:
         raise IllegalAct(f"write {word} and a whole number from 0 to {most}")

@@ -12,11 +12,11 @@ COST = "cost"
 
 
 class Solitaire(TextGame):
-    """Ends when the goal is reached, or unsolved after `max_turns` legal acts.
+    """Base class of single-seat games that end at a goal, or unsolved after `max_turns` legal acts.
 
-    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost
-    for every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai
-    et al. 2023); cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
+    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost for
+    every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai et al. 2023);
+    cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
     """
 
     reward_parts: Mapping[str, str] = {GOAL: "1 for reaching the goal", COST: "what an act costs"}
@@ -32,11 +32,14 @@ class Solitaire(TextGame):
 
     @property
     def turns_left(self) -> int:
-        """Remaining legal acts."""
+        """Number of legal acts left in the match."""
         return self.max_turns - self.turns
 
     def score(self, seat: str, solved: bool, success: str, failure: str) -> None:
-        """Pay for the current act, and end the match at the goal or after the last turn."""
+        """Pay the seat for the current act, and end the match at the goal or after the last turn.
+
+        `success` and `failure` are the referee's announcements of the end.
+        """
         if self.cost and not (solved and self.reward == "steps"):
             self.pay(seat, COST, -self.cost)
         if solved:
@@ -51,5 +54,5 @@ class Solitaire(TextGame):
         return {}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `solved`, whether the goal was reached."""
+        """Return `solved`: whether the goal was reached."""
         return {"solved": self.ended == "solved"}

@@ -17,19 +17,19 @@ USUAL, OFTEN, AT_TIMES = 0.8, 0.3, 0.05
 
 
 def names(kind: str, table: Table) -> tuple[str, ...]:
-    """Return the names of symptoms (a), tests (t) or diseases (d)."""
+    """Return the names that acts of a kind can mention: symptoms for "a", tests for "t", diseases for "d"."""
     return table.asked if kind == "a" else table.ordered if kind == "t" else table.names
 
 
 def code(kind: str) -> str:
-    """Return the characters that stand for the names of a kind in terse mode."""
+    """Return the terse characters of a kind's names, in order: digits from 1 for tests ("t"), else letters."""
     return string.digits[1:] if kind == "t" else LETTERS
 
 
 def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
-    """Return kind and index of an act: a verb and a name or number from 1, or two letters in terse mode.
+    """Parse an act and return its kind ("a" ask, "t" test, "d" diagnose) and the index of the named thing from 0.
 
-    Raises IllegalAct if the text is no act.
+    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for no act.
     """
     if terse:
         return _read_terse("".join(text.split()), table)
@@ -37,10 +37,10 @@ def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
     if match is None:
         raise IllegalAct("write ASK and a symptom, TEST and a test, or DIAGNOSE and a disease")
     kind = match[1][0].lower()
-    which = number_of(match[2], names(kind, table))
-    if which is None:
+    index = number_of(match[2], names(kind, table))
+    if index is None:
         raise IllegalAct(f"{VERBS[kind]} one of those that are listed")
-    return kind, which
+    return kind, index
 
 
 def _read_terse(text: str, table: Table) -> tuple[str, int]:
@@ -50,13 +50,16 @@ def _read_terse(text: str, table: Table) -> tuple[str, int]:
     raise IllegalAct("write A, T or D and a letter or digit that there is")
 
 
-def written(kind: str, which: int, table: Table, terse: bool) -> str:
-    """Format an act in words, or in two letters in terse mode."""
-    return f"{kind.upper()}{code(kind)[which]}" if terse else f"{VERBS[kind]} {names(kind, table)[which]}"
+def written(kind: str, index: int, table: Table, terse: bool) -> str:
+    """Format an act in words, such as `ASK fever`, or in terse mode as a code, such as `Ab`. `index` counts from 0."""
+    return f"{kind.upper()}{code(kind)[index]}" if terse else f"{VERBS[kind]} {names(kind, table)[index]}"
 
 
 def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
-    """Return the rules; in terse mode only the first and last act of each kind."""
+    """Return the rules: acts, names and `pay`, the sentence on rewards; with `open_book` also sign frequencies.
+
+    In terse mode they are only the codes of the first and last act of each kind.
+    """
     if terse:
         ends = [(kind, len(names(kind, table)) - 1) for kind in VERBS]
         return " ".join(f"{written(kind, 0, table, True)}-{written(kind, last, table, True)}" for kind, last in ends)
@@ -69,11 +72,11 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
         f"Tests: {tests}.",
         f"Diseases: {', '.join(table.names)}.",
     ]
-    return "\n".join([*lines, *(_book(table) if open_book else ())])
+    return "\n".join([*lines, *(_textbook(table) if open_book else ())])
 
 
-def _book(table: Table) -> Iterator[str]:
-    """Yield the table in words: signs seen usually, often and at times in each disease."""
+def _textbook(table: Table) -> Iterator[str]:
+    """Yield a heading, then a line per disease with the signs that it shows usually, often and at times."""
     signs = (*names("a", table), *table.all_findings)
     yield "Book (usual; often; at times):"
     for disease, name in enumerate(table.names):

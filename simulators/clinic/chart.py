@@ -17,28 +17,31 @@ TOLD = "!"
 
 @dataclass
 class Chart:
-    """The doctor's knowledge of one patient. Symptoms, tests and findings are indices into the table."""
+    """What the doctor knows of one patient. Symptoms, tests and findings are indices into the table."""
 
     complaint: tuple[int, ...] = ()
+    """Symptoms that the patient mentioned unasked."""
     answers: dict[int, Stance] = field(default_factory=dict)
     """Stance on each symptom, except those of the complaint."""
     findings: dict[int, bool] = field(default_factory=dict)
+    """Whether each finding shown by a test is present."""
     strain: int = 0
     """Strain on the patient's patience: 1 per question, 2 for a repeated one."""
     gone: bool = False
+    """Whether the patient has lost patience and answers no more."""
 
     def knows(self, symptom: int) -> bool:
-        """Return True if the patient has mentioned this symptom."""
+        """Return True if the patient has mentioned this symptom or answered about it."""
         return symptom in self.answers or symptom in self.complaint
 
     def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
-        """Add the findings that a test shows to the chart, and return them in words."""
+        """Add a test's findings to the chart and return them in words. `findings` are all those of the patient."""
         first, shown = table.bounds(test)
         self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
         return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
 
     def facts(self, table: Table) -> dict[str, Any]:
-        """Return the chart in words."""
+        """Return the chart by name: {"complaint": symptoms, "answers": yes/no/unsure, "findings": yes/no}."""
         return {
             "complaint": [table.asked[symptom] for symptom in self.complaint],
             "answers": {table.asked[symptom]: SAID[stance] for symptom, stance in self.answers.items()},

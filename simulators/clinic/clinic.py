@@ -28,8 +28,9 @@ DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
 
 
 class Clinic(Simulator):
-    """Acts: ASK symptom (the patient says yes, no or unsure), TEST name (shows its findings exactly), DIAGNOSE disease.
+    """Medical diagnosis game: a doctor finds a simulated patient's disease by questions and tests.
 
+    Acts: ASK symptom (the patient says yes, no or unsure), TEST name (shows its findings exactly), DIAGNOSE disease.
     Questions and tests share a budget that is known from the start; a diagnosis ends the match. Symptoms, tests and
     diseases may be named or numbered from 1. Where the patient sits at a seat of its own, it answers each question.
 
@@ -108,7 +109,7 @@ class Clinic(Simulator):
 
     @property
     def solver(self) -> Inference:
-        """Solver of the exact posterior. Cached for all matches, so clones do not copy it."""
+        """Solver of the exact posterior for these options. Cached for all matches, so clones do not copy it."""
         personas = self.personas if self.persona == MIXED else (str(self.persona),)
         return inference(self.key, personas, self.slip)
 
@@ -119,13 +120,13 @@ class Clinic(Simulator):
 
     @property
     def left(self) -> int:
-        """Remaining questions and tests."""
+        """Remaining questions and tests together; 0 once the patient has lost patience."""
         return 0 if self.chart.gone else self.budget - self.questions - self.tests
 
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the budget and the patient, or take the patient from the option `record` (as in `twin_deals`)."""
+        """Draw the budget and the patient (or take it from the option `record`), and send its first words."""
         low, high = self.budgets
         self.budget = int(rng.integers(low, high + 1))
         voice, draws = rng.spawn(2)
@@ -141,7 +142,7 @@ class Clinic(Simulator):
         self.tested: list[int] = []
         self.questions = self.tests = self.repeated = 0
         self.named: int | None = None
-        self.informed = self._information()
+        self.informed = self._potential()
         self.tell(self.patient.opening(), DOCTOR, sender=PATIENT)
 
     def rules(self) -> str:
@@ -149,17 +150,20 @@ class Clinic(Simulator):
         return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book)
 
     def public(self) -> dict[str, Any]:
-        """Return the remaining number of questions and tests."""
+        """Return the facts for all seats: {"left": remaining questions and tests together}."""
         return {"left": self.left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the doctor's chart, or the patient's due answer and, in free play, its record."""
+        """Return a seat's own facts: the doctor's chart, in words or short marks; the patient's `Patient.facts`."""
         if seat == PATIENT:
             return self.patient.facts()
         return {"chart": self.chart.marks(self.table)} if self.terse else self.chart.facts(self.table)
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the legal acts: unknown symptoms and tests within the budget, and all diseases."""
+        """Return the doctor's useful acts: new questions and tests within the budget, and all diagnoses.
+
+        For the patient's seat it returns yes, no and unsure with person "free", else None. Repetitions are legal, too.
+        """
         if seat == PATIENT:
             return None if self.person == "render" else list(SHORT.values())
         open_acts = [("d", disease) for disease in range(self.diseases)]
@@ -169,11 +173,14 @@ class Clinic(Simulator):
         return [acts.written(kind, which, self.table, self.terse) for kind, which in sorted(open_acts)]
 
     def next_seat(self, seat: str) -> str:
-        """Return the patient's seat if it must answer, else the doctor."""
+        """Return the patient's seat while it must answer, else the doctor."""
         return DOCTOR if self.patient.due is None or self.person == "script" else PATIENT
 
     def play(self, seat: str, act: str) -> str:
-        """Play one act of the doctor, or the patient's answer."""
+        """Play an act of the doctor, or the patient's answer, and return its text for the other seat.
+
+        Raises IllegalAct for no act, or a question or test beyond the budget where such do not end the match.
+        """
         if seat == PATIENT:
             return self._listen(act)
         kind, which = acts.read_act(act, self.table, self.terse)
@@ -221,13 +228,13 @@ class Clinic(Simulator):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return two patients with equal answers and findings but different diseases."""
+        """Return reset options for two patients with equal answers and findings but different diseases."""
         record = self.patient.record
         other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
         return record.as_options(), twin_of(record, other).as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the disease, and every symptom that was neither asked about nor mentioned."""
+        """Return texts that reveal the disease, or a symptom that was neither asked about nor mentioned, by secret."""
         untold = [name for sign, name in enumerate(self.table.asked) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
         return {"disease": (disease,), **{name: self.table.words.words(name) for name in untold}}
@@ -235,7 +242,7 @@ class Clinic(Simulator):
     # How a turn goes.
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match and take back the shaping reward, so that it changes no policy's value."""
+        """End the match and take back the shaping potential, so that shaping changes no policy's value."""
         if self.information:
             self.pay(DOCTOR, "information", -self.informed)
         super().end(reason, announcement)
@@ -273,7 +280,7 @@ class Clinic(Simulator):
             self._repeat()
         self.tested.append(test)
         self.tell(self.chart.note_test(test, self.patient.record.findings, self.table), DOCTOR, sender=LAB)
-        self._shape()
+        self._pay_information()
 
     def _repeat(self) -> None:
         self.repeated += 1
@@ -284,7 +291,7 @@ class Clinic(Simulator):
             self.pay(DOCTOR, part, fee)
 
     def _listen(self, text: str) -> str:
-        """Check the patient's text and return it for the doctor, or "" while it is requested again."""
+        """Check and fine the patient's text, and return it for the doctor, or "" if the seat must say it again."""
         reading = self.patient.hear(one_line(text))
         if reading is None:
             self.pay(PATIENT, "reading", -FINE)
@@ -297,7 +304,7 @@ class Clinic(Simulator):
         return words
 
     def _answered(self, facts: Mapping[int, Stance]) -> None:
-        """Record the answers, pay for the asked one, and end the questions if the patient lost patience."""
+        """Add answers to the chart, pay for the question, and end the questions if the patient has lost patience."""
         due = self.patient.due
         assert due is not None
         if not self.chart.knows(due) and facts[due] == "unknown":
@@ -310,16 +317,16 @@ class Clinic(Simulator):
         if may_leave(goal=False, patience=patience, pending=False):
             self.chart.gone = True
             self.tell("I have no more time for this.", DOCTOR, sender=PATIENT)
-        self._shape()
+        self._pay_information()
 
-    def _shape(self) -> None:
-        """Pay the change of the shaping potential."""
+    def _pay_information(self) -> None:
+        """Pay the change of the shaping potential since the last payment."""
         if self.information:
-            before, self.informed = self.informed, self._information()
+            before, self.informed = self.informed, self._potential()
             self.pay(DOCTOR, "information", self.informed - before)
 
-    def _information(self) -> float:
-        """Return the weighted potential: the known share of the disease's entropy."""
+    def _potential(self) -> float:
+        """Return the shaping potential, `information` times (1 - entropy of the posterior / log2(diseases))."""
         if not self.information:
             return 0.0
         unknown = entropy(self.solver.posterior(self.chart, self.budget)) / math.log2(self.diseases)
@@ -327,7 +334,7 @@ class Clinic(Simulator):
 
 
 def _budgets(option: object) -> tuple[int, int]:
-    """Return the lowest and highest budget of an option. Raises ValueError if it is invalid."""
+    """Return the lowest and highest budget, from a number or [low, high]. Raises ValueError for anything else."""
     ends = option if isinstance(option, list | tuple) else (option, option)
     if len(ends) != 2:
         raise ValueError(f"budget must be a whole number or [low, high], not {option!r}")

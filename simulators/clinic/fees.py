@@ -11,7 +11,7 @@ REPEAT = 0.1
 
 @dataclass(frozen=True)
 class Fees:
-    """Reward of each kind of act; parts with 0 are not paid."""
+    """Rewards of the doctor's acts; costs are negative. Parts with 0 are not paid."""
 
     diagnosis: float
     """For the right diagnosis."""
@@ -44,7 +44,7 @@ class Fees:
 
 
 def outcome(question_cost: float, test_cost: float) -> Fees:
-    """Return fees under which only the right diagnosis pays."""
+    """Return fees that reward only the right diagnosis (1); questions, tests, repeats and illegal acts have costs."""
     return Fees(diagnosis=1.0, question=-question_cost, test=-test_cost, repeat=-REPEAT, invalid=-REPEAT)
 
 
@@ -59,7 +59,7 @@ wrong.
 
 
 def fees(reward: Reward, plain: Fees) -> Fees:
-    """Return the fees of the option `reward`; `plain` are those of "outcome". Raises ValueError for another option."""
+    """Return the fees of the option `reward`: `plain` for "outcome", or `DOCTORAGENT`. Raises ValueError if unknown."""
     options = {"outcome": plain, "doctoragent": DOCTORAGENT}
     if reward not in options:
         raise ValueError(f'reward must be "outcome" or "doctoragent", not {reward!r}')

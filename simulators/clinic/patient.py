@@ -28,7 +28,7 @@ SHORT: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure
 
 @dataclass
 class Patient:
-    """A record and the state of the conversation about it."""
+    """Patient of one match: its hidden record, the unanswered question, and checks of the seat that words answers."""
 
     record: Record
     rng: np.random.Generator
@@ -41,27 +41,32 @@ class Patient:
     due: int | None = None
     """Symptom of the unanswered question."""
     template: str = ""
+    """Scripted answer to that question."""
 
     def opening(self) -> str:
-        """Return the patient's first words, with the full complaint."""
+        """Return the patient's first words, which mention every symptom of the record's complaint."""
         things = [self.table.signs[sign].it for sign in self.record.complaint]
         wordings = OPENINGS if things else UNWELL
         return wordings[self.rng.integers(len(wordings))].format(them=listed(things))
 
     def ask(self, sign: int) -> None:
-        """Set the question about a symptom and the template of its answer."""
+        """Set the symptom that the doctor asks about, and draw a wording of the record's answer as the template."""
         self.due = sign
         manner = PERSONAS[self.record.persona].manner
         self.template = worded(self.act, self.table.signs[sign].it, manner, self.rng)
 
     @property
     def act(self) -> Act:
-        """The record's answer to the question."""
+        """The record's answer to the current question, as a speech act on the symptom."""
         assert self.due is not None
         return Act(self.record.answers[self.due], self.table.asked[self.due])
 
     def facts(self) -> dict[str, Any]:
-        """Return the seat's view: the due act in short and in words and, in free play, the record."""
+        """Return what the patient's seat sees: due act ("say"), template and short answer, each "" without a question.
+
+        With person "free" also the symptoms that it has, is unsure about, or should keep secret ("have", "unsure",
+        "secret").
+        """
         answers = self.record.answers
         due = {"say": "", "template": "", "answer": ""}
         if self.due is not None:
@@ -76,7 +81,11 @@ class Patient:
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
-        """Return (text for the doctor, facts in it, the seat's fines), or None to request the text again."""
+        """Check the seat's answer; return (text for the doctor, stance by symptom index, fines by reward part).
+
+        With person "render" a wrong text gives None, to request it again, and the second time is replaced by the
+        template. A free text counts as read; a question that it leaves open is answered "unknown".
+        """
         assert self.due is not None
         asked, words = self.table.asked[self.due], self.table.words
         if self.person == "render":
@@ -98,7 +107,7 @@ class Patient:
         return text, facts, {name: -FINE * count for name, count in fines.items() if count}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return statistics of how the patient's seat conveyed the facts; {} for the script."""
+        """Return counts of the seat's texts: results of checks for "render", fines for "free", {} for the script."""
         if self.person == "script":
             return {}
         if self.person == "render":

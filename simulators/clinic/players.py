@@ -26,7 +26,7 @@ WORTHLESS = 1e-3
 
 
 class Visit(Protocol):
-    """Attributes of a clinic match that scripted players use."""
+    """Attributes of a clinic match that the scripted players use."""
 
     seats: tuple[str, ...]
     terse: bool
@@ -39,28 +39,28 @@ class Visit(Protocol):
 
     @property
     def solver(self) -> Inference:
-        """Solver of the exact posterior."""
+        """Solver of the exact posterior of the diseases."""
         ...
 
     @property
     def left(self) -> int:
-        """Remaining questions and tests."""
+        """Remaining questions and tests together."""
         ...
 
 
 def noop(game: Visit, seed: int) -> Answer:
-    """Return a player that writes nothing."""
+    """Return a player that always writes an empty text."""
     return lambda view: ""
 
 
 def at_random(game: Visit, seed: int) -> Answer:
-    """Return a player of random listed acts."""
+    """Return a player that picks random listed acts, or says yes, no or unsure at random where none are listed."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal or list(SHORT.values()))
 
 
 def oracle(game: Visit, seed: int) -> Answer:
-    """Return a player that knows the record: it names the disease at once, or answers by the template."""
+    """Return a player that knows the record: it names the disease at once, or says the template as the patient."""
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
@@ -71,7 +71,10 @@ def oracle(game: Visit, seed: int) -> Answer:
 
 
 def asker(game: Visit, seed: int) -> Answer:
-    """Return a player that asks or tests by the largest exact information gain, then names the likeliest disease."""
+    """Return a player that asks or tests by the largest exact information gain, then names the likeliest disease.
+
+    It stops at a probability of `SURE`, or once no act is worth more than `WORTHLESS` bits.
+    """
 
     def choose() -> tuple[str, int] | None:
         weights = game.solver.weights(game.chart, game.budget)
@@ -83,22 +86,25 @@ def asker(game: Visit, seed: int) -> Answer:
         best = ("t", int(np.argmax(tests))) if max(tests) > gains.max() else ("a", int(gains.argmax()))
         return best if max(*tests, float(gains.max())) > WORTHLESS else None
 
-    return _solver(game, seed, choose)
+    return _diagnoser(game, seed, choose)
 
 
 def random_asker(game: Visit, seed: int) -> Answer:
-    """Return a player that asks random unknown symptoms within the budget, then names the likeliest disease."""
+    """Return a player that asks about random unknown symptoms within the budget, then names the likeliest disease."""
     rng = random.Random(seed)
 
     def choose() -> tuple[str, int] | None:
         unknown = [symptom for symptom in range(game.symptoms) if not game.chart.knows(symptom)]
         return ("a", rng.choice(unknown)) if unknown else None
 
-    return _solver(game, seed, choose)
+    return _diagnoser(game, seed, choose)
 
 
-def _solver(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
-    """Return a player that asks what `choose` returns, within the budget, then names the likeliest disease."""
+def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
+    """Return a player that plays acts (kind, index) of `choose` within the budget, then names the likeliest disease.
+
+    It names it early if `choose` returns None. At the patient's seat it answers at random.
+    """
     patient = at_random(game, seed)
 
     def answer(view: View) -> str:

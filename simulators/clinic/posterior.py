@@ -27,13 +27,13 @@ STANCES: tuple[Stance, ...] = ("inform", "deny", "unknown")
 
 
 def endurance(persona: str, budget: int) -> float:
-    """Return the strain at which this persona leaves."""
+    """Return the strain at which this persona leaves, given the budget of questions; infinite if it never does."""
     patience = PERSONAS[persona].patience
     return math.inf if patience >= 1 else max(1, math.ceil(patience * budget))
 
 
 class Inference:
-    """Exact solver of a clinic, given its table, personas and slip rate."""
+    """Exact Bayesian inference of the disease from a doctor's chart, for a table, possible personas and slip rate."""
 
     def __init__(self, table: Table, personas: tuple[str, ...], slip: float) -> None:
         self.table, self.personas = table, personas
@@ -61,7 +61,10 @@ class Inference:
         """Log-weights of all hypotheses if nothing was mentioned unasked."""
 
     def weights(self, chart: Chart, budget: int) -> Floats:
-        """Return the posterior of all hypotheses, (personas, diseases)."""
+        """Return the joint posterior of persona and disease, [personas, diseases], given the chart.
+
+        A chart that no record allows, which a free patient can cause, gives the prior.
+        """
         logs = self.nothing.copy()
         for sign in chart.complaint:
             logs += self.told[:, :, sign] - self.untold[:, :, sign]
@@ -79,17 +82,17 @@ class Inference:
         return weights
 
     def posterior(self, chart: Chart, budget: int) -> Floats:
-        """Return the posterior probability of each disease."""
+        """Return the posterior probability of each disease, [diseases], given the chart and the budget."""
         diseases: Floats = self.weights(chart, budget).sum(axis=0)
         return diseases
 
     def question_gains(self, weights: Floats) -> Floats:
-        """Return each symptom's expected information about the disease, in bits."""
+        """Return the expected information about the disease from asking each symptom, [symptoms], in bits."""
         joint = np.einsum("spdi,pd->sid", np.exp(self.said), weights)
         return _gains(joint)
 
     def test_gains(self, weights: Floats) -> dict[str, float]:
-        """Return each test's expected information about the disease, in bits, over all its findings."""
+        """Return the expected information about the disease from each test, by name, over all its findings, in bits."""
         diseases, gains = weights.sum(axis=0), {}
         for test, name in enumerate(self.table.tests):
             joint, (first, shown) = diseases[None], self.table.bounds(test)
@@ -101,12 +104,12 @@ class Inference:
 
 @functools.cache
 def inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
-    """Return the cached solver of a clinic with these options."""
+    """Return the solver for these options, cached for all matches of the process."""
     return Inference(load(key), personas, slip)
 
 
 def entropy(chances: Floats) -> float:
-    """Return the entropy in bits."""
+    """Return the entropy in bits of a probability distribution."""
     some = chances[chances > 0]
     return float(-(some * np.log2(some)).sum())
 

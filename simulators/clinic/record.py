@@ -14,10 +14,11 @@ from simulators.person import PERSONAS
 
 @dataclass(frozen=True)
 class Record:
-    """Hidden facts of one match; indices refer to the table."""
+    """Hidden facts about the patient of one match: disease, signs, and its answers. Indices refer to the table."""
 
     disease: int
     symptoms: tuple[bool, ...]
+    """Whether the patient has each symptom; `findings` likewise for the tests' findings."""
     findings: tuple[bool, ...]
     answers: tuple[Stance, ...]
     """Answer to a question about each symptom: the truth, a slip, or unsure."""
@@ -27,12 +28,12 @@ class Record:
 
     @property
     def entity(self) -> str:
-        """Identity of the patient without its persona, by which the train and test splits are disjoint."""
+        """Identity of the patient (disease and signs) as text. Train and test splits have no identity in common."""
         signs = "".join("1" if sign else "0" for sign in (*self.symptoms, *self.findings))
         return f"{self.disease}:{signs}"
 
     def as_options(self) -> dict[str, Any]:
-        """Return the record as options for `reset`."""
+        """Return the record as options for `reset`, from which `record_from` restores it."""
         return {"record": asdict(self)}
 
 
@@ -59,11 +60,11 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
 
 
 def twin_of(record: Record, disease: int) -> Record:
-    """Return a patient with equal answers and findings, another disease, and opposite forgotten symptoms."""
+    """Return a patient with this disease, equal answers and findings, and the opposite of each forgotten symptom."""
     has = [yes != (said == "unknown") for yes, said in zip(record.symptoms, record.answers, strict=True)]
     return replace(record, disease=disease, symptoms=tuple(has))
 
 
 def record_from(options: dict[str, Any]) -> Record:
-    """Return the record of options from `as_options`."""
+    """Restore a record from the value of the option `record` that `as_options` made."""
     return Record(**options)

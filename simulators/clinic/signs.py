@@ -19,7 +19,7 @@ class Sign(NamedTuple):
 
 
 def read_signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
-    """Parse a sign from each line: name; form after "I have"; synonyms."""
+    """Parse one symptom per line: name; form after "I have"; synonyms. `secret` holds for all of them."""
     rows = [[part.strip() for part in line.split(";")] for line in lines.strip().splitlines()]
     return tuple(Sign(name, it, tuple(more), secret) for name, it, *more in rows)
 
@@ -93,12 +93,12 @@ MOST_DISEASES = len(ONSETS) * len(ENDINGS)
 
 
 def disease_names(count: int) -> tuple[str, ...]:
-    """Return invented disease names; any two of the first ten differ in both halves."""
+    """Return `count` invented disease names, at most 100. Any two of the first ten differ in both halves."""
     return tuple(ONSETS[n % 10] + ENDINGS[(n // 10 + n) % 10] for n in range(count))
 
 
 def number_of(text: str, names: tuple[str, ...]) -> int | None:
-    """Return the index of a name or of a number from 1; None if it is neither."""
+    """Return the index in `names` of a name (in any case), or of a number from 1; None if it is neither."""
     plain = fold(text)
     if re.fullmatch("[0-9]{1,3}", plain):
         return int(plain) - 1 if 0 < int(plain) <= len(names) else None

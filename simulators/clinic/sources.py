@@ -27,7 +27,10 @@ class Key(NamedTuple):
 
 
 def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
-    """Return the validated options of a table. None means 20 diseases and 44 symptoms. Raises ValueError."""
+    """Validate the options of a table and return its cache key. None means 20 diseases and 44 symptoms.
+
+    Raises ValueError for an unknown source or a size out of its range. Published networks have fixed sizes.
+    """
     if source not in SOURCES:
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
     if source in PGMPY:
@@ -45,7 +48,7 @@ def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> K
 
 @functools.cache
 def load(key: Key) -> Table:
-    """Return the cached table. Raises ValueError if its source is not installed."""
+    """Return the table of this key, cached. Raises ValueError if the source's package is not installed."""
     if key.source in PGMPY:
         return networks.table(PGMPY[key.source])
     made = invented if key.source == SYNTHETIC else orphanet.table

@@ -20,7 +20,7 @@ PREVALENCE = (4.0, 2.0, 1.0)
 
 
 def invented(seed: int, diseases: int, symptoms: int) -> Table:
-    """Draw the table of this seed. Any two diseases differ."""
+    """Return the invented table of this seed and size, in HPO's frequency classes. Any two diseases differ."""
     rng = np.random.default_rng([seed, diseases, symptoms])
     weights = np.resize(PREVALENCE, diseases)
     return Table(

@@ -17,11 +17,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Diseases by row. Given the disease all signs are independent, so naive Bayes is exact."""
+    """Diseases (rows) with the probabilities of their signs. Signs are independent given the disease."""
 
     world: str
     """Name of the simulated world, for the rules."""
     names: tuple[str, ...]
+    """Names of the diseases."""
     prior: Floats
     """Prior probability of each disease; sums to 1."""
     signs: tuple[Sign, ...]
@@ -35,27 +36,27 @@ class Table:
 
     @functools.cached_property
     def asked(self) -> tuple[str, ...]:
-        """Names of all symptoms."""
+        """Names of all symptoms, in the order of their indices."""
         return tuple(sign.name for sign in self.signs)
 
     @functools.cached_property
     def ordered(self) -> tuple[str, ...]:
-        """Names of all tests."""
+        """Names of all tests, in the order of their indices."""
         return tuple(self.tests)
 
     @functools.cached_property
     def all_findings(self) -> tuple[str, ...]:
-        """Findings of all tests, in order."""
+        """Names of the findings of all tests, in the order of their indices."""
         return tuple(finding for shown in self.tests.values() for finding in shown)
 
     @functools.cached_property
     def words(self) -> Vocabulary:
-        """Vocabulary of the extractor: symptoms, and diseases, which no patient should name."""
+        """Vocabulary for reading patients' texts: symptoms, and diseases, which no patient should name."""
         spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in self.signs}
         return vocabulary(spoken | {name: (name,) for name in self.names})
 
     def bounds(self, test: int) -> tuple[int, tuple[str, ...]]:
-        """Return the index of a test's first finding, and the names of its findings."""
+        """Return the index of a test's first finding, and the names of its findings, which have consecutive indices."""
         shown = list(self.tests.values())
         return sum(map(len, shown[:test])), shown[test]
 

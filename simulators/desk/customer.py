@@ -22,7 +22,7 @@ from simulators.person import PERSONAS, Act, Manner, listed, may_leave
 AGREEMENT = "agreement"
 """Topic of a yes or no to a proposal."""
 ENDURANCE = 8
-"""Fruitless agent messages tolerated at a patience just below 1; a persona tolerates its share."""
+"""Fruitless agent messages tolerated at a patience just below 1, fewer at less; at 1 there is no limit."""
 
 OPENINGS: Mapping[Manner, str] = {
     "plain": "Hello. I would like to {ask}.",
@@ -54,7 +54,7 @@ ENOUGH = "I have had enough of this. Goodbye."
 
 @dataclass
 class Customer:
-    """A record and the state of the conversation."""
+    """Scripted customer: its hidden record and the conversation. Call `open` once, then `hear`, until `gone` is set."""
 
     record: Record
     session: Session
@@ -83,27 +83,27 @@ class Customer:
 
     @property
     def goal(self) -> Goal:
-        """The current goal."""
+        """The goal that the customer pursues now, `record.goals[at]`."""
         return self.record.goals[self.at]
 
     @property
     def manner(self) -> Manner:
-        """Manner of speaking."""
+        """Manner of speaking of the customer's persona, which selects the templates of its statements."""
         return PERSONAS[self.record.persona].manner
 
     @property
     def pending(self) -> bool:
-        """Whether an agreed write is not done yet."""
+        """True while the agent may still make a write to which the customer agreed."""
         return self.session.granted is not None
 
     @property
     def uttered(self) -> str:
-        """Text of all its requests so far, its identity, and everything that it has said."""
+        """Text of all that the customer has revealed: requests so far, stated identity, a free seat's own words."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary of the customer's data and requests."""
+        """Return the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
         person, words = self.record.person, dict[str, list[str]]()
         own = (person.name, person.email, person.postcode, person.address)
         for value in (*own, *self.identity.values(), *self.known().values()):
@@ -117,7 +117,7 @@ class Customer:
         return vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a text of the customer's seat. Agreement is parsed only if something was proposed."""
+        """Parse a seat's text into facts and unclear words; yes or no is fact `AGREEMENT` if a write was `proposed`."""
         text = _spaced(text)
         reading = self.vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
@@ -127,54 +127,61 @@ class Customer:
 
     @property
     def number(self) -> str:
-        """Stated number of the current goal, possibly wrong; "" if none."""
+        """Number of the current goal's order or booking as the customer states it; "" if none or forgotten.
+
+        A wrong number in the record is stated until the agent has asked for the number.
+        """
         if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.at]:
             return ""
         return (not self.corrected and self.record.wrong_numbers[self.at]) or self.goal.subject
 
     def numbers(self) -> set[str]:
-        """Return all numbers of orders or bookings in the customer's mind, right or wrong."""
+        """Return all order or booking numbers that the customer could state, right or wrong; may contain ""."""
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
     def known(self) -> dict[str, str]:
-        """Return the identity that it would state: email or name, and postcode. It errs at most once."""
+        """Return the identity it would state now: email or name, and postcode. Only the first can be wrong."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
     def shorts(self) -> dict[str, str]:
-        """Return short words for its possible statements, with their texts."""
+        """Return the customer's possible statements by short code: yes, no, identity, number, request, bye."""
         return {
             "yes": YES[self.manner],
             "no": NO,
             "identity": " ".join(_identity_texts(self.known())),
-            "number": self._numbered()[1],
+            "number": self._number_statement()[1],
             "request": STILL[self.manner].format(ask=self._wish()),
             "bye": GOODBYE,
         }
 
     def consent(self, proposal: Proposal) -> Consent | None:
-        """Return what a yes to this proposal permits; None if a plain-text proposal names nothing that it wants."""
+        """Return the consent that a yes to this proposal gives; None if a plain-text proposal is not what it wants."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
 
     def open(self) -> str:
-        """Start the conversation and return the customer's first message."""
+        """Start the first goal and return the first message: the request and, if the record says so, the identity."""
         self.outcomes = [Outcome()]
         said = self._ask(OPENINGS)
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
     def wrote(self, tool: str, subject: str) -> None:
-        """Record a completed write."""
+        """Set the current goal's `written` if a completed write has the goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.at].written = True
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message and return the reply. Sets `gone` if the customer leaves."""
+        """Process the agent's message and return the customer's reply; its acts are stored in `acts`.
+
+        Updates the current goal's outcome and the consent, and goes on to the next goal when this one is closed. Sets
+        `gone` if the customer leaves: "served" after the last goal, "left" when its patience has run out.
+        """
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.at], False
         facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
@@ -185,14 +192,15 @@ class Customer:
         elif speech.reasons and not outcome.written:
             useful = True
             said += self._denied(speech)
-        outcome.closed |= self._dealt_with(outcome)
+        outcome.closed |= self._is_fulfilled(outcome)
         if speech.identity:
             useful |= not self.session.verified
             said.append(self._identify())
         if speech.number and not outcome.closed:
             useful |= not self.corrected
             self.corrected = True
-            said.append(self._number())
+            act, text = self._number_statement()
+            said.append(self._say(*act, text))
         if outcome.closed and not self.pending and not said:
             return self._go_on()
         self.fruitless += not (useful or self.pending)
@@ -210,15 +218,15 @@ class Customer:
         self.acts.append(Act(kind, topic))  # type: ignore[arg-type]
         return text
 
-    def _it(self) -> str:
-        """Return its words for the order or booking."""
+    def _subject_text(self) -> str:
+        """Return words for the goal's subject: "order 12345", the hint without a number, or "it" for the account."""
         if self.goal.subject == ACCOUNT:
             return "it"
         return f"{self.subject} {self.number}" if self.number else self.goal.hint
 
     def _wish(self) -> str:
         questions = [self.facts[name].asks for name in self.goal.facts]
-        ask = self.goal.ask.format(it=self._it())
+        ask = self.goal.ask.format(it=self._subject_text())
         return f"{ask}, and to know {listed(questions)}" if questions else ask
 
     def _ask(self, wordings: Mapping[Manner, str]) -> str:
@@ -229,16 +237,12 @@ class Customer:
         texts = _identity_texts(self.identity)
         return " ".join(self._say("inform", name, text) for name, text in zip(self.identity, texts, strict=True))
 
-    def _numbered(self) -> tuple[Act, str]:
+    def _number_statement(self) -> tuple[Act, str]:
         if self.goal.subject == ACCOUNT:
             return Act("inform", "account"), "It is about my account."
         if not self.number:
             return Act("unknown", "number"), f"I do not know the number. It is {self.goal.hint}."
-        return Act("inform", "number"), f"It is {self._it()}."
-
-    def _number(self) -> str:
-        act, text = self._numbered()
-        return self._say(*act, text)
+        return Act("inform", "number"), f"It is {self._subject_text()}."
 
     def _agree(self, proposal: Proposal) -> str:
         if self.outcomes[self.at].written or not self._wants(proposal):
@@ -249,7 +253,7 @@ class Customer:
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
-        """Return True if it asked for this. Plain text may be incomplete but must not name anything else."""
+        """Return True if the proposal is the current goal's. Plain text may be vague but must name nothing else."""
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
@@ -265,7 +269,7 @@ class Customer:
         return []
 
     def _remind(self, outcome: Outcome) -> str:
-        """Return a message that repeats the unfinished request."""
+        """Return a message that asks for the missing facts or, while a write is due, repeats the whole request."""
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
         if missing and (outcome.written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {listed(missing)}.")
@@ -283,8 +287,8 @@ class Customer:
         self.gone = why
         return self._say("end", why, words)
 
-    def _dealt_with(self, outcome: Outcome) -> bool:
-        """Return True if the goal's write and facts appear done. A prying goal can never be."""
+    def _is_fulfilled(self, outcome: Outcome) -> bool:
+        """Return True if the goal's write is done and its facts were told. A goal with neither never is."""
         if not self.goal.writes and not self.goal.facts:
             return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
@@ -295,5 +299,5 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    """Replace dots and @ inside words and numbers by blanks, so that an email is one sentence."""
+    """Replace dots and @ inside words and numbers by blanks, so that an email is parsed as one sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

@@ -35,11 +35,12 @@ WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline}
 
 
 class Desk(Simulator):
-    """Acts: a tool call, which is answered by a message of "tool", and speech to the customer, who answers it.
+    """Customer service game: an agent serves a simulated customer with database tools, within a policy.
 
-    Speech is typed, `ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` (is there anything
-    else?), or `SAY text`, in which the same is read from plain words (`simulators.desk.speech`). `DONE` ends the match,
-    as the customer does when all is dealt with or its patience is gone.
+    Acts: a tool call, which is answered by a message of "tool", and speech to the customer, who answers it. Speech is
+    typed, `ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` (is there anything else?), or
+    `SAY text`, in which the same is read from plain words (`simulators.desk.speech`). `DONE` ends the match, as the
+    customer does when all is dealt with or its patience is gone.
 
     Options besides Simulator's:
     domain: "shop" or "airline". goals: how many in a match, a number or [low, high], at most 4.
@@ -101,13 +102,13 @@ class Desk(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of random listed acts, measured as 4 in 4,000 matches."""
+        """Success rate of the player of random listed acts, measured as 4 in 4,000 matches."""
         return 0.001
 
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the customer, its goals and all others. Option `others`: seed of the other people."""
+        """Draw the match and send the customer's first message. Option `others`: seed of other customers' data."""
         own, others, draws = rng.spawn(3)
         if "others" in options:
             others = np.random.default_rng(whole_number("others", options["others"], 0))
@@ -126,7 +127,7 @@ class Desk(Simulator):
         self.tell(self.heard, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
-        """Return the policy, the tools and the acts; in terse mode only a hint at the codes."""
+        """Return the agent's instructions: policy, tool descriptions and acts. In terse mode they are one sentence."""
         if self.terse:
             return "Play one of the listed codes."
         policy = "\n".join(f"- {rule.name}: {rule.text}" for rule in (IDENTITY, CONFIRMATION, *self.policy))
@@ -142,13 +143,14 @@ class Desk(Simulator):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the date and the remaining acts."""
+        """Return the facts for all seats: {"today": ISO date, "left": remaining acts of the agent}."""
         return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the verification and consent state, or short notes and marks in terse mode.
+        """Return the agent's facts: {"verified": bool, "agreed": tool of the customer's unused consent, or ""}.
 
-        The customer's seat gets its due statement.
+        In terse mode they are the match's state in words ("notes") and abbreviated ("marks"). The customer's seat gets
+        its due statement.
         """
         if seat == CUSTOMER:
             return self.seat.facts()
@@ -159,17 +161,21 @@ class Desk(Simulator):
         return {"verified": bool(session.verified), "agreed": session.granted.tool if session.granted else ""}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the agent's acts that can be listed from what it was shown; other acts may be legal too."""
+        """Return the agent's listed acts, or a free customer's short codes. Other acts may be legal too."""
         if seat == CUSTOMER:
             return list(self.customer.shorts()) if self.person == "free" else None
         return list(self.listed().keys() if self.terse else self.listed().values())
 
     def next_seat(self, seat: str) -> str:
-        """Return the customer's seat if a statement is due, else the agent."""
+        """Return the customer's seat while its statement is due, else the agent."""
         return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
-        """Play one act of the agent, or the customer's text."""
+        """Play tool calls or a message of the agent, or the customer's text. Returns the text for the other seat.
+
+        Each act of the agent costs `cost`; DONE or act number `max_turns` ends the match. Raises IllegalAct for an act
+        that is neither calls nor speech.
+        """
         if seat == CUSTOMER:
             return self._listen(act)
         if self.terse:
@@ -192,7 +198,10 @@ class Desk(Simulator):
         return "" if speech is None else speech.text
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the results, statistics and breaches of the match."""
+        """Return the match's figures: `success` (also as `score`), tau-bench's score, and counts, such as of breaches.
+
+        `rows` is True if the database changed as required; `told` is the share of goals that were answered as required.
+        """
         goals, world = self.customer.record.goals, self.world
         right = tasks.facts_right(goals, self.customer.outcomes)
         changes = world.changes()
@@ -219,11 +228,11 @@ class Desk(Simulator):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return deals with the same customer among different other people."""
+        """Return reset options with two draws of the other customers; None for the customer's seat."""
         return ({"others": 1}, {"others": 2}) if seat == AGENT else None
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return other people's data, and before verification the customer's own unstated data."""
+        """Return texts that the agent must not see yet, by customer id: others' data; if unverified, the owner's."""
         owner, secrets = self.world.owner, {}
         for person in self.world.all("SELECT * FROM customers"):
             own = person["id"] == owner.id
@@ -236,11 +245,11 @@ class Desk(Simulator):
     # How a turn goes.
 
     def listed(self) -> dict[str, str]:
-        """Return the agent's acts by their short codes."""
+        """Return the agent's listed acts by short code. They use only values that the agent was shown."""
         return listing.listed(self.world, self.customer, self.policy, self.heard)
 
     def _call(self, call: Call) -> None:
-        """Run a tool call, tell the agent the result, and note writes for the customer."""
+        """Run a tool call, send the result to the agent, count calls and errors, and report writes to the customer."""
         done = len(self.world.session.done)
         result = run(self.world.tools(), call)
         self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
@@ -250,7 +259,10 @@ class Desk(Simulator):
         self.tell(result, AGENT, sender=TOOL)
 
     def _speak(self, speech: Speech) -> None:
-        """Record the agent's message, count identity breaches, and produce or request the customer's answer."""
+        """Pass the agent's message to the customer, and send its scripted answer or request one from its seat.
+
+        Telling or denying before verification is recorded as a breach.
+        """
         self.said.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
         if discloses and not self.world.session.verified:
@@ -263,7 +275,7 @@ class Desk(Simulator):
             self.seat.asked(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
-        """Check the customer's text and return it for the agent, or "" while it is requested again."""
+        """Check and fine the customer's text and return it for the agent, or "" if the seat must say it again."""
         heard, fines = self.seat.hear(text)
         for part, fine in fines.items():
             self.pay(CUSTOMER, part, fine)
@@ -274,7 +286,7 @@ class Desk(Simulator):
         return heard
 
     def _answered(self, answer: str) -> None:
-        """Deliver the customer's answer, and end the match if the customer has left."""
+        """Send and record the customer's answer, and end the match if the customer has left."""
         self.heard += f"\n{answer}"
         if self.person == "script":
             self.tell(answer, AGENT, sender=CUSTOMER)
@@ -282,7 +294,7 @@ class Desk(Simulator):
             self._finish(self.customer.gone)
 
     def _finish(self, why: str) -> None:
-        """Judge and pay the match, and end it."""
+        """Decide the success of the match, pay it to the agent (and to a free customer's seat), and end the match."""
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches

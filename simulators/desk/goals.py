@@ -14,18 +14,18 @@ ACCOUNT = "account"
 
 @dataclass(frozen=True)
 class Write:
-    """A call of a write tool."""
+    """A call of a tool that changes the database: the tool's name and its arguments."""
 
     tool: str
     arguments: Mapping[str, str]
 
     @property
     def subject(self) -> str:
-        """Order or booking of the call, or ACCOUNT."""
+        """Order or booking number in the call's arguments, or `ACCOUNT` if there is none."""
         return self.arguments.get("order") or self.arguments.get("booking") or ACCOUNT
 
     def alike(self, other: Write) -> bool:
-        """Return True if the other call has the same meaning."""
+        """Return True if the other call has the same tool and, in normal form (`canonical`), the same arguments."""
         mine, others = ({k: canonical(v) for k, v in one.arguments.items()} for one in (self, other))
         return self.tool == other.tool and mine == others
 
@@ -35,7 +35,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Goal:
-    """One request. It must be denied if and only if every acceptable write breaks a rule."""
+    """One request of a customer: a write, facts to be told, or both. If it has `reasons`, it must be denied."""
 
     ask: str
     """Text after "I would like to"; `{it}` stands for the order or booking."""
@@ -56,12 +56,12 @@ class Goal:
 
     @property
     def tool(self) -> str:
-        """Name of the required write tool; "" if none."""
+        """Name of the tool that the request needs for its write; "" if it asks for facts only."""
         return self.writes[0].tool if self.writes else ""
 
 
 def canonical(value: object) -> object:
-    """Return a normal form: 25.0 as 25, other floats rounded to two places, texts case-folded in one line."""
+    """Return a value's normal form: 25.0 as 25, other floats rounded to two places, texts case-folded in one line."""
     if isinstance(value, float):
         value = round(value, 2)
         return int(value) if value.is_integer() else value

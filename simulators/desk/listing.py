@@ -23,7 +23,11 @@ AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
 def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
-    """Return acts by their codes. `heard` is all text shown to the agent. Writes are those that fulfil the request."""
+    """Return the agent's listed acts by short code. They use only numbers and values that occur in `heard`.
+
+    `heard` is all text shown to the agent. Lookups, consent questions, writes and facts are listed only after
+    verification, and only those that fulfil the current goal.
+    """
     acts = {"i": "ASK identity", "n": "ASK number"}
     if identity := customer.identity:
         tool = "find_customer" if "email" in identity else "find_customer_by_name"
@@ -42,12 +46,15 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
 
 
 def short(words: Iterable[str]) -> str:
-    """Abbreviate words, uniquely within a domain: `cancel_order ?refund told` is `Cor?ReTo`."""
+    """Join the words, each abbreviated to its initials: `cancel_order ?refund told` becomes `Cor?ReTo`."""
     return "".join("?" * word.startswith("?") + _initials(word.strip("?")) for word in words)
 
 
 def marks(world: World, customer: Customer, heard: str) -> list[str]:
-    """Return words for the request, identity, consent and writes and, after a lookup, for the facts of the rules."""
+    """Return the match's state as words: request, missing facts (`?name`), identity, consent and write.
+
+    After a lookup of the goal's subject, the facts follow on which the rules about its write depend.
+    """
     goal, outcome = customer.goal, customer.outcomes[customer.at]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
@@ -65,7 +72,7 @@ def marks(world: World, customer: Customer, heard: str) -> list[str]:
 
 
 def _initials(word: str) -> str:
-    """Return the first letters of a word's parts, two of the last: `change_account_address` is `Caad`."""
+    """Return the first letter of each part of a word, two of the last part: `change_account_address` becomes `Caad`."""
     *parts, last = word.split("_")
     return ("".join(part[0] for part in parts) + last[:2]).capitalize()
 
@@ -75,21 +82,21 @@ def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:
 
 
 def _numbers(customer: Customer, heard: str) -> list[str]:
-    """Return the stated number if it was shown, else all numbers shown."""
+    """Return numbers to look up: the one that the customer states, if heard, else the latest ones heard."""
     if customer.goal.subject == ACCOUNT:
         return []
     number = customer.number
-    return [number] if number and number in heard else _last(NUMBER.findall(heard))
+    return [number] if number and number in heard else _latest(NUMBER.findall(heard))
 
 
 def _values(fact: Fact, heard: str) -> list[str]:
-    """Return the latest values of a fact's kind shown to the agent."""
+    """Return the values of a fact's kind that occur in `heard`: the latest `MOST`, sorted, in normal form."""
     if fact.kind == "word":
         return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]
     pattern = AMOUNT if fact.kind == "amount" else VALUES[fact.kind]
-    return _last(value for text in pattern.findall(heard) if (value := canonical_fact(fact.kind, text)))
+    return _latest(value for text in pattern.findall(heard) if (value := canonical_fact(fact.kind, text)))
 
 
-def _last(texts: Iterable[str]) -> list[str]:
+def _latest(texts: Iterable[str]) -> list[str]:
     latest = list(dict.fromkeys(reversed(list(texts))))[:MOST]
     return sorted(latest)

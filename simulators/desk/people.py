@@ -30,7 +30,7 @@ LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
 
 @dataclass(frozen=True)
 class Person:
-    """A customer, identified by email and postcode, or by name and postcode."""
+    """Name and contact data of a customer. Email and postcode, or name and postcode, verify it."""
 
     id: str
     name: str
@@ -40,18 +40,18 @@ class Person:
 
 
 def draw_name(rng: np.random.Generator) -> str:
-    """Draw a first and a last name, one of 1,200 pairs."""
+    """Draw a first and a last name, one of 1,200 combinations."""
     return f"{FIRST[rng.integers(len(FIRST))]} {LAST[rng.integers(len(LAST))]}"
 
 
 def draw_person(rng: np.random.Generator, number: int, name: str) -> Person:
-    """Draw a person of this name; `number` is unique within a world."""
+    """Draw the contact data of a person with this name and the id `C<number>`; number 1 is the customer at the desk."""
     email = f"{name.replace(' ', '').lower()}{rng.integers(10, 100)}@mail.example"
     return Person(f"C{number}", name, email, draw_postcode(rng), draw_address(rng, 1 if number == 1 else 200))
 
 
 def draw_address(rng: np.random.Generator, least: int = 1) -> str:
-    """Draw house number, street and town. Other people live at numbers from 200, unlike the customer."""
+    """Draw house number, street and town; numbers are from `least`: 1 for the customer, 200 for other people."""
     street, town = STREETS[rng.integers(len(STREETS))], TOWNS[rng.integers(len(TOWNS))]
     return f"{least + rng.integers(199)} {street} Street {town}"
 

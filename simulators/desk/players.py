@@ -19,7 +19,7 @@ from simulators.desk.world import World
 
 
 class Match(Protocol):
-    """Attributes of a match that scripted players use."""
+    """Attributes of a desk match (`Desk`) that the scripted players use."""
 
     seats: tuple[str, ...]
     terse: bool
@@ -28,45 +28,45 @@ class Match(Protocol):
     customer: Customer
 
     def listed(self) -> dict[str, str]:
-        """Return the agent's acts by their short codes."""
+        """Return the agent's acts that use only values it was shown, by short code."""
         ...
 
 
 def noop(game: Match, seed: int) -> Answer:
-    """Return a player that ends the conversation at once."""
+    """Return a player that ends the conversation at once with DONE. At the customer's seat it says nothing."""
     return lambda view: "" if view.seat != game.seats[0] else "DONE"
 
 
 def at_random(game: Match, seed: int) -> Answer:
-    """Return a player of random listed acts."""
+    """Return a player of random listed acts, seeded by `seed`. Where none are listed, it says the template."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal) if view.legal else str(view.private.get("template", ""))
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that verifies, looks up each record once, and does, tells or denies according to policy."""
+    """Return a player that verifies, looks up records, then grants or denies each request as the policy requires."""
     return _agent(game, lambda goal: bool(goal.reasons))
 
 
 def obedient(game: Match, seed: int) -> Answer:
-    """Return a player that verifies, asks for consent and does everything requested, even against the policy."""
+    """Return a player that verifies, asks for consent and grants every request, even against the policy."""
     return _agent(game, lambda goal: False)
 
 
 def refuser(game: Match, seed: int) -> Answer:
-    """Return a player that denies everything, for the true reason if there is one, else for the first rule."""
+    """Return a player that verifies, then denies every request, for a true reason if any, else by the first rule."""
     return _agent(game, lambda goal: True)
 
 
 def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
-    """Return a player that knows the goals and denies those for which `denies` is true."""
+    """Return a player that knows the goals, denies those for which `denies` is true, and grants the others."""
     looked: set[str] = set()
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return str((game.terse and view.private.get("answer")) or view.private["template"])
         listed = {act: code for code, act in game.listed().items()}
-        act = next(act for act in _wishes(game, looked, denies(game.customer.goal)) if act in listed)
+        act = next(act for act in _useful_acts(game, looked, denies(game.customer.goal)) if act in listed)
         if "(" in act and not act.startswith(("CONFIRM", "find")):
             looked.add(f"{game.customer.at} {act}")
         return listed[act] if game.terse else act
@@ -74,8 +74,8 @@ def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
     return answer
 
 
-def _wishes(game: Match, looked: set[str], denies: bool) -> list[str]:
-    """Return the acts that would help now, best first; only listed ones can be played."""
+def _useful_acts(game: Match, looked: set[str], denies: bool) -> list[str]:
+    """Return the acts that would help now, as text, best first. Not all of them need be listed for the agent."""
     customer, world = game.customer, game.world
     if not world.session.verified:
         wrong = "postcode" in customer.identity and customer.identity["postcode"] != customer.record.person.postcode

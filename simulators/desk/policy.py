@@ -11,7 +11,7 @@ from simulators.desk.goals import Write
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the policy: its name (also the reason to deny), its text, and its predicate."""
+    """A rule of the policy: `name` (also a reason to deny), text for the agent, and the predicate `holds`."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ PRIVACY = Rule(
 
 
 class Fact(NamedTuple):
-    """A kind of fact that customers ask for."""
+    """A kind of information that customers ask for, such as the refund of an order."""
 
     asks: str
     """Text after "I would like to know"."""
@@ -49,7 +49,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Consent:
-    """A customer's yes to one write."""
+    """A customer's yes to one write, given by its tool and its subject (order, booking or account)."""
 
     tool: str
     subject: str
@@ -57,20 +57,21 @@ class Consent:
     """The exact call; None if plain text named only the tool and the subject."""
 
     def covers(self, write: Write) -> bool:
-        """Return True if the consent covers this write."""
+        """Return True if the write has this tool and subject and, if the consent has an exact call, equals it."""
         exact = self.write is None or self.write.alike(write)
         return exact and (self.tool, self.subject) == (write.tool, write.subject)
 
 
 @dataclass
 class Session:
-    """State of a conversation: verification, consent, breaches, writes and lookups."""
+    """State of a conversation as the tools see it: the verified customer, consent, breaches, writes and lookups."""
 
     verified: str = ""
-    """The customer's id."""
+    """The verified customer's id; "" before."""
     granted: Consent | None = None
     """The customer's consent to a pending write."""
     breaches: list[str] = field(default_factory=list)
+    """Names of broken rules, one entry per breach."""
     done: list[tuple[str, str]] = field(default_factory=list)
     """Tool and subject of each write."""
     looked: set[str] = field(default_factory=set)

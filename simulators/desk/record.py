@@ -16,16 +16,17 @@ SLIP = 0.25
 
 @dataclass
 class Outcome:
-    """State of one goal."""
+    """Progress of one goal of the customer: facts told, denial, and whether its write is done."""
 
     told: dict[str, str | None] = field(default_factory=dict)
+    """Requested facts that were told, by name; None if the agent named several values."""
     denied: frozenset[str] | None = None
     """Reasons of the latest denial with any; None if it was not denied."""
     written: bool = False
     closed: bool = False
 
     def as_policy_wants(self, goal: Goal) -> bool:
-        """Return True if the denial or the told facts are those that the policy requires."""
+        """Return True if the goal was denied for true reasons, if it must be, or else told its facts undenied."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons
         return self.denied is None and self.told == dict(goal.facts)
@@ -33,7 +34,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """A customer's hidden record, drawn before the conversation."""
+    """Hidden properties of a customer, drawn before the conversation: who it is, what it wants and how it errs."""
 
     person: Person
     persona: str
@@ -45,6 +46,7 @@ class Record:
     wrong_postcode: str
     """Wrong postcode that it states first; "" if none."""
     wrong_numbers: tuple[str, ...]
+    """Wrong number stated first, by goal; "" if none."""
     insists: bool
     """Whether it asks again after a denial."""
 
@@ -52,7 +54,7 @@ class Record:
 def draw_record(
     rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], free: list[str]
 ) -> Record:
-    """Draw a persona's behaviour for these goals; `free` has one unused number per goal."""
+    """Draw what a customer volunteers, forgets and misstates; `free` has the wrong number for each goal."""
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips

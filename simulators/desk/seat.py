@@ -33,7 +33,7 @@ CODES: Mapping[str, str] = {
 
 @dataclass
 class Seat:
-    """State of the seat that words a customer's statements."""
+    """Seat that words the customer's statements: `asked` requests one, `hear` checks and fines the text."""
 
     customer: Customer
     person: Speech
@@ -46,7 +46,7 @@ class Seat:
     """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the seat's view: the due statement and, for a free seat, its knowledge and short words."""
+        """Return what the seat sees: due acts and template and, for a free seat, short codes of its statements."""
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
@@ -57,13 +57,17 @@ class Seat:
         return {**due, "answer": code, "record": self.customer.shorts()}
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement; `identity` is what the customer had stated about itself before."""
+        """Request a statement. A free seat's identity is set back to `identity`: only its own words reveal more."""
         self.template, self.proposal = template, proposal
         if self.person == "free":
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """Return (text for the agent, or None to request it again; the seat's fines by part)."""
+        """Check a text of the seat. Returns (text for the agent, or None to request it again; fines by part).
+
+        With person "render" the template replaces a second wrong text. A free seat's text is never requested again, and
+        sets identity and consent by its words.
+        """
         text, proposed = one_line(text, LONGEST), self.proposal is not None
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: self.customer.read(said, proposed))
@@ -78,13 +82,13 @@ class Seat:
         return heard, fines
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return statistics of how its texts were read."""
+        """Return counts of the seat's texts: results of checks for "render", fines for "free", else {}."""
         if self.person == "render":
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}
 
     def _counted(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
-        """Count the fines of a text by part, add them to `counts`, and return them."""
+        """Add a text's faults by kind to `counts`, and return them. `said` and `due` are facts in text and template."""
         customer, person = self.customer, self.customer.record.person
         own = {*customer.numbers(), customer.number, person.email}
         made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own
@@ -99,7 +103,7 @@ class Seat:
         return counts
 
     def _take_effect(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> None:
-        """Apply a free seat's words, instead of the script's, to identity, request and consent."""
+        """Set identity, `unclear` and consent by what a free seat said, instead of by the script."""
         customer = self.customer
         customer.said += f" {text}"
         if said.keys() >= {*customer.known().values()}:

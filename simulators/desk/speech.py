@@ -18,7 +18,7 @@ from simulators.desk.policy import Fact, Rule
 from simulators.desk.world import World
 
 LONGEST = 1000
-"""Characters that a customer reads."""
+"""Maximum number of characters of a message that a customer reads."""
 VERBS = ("ASK", "CONFIRM", "TELL", "DENY", "ELSE", "SAY", "DONE")
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -66,7 +66,7 @@ NUMBER = re.compile(r"(?<![\w.-])\d{5}(?![\w.])")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A write that needs the customer's consent: the call itself, or its description in plain text."""
+    """A write for which the agent asks consent: the exact call, or the tools and numbers named in plain text."""
 
     write: Write | None = None
     tools: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Speech:
-    """Acts of one message, which may combine several."""
+    """Parsed message of the agent to the customer. Plain text may combine several acts."""
 
     text: str
     identity: bool = False
@@ -92,7 +92,7 @@ class Speech:
 
 
 def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
-    """Parse an act that is no tool call. Returns None for DONE. Raises IllegalAct with the problem."""
+    """Parse an act that is no tool call; None for DONE. Raises IllegalAct, with the correct form, if invalid."""
     verb, _, rest = act.strip().partition(" ")
     rest = rest.strip()
     match verb.upper():
@@ -117,7 +117,7 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
 
 
 def canonical_fact(kind: str, value: str) -> str | None:
-    """Return a fact's value in normal form, or None if it is not of this kind."""
+    """Return a told value in normal form, such as 12.50 for amounts; None if it is not of this kind."""
     value = value.strip().strip("$€£").strip()
     if kind == "amount":
         return f"{float(value):.2f}" if re.fullmatch(r"\d{1,7}(?:\.\d{1,2}0*)?", value, re.ASCII) else None
@@ -127,7 +127,7 @@ def canonical_fact(kind: str, value: str) -> str | None:
 
 
 def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Speech:
-    """Parse the acts in plain text."""
+    """Parse the acts in plain text; `shown` is the text for the customer. Refusals propose nothing."""
     text = text.replace("\u2019", "'")
     sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
     asking = [sentence for sentence in sentences if REQUEST.search(sentence)]
@@ -139,12 +139,13 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         else frozenset()
     )
     agree = not denies and any(map(_asks_consent, sentences))
+    tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
     more = any(MORE.search(sentence) for sentence in sentences)
     return Speech(
         shown,
         identity=not agree and any(WHO.search(sentence) for sentence in asking),
         number=not agree and any(WHICH.search(sentence) for sentence in asking),
-        proposal=_proposal(text, words, world) if agree else None,
+        proposal=Proposal(None, tools, frozenset(NUMBER.findall(text))) if agree else None,
         facts=_facts(sentences, world.facts),
         denies=denies,
         reasons=reasons,
@@ -153,7 +154,7 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
 
 
 def _asks_consent(sentence: str) -> bool:
-    """Return True if a sentence asks for consent, rather than to confirm an email or a number."""
+    """Return True if a sentence asks for a yes to some action, rather than to confirm an email or a number."""
     found = AGREE.search(sentence)
     if not found or OPEN.match(sentence):
         return False
@@ -179,13 +180,8 @@ def _tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
     return Speech(f"TELL {name} {canonical}", facts={name: canonical})
 
 
-def _proposal(text: str, words: str, world: World) -> Proposal:
-    tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
-    return Proposal(None, tools, frozenset(NUMBER.findall(text)))
-
-
 def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
-    """Return facts named next to a value of their kind in a sentence, questions excluded."""
+    """Return values told in sentences that name a fact, questions excluded; None for a fact with several values."""
     by_name: dict[str, set[str]] = {}
     for sentence in sentences:
         if sentence.rstrip().endswith("?"):

@@ -37,13 +37,17 @@ Diff = dict[tuple[str, str, str], object]
 
 
 class World:
-    """Base class of a domain, with the customers and the common tools."""
+    """Base class of a domain: a seeded database of customers and purchases, its tools, and checks of the policy.
+
+    `owner` is the customer at the desk. Tools obey even against the rules; `session.breaches` records what they break.
+    """
 
     domain: ClassVar[str]
     schema: ClassVar[str]
     keys: ClassVar[Mapping[str, str]] = {"customers": "id", "payments": "id", "refunds": "subject"}
     """Primary key of each table."""
     reads: ClassVar[tuple[str, ...]]
+    """Names of the methods that are read-only tools; those in `writes` change the database."""
     writes: ClassVar[tuple[str, ...]]
     rules: ClassVar[tuple[Rule, ...]]
     """Rules about writes. PRIVACY is another reason to deny."""
@@ -81,37 +85,43 @@ class World:
     # What a domain writes.
 
     def furnish(self, rng: np.random.Generator) -> None:
-        """Fill the tables that belong to no customer."""
+        """Fill the tables that belong to no customer, such as the catalogue. Called before any customer is added."""
         raise NotImplementedError
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Fill the tables with a person's purchases."""
+        """Add a person's payment methods and purchases to the database."""
         raise NotImplementedError
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return all possible goals of the owner, allowed or forbidden."""
+        """Return all goals that the customer at the desk could have, allowed or forbidden, without their `reasons`."""
         raise NotImplementedError
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls for a request with these numbers and names, as text."""
+        """Return the read calls, as text, that show what a request with these numbers and names is about."""
         raise NotImplementedError
 
     def marks(self, write: Write) -> list[str]:
-        """Return short words for the facts that the rules use for a write, for models without pretraining."""
+        """Return short words for the facts on which the rules about a write depend, for models without pretraining."""
         raise NotImplementedError
 
     # Tools that are the same everywhere.
 
     def find_customer(self, email: str, postcode: str) -> dict[str, str]:
-        """Verify a customer by email and postcode."""
+        """Verify a customer by email and postcode.
+        Sets `session.verified` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        """
         return self._verify("email", email, postcode)
 
     def find_customer_by_name(self, name: str, postcode: str) -> dict[str, str]:
-        """Verify a customer by full name and postcode."""
+        """Verify a customer by full name and postcode.
+        Sets `session.verified` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        """
         return self._verify("name", name, postcode)
 
     def show_customer(self) -> dict[str, Any]:
-        """Show the verified customer's name, address and payment methods."""
+        """Show the verified customer's name, address and payment methods.
+        Records an identity breach and raises ValueError if nobody is verified.
+        """
         person = self.row("SELECT name, email, address FROM customers WHERE id = ?", self.verified())
         payments = self.all(
             "SELECT id AS payment, method FROM payments WHERE customer = ? ORDER BY id", self.verified()
@@ -119,7 +129,9 @@ class World:
         return {**(person or {}), "payments": payments}
 
     def change_account_address(self, address: str) -> dict[str, str]:
-        """Change the address in the verified customer's account."""
+        """Change the address in the verified customer's account.
+        Records breaches (`judge`) and returns {"address": text}. Raises ValueError for "".
+        """
         customer, address = self.verified(), self.clean(address)
         self.judge(Write("change_account_address", {"address": address}))
         self.run("UPDATE customers SET address = ? WHERE id = ?", address, customer)
@@ -128,35 +140,35 @@ class World:
     # What tools are made of.
 
     def tools(self) -> list[Tool]:
-        """Return all tools, reads first."""
+        """Return the domain's tools for the agent: reads first, then writes."""
         return [Tool.of(getattr(self, name)) for name in (*self.reads, *self.writes)]
 
     def verified(self) -> str:
-        """Return the verified customer's id. Records a breach and raises ValueError if there is none."""
+        """Return the verified customer's id. Without one, records an identity breach and raises ValueError."""
         if not self.session.verified:
             self.breach(IDENTITY.name)
             raise ValueError("verify the customer first")
         return self.session.verified
 
     def payment(self, payment: str) -> str:
-        """Return the method of a payment id of the verified customer. Raises ValueError for another id."""
+        """Return a payment id's method, such as "gift card". Raises ValueError unless it is the verified customer's."""
         row = self.row("SELECT method FROM payments WHERE id = ? AND customer = ?", payment, self.verified())
         if not row:
             raise ValueError("this customer has no such payment method; see show_customer()")
         return str(row["method"])
 
     def clean(self, address: str) -> str:
-        """Return the address as stored. Raises ValueError if it is empty."""
+        """Return the address in one line of at most 80 characters. Raises ValueError if it is empty."""
         if not (line := one_line(address, ADDRESS_LENGTH)):
             raise ValueError("the address is empty")
         return line
 
     def breach(self, name: str) -> None:
-        """Record a breach of the policy."""
+        """Record the name of a broken rule in the session."""
         self.session.breaches.append(name)
 
     def judge(self, write: Write) -> None:
-        """Record the breaches of a write before it is done, and use up the customer's consent."""
+        """Record all rules that a write breaks, use up the consent, and log the write. Call before writing."""
         session = self.session
         for name in self.broken(write):
             self.breach(name)
@@ -166,27 +178,27 @@ class World:
         session.done.append((write.tool, write.subject))
 
     def broken(self, write: Write) -> list[str]:
-        """Return the names of the rules that a write would break now."""
+        """Return the names of the domain's rules that a write would break now; identity and consent are not checked."""
         return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
 
     def refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:
-        """Record a refund and return the tool's result."""
+        """Store a refund for a subject, replacing an earlier one, and return {"refund": amount, "to": payment id}."""
         self.run("INSERT OR REPLACE INTO refunds VALUES (?, ?, ?)", subject, payment, amount)
         return {"refund": amount, "to": payment}
 
     def fresh_number(self, rng: np.random.Generator) -> str:
-        """Draw an unused number."""
+        """Draw an unused five-digit order or booking number and reserve it."""
         while (number := str(rng.integers(10_000, 100_000))) in self.numbers:
             pass
         self.numbers.add(number)
         return number
 
     def ago(self, days: int) -> str:
-        """Return the date this many days before today."""
+        """Return the ISO date this many days before today; negative days give a future date."""
         return (self.today - datetime.timedelta(days=days)).isoformat()
 
     def age(self, date: str) -> int:
-        """Return the days since a date, negative for a future date."""
+        """Return the days from an ISO date to today, negative for a future date."""
         return (self.today - datetime.date.fromisoformat(date)).days
 
     def _verify(self, column: str, value: str, postcode: str) -> dict[str, str]:
@@ -197,15 +209,15 @@ class World:
         raise ValueError(f"there is no customer with this {column} and postcode")
 
     def numbers_of(self, customer: str) -> list[str]:
-        """Return the numbers of a customer's orders or bookings."""
+        """Return the order or booking numbers of a customer id, sorted."""
         raise NotImplementedError
 
     def add(self, person: Person) -> None:
-        """Add a customer."""
+        """Insert a person into the table of customers."""
         self.fill("customers", [(person.id, person.name, person.email, person.postcode, person.address)])
 
     def add_payments(self, person: Person, rng: np.random.Generator) -> tuple[str, str]:
-        """Add a customer's credit card and gift card, and return their ids."""
+        """Add a credit card and a gift card to a customer, and return their payment ids in this order."""
         ids = tuple(f"{kind}_{rng.integers(1000, 10_000)}{person.id.lower()}" for kind in ("card", "gift"))
         methods = ("credit card", "gift card")
         self.fill("payments", [(id, person.id, method) for id, method in zip(ids, methods, strict=True)])
@@ -214,26 +226,26 @@ class World:
     # The database.
 
     def run(self, sql: str, *values: object) -> None:
-        """Execute a statement of this package."""
+        """Execute an SQL statement with parameters. Models never write SQL here."""
         self.database.connection.execute(sql, values)
 
     def all(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """Return all rows of a query of this package."""
+        """Run an SQL query and return all rows as dicts by column."""
         cursor = self.database.connection.execute(sql, values)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def fill(self, table: str, rows: Sequence[Sequence[object]]) -> None:
-        """Insert rows."""
+        """Insert rows into a table; each row has a value for every column."""
         if rows:
             self.database.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
     def row(self, sql: str, *values: object) -> dict[str, Any] | None:
-        """Return the first row of a query of this package, or None."""
+        """Run an SQL query and return its first row as a dict by column, or None without rows."""
         return next(iter(self.all(sql, *values)), None)
 
     def snapshot(self) -> dict[tuple[str, str], dict[str, object]]:
-        """Return every row that a tool can change, by table and key."""
+        """Return the rows of all tables that tools can change, by (table, primary key)."""
         return {
             (table, str(row[key])): row
             for table, key in self.keys.items()
@@ -241,7 +253,7 @@ class World:
         }
 
     def changes(self) -> Diff:
-        """Return the differences from the start."""
+        """Return the changes of the database since the start; values are in normal form (`canonical`)."""
         now, changed = self.snapshot(), Diff()
         for (table, key), row in now.items():
             old = self.first.get((table, key), {})
@@ -251,13 +263,13 @@ class World:
         return changed | {(*place, ""): None for place in self.first.keys() - now.keys()}
 
     def digest(self) -> str:
-        """Return a hash of everything that a tool can change; reads leave it unchanged."""
+        """Return a hash of all rows that tools can change. Reads leave it unchanged."""
         rows = {" ".join(place): {c: canonical(v) for c, v in row.items()} for place, row in self.snapshot().items()}
         return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
-        """Verify the owner within the context, and undo all writes and records afterwards."""
+        """Run the context as the verified owner in a fresh session, then undo all writes and restore the session."""
         session, self.session = self.session, Session(self.owner.id)
         self.run("SAVEPOINT trial")
         try:
@@ -268,7 +280,7 @@ class World:
             self.session = session
 
     def effect(self, write: Write) -> Diff:
-        """Return the changes of a write of the owner from the present state, without keeping them."""
+        """Return how the database would differ from its start after a write of the owner now. The write is undone."""
         with self.trial():
             getattr(self, write.tool)(**write.arguments)
             return self.changes()

@@ -25,16 +25,17 @@ class Act(NamedTuple):
 
 
 def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
-    """Parse an act. `names` maps the names of items to their ids. Raises IllegalAct if the text is no act."""
+    """Parse an act; `names` maps the names of items to ids. Raises IllegalAct, with the correct form, for any other."""
     said, _, words = text.partition("|")
     if terse:
-        return _read_terse("".join(said.split()), names, slate)
+        text = "".join(said.split())
+        return Act("ask", words=TERSE[text]) if text in TERSE else Act("show", _item_ids(list(text), names, slate))
     match = ACT.fullmatch(said)
     if match is None:
         raise IllegalAct(USAGE)
     verb, rest = match[1].lower(), match[2]
     if verb == "show":
-        return Act("show", _items(rest.replace(",", " ").split(), names, slate), one_line(words))
+        return Act("show", _item_ids(rest.replace(",", " ").split(), names, slate), one_line(words))
     if verb == "ask":
         if rest.lower() not in TOPICS:
             raise IllegalAct(f"ASK one of {', '.join(TOPICS)}")
@@ -45,23 +46,19 @@ def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Ac
     return Act("find", words=query)
 
 
-def _read_terse(text: str, names: Mapping[str, int], slate: int) -> Act:
-    return Act("ask", words=TERSE[text]) if text in TERSE else Act("show", _items(list(text), names, slate))
-
-
-def _items(called: Sequence[str], names: Mapping[str, int], slate: int) -> tuple[int, ...]:
+def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -> tuple[int, ...]:
     """Return the ids of these names. Raises IllegalAct unless they are 1 to `slate` different items."""
-    unknown = [name for name in called if name not in names]
+    unknown = [name for name in item_names if name not in names]
     if unknown:
         raise IllegalAct(f"'{one_line(unknown[0], 20)}' is nothing that can be shown")
-    items = tuple(names[name] for name in called)
+    items = tuple(names[name] for name in item_names)
     if not 0 < len(items) <= slate or len(set(items)) < len(items):
         raise IllegalAct(f"show from 1 to {slate} different items")
     return items
 
 
 def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
-    """Format an act as `read_act` parses it."""
+    """Format an act as text that `read_act` parses. `names` maps item ids to their names."""
     if terse:
         asked = {topic: code for code, topic in TERSE.items()}
         return asked[act.words] if act.kind == "ask" else "".join(names[item] for item in act.items)

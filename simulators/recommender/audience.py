@@ -38,7 +38,7 @@ RECOVERS = 0.9
 
 @dataclass
 class Mindset:
-    """Hidden state of mind of a user, updated after every page."""
+    """Hidden and changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
 
     patience: float
     mood: float
@@ -48,7 +48,7 @@ class Mindset:
     """In [0, 1]: exponential mean of the pages' joys, each divided by `PLEASED` and capped at 1."""
 
     def rounded(self) -> dict[str, Any]:
-        """Return the mindset rounded for the log, with fatigue by genre where it is not 0."""
+        """Return the mindset rounded for the log, with fatigue as "tired" by genre index where it is not 0."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
         return {**feelings, "tired": tired}
@@ -56,30 +56,31 @@ class Mindset:
 
 @dataclass(frozen=True)
 class Reaction:
-    """A user's reaction to one page."""
+    """A user's reaction to one page: clicks, the joy of each, and items that annoyed it."""
 
     clicked: tuple[int, ...]
     """Ids of the clicked items."""
     joys: tuple[float, ...]
+    """Joy of each clicked item, in the order of `clicked`."""
     dear: int
-    """Number of items above the user's price cap."""
+    """Number of items above the user's price cap; `disliked` counts those of disliked genres only."""
     disliked: int
 
     @property
     def joy(self) -> float:
-        """Total joy of the page."""
+        """Total joy of the page's clicked items."""
         return sum(self.joys)
 
     @property
     def best(self) -> int | None:
-        """Id of the clicked item with the most joy, or None."""
+        """Id of the clicked item that gave the most joy; None without clicks."""
         joys = dict(zip(self.clicked, self.joys, strict=True))
         return max(joys, key=joys.__getitem__, default=None)
 
 
 @dataclass
 class Visitor:
-    """State of one user throughout a match."""
+    """One simulated user throughout a match: its fixed record, its mindset, and its reactions to pages."""
 
     number: int
     record: Record
@@ -88,7 +89,7 @@ class Visitor:
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Items recommended by friends and not shown to this user yet, with the friend's number."""
+    """Friend's number by item that a friend recommended and that this user has not been shown yet."""
     joy: float = 0.0
     """Joy over all pages, from which the score is computed."""
     day: int = 0
@@ -100,12 +101,12 @@ class Visitor:
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def interest(self, item: Item) -> float:
-        """Return the affinity to an item's genres after fatigue, a (1 - f), in [0, 1]; 0 for disliked genres."""
+        """Return the user's interest in an item in [0, 1]: mean over its genres of affinity times (1 - fatigue)."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
     def chance(self, item: Item) -> float:
-        """Return the probability that the user clicks on this item now."""
+        """Return the probability that the user clicks on an item now; 0 if it is too expensive or disliked."""
         interest = self.interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
@@ -114,15 +115,19 @@ class Visitor:
         return 1 / (1 + math.exp(-6 * appeal))
 
     def enjoyment(self, item: Item) -> float:
-        """Return the joy that a click on this item would give now."""
+        """Return the joy in [0, 1] that a click on this item would give now."""
         return self.interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
-        """Return True if the user dislikes all genres of an item."""
+        """Return True if the user dislikes every genre of the item, so that it never clicks on it."""
         return not any(self.affinity[genre] for genre in item.genres)
 
     def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
-        """Return the reaction to a page and update the mindset. `named`: genres named as the page's reason."""
+        """Return the user's clicks and joy on a page, and update its mindset and total joy.
+
+        `named` are the genres that the page's explanation names, which change trust. Friends' tips for shown items are
+        used up.
+        """
         self.mindset.trust = trusting(self.mindset.trust, named, items)
         taken = [each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.chance(each)]
         reaction = Reaction(
@@ -131,21 +136,18 @@ class Visitor:
             dear=sum(item.price > self.record.cap for item in items),
             disliked=sum(self.dislikes(item) for item in items),
         )
-        self._tire(taken)
-        self._feel(reaction)
+        self._update_fatigue(taken)
+        self._update_feelings(reaction)
         for item in items:
             self.heard_of.pop(item.id, None)
         return reaction
 
     def answer(self) -> None:
-        """Reduce patience by the cost of a question."""
+        """Reduce the user's patience by the cost of answering a question, `ASKING`."""
         self.mindset.patience -= ASKING
 
     def sleep(self) -> None:
-        """End the day: decide whether the user returns, halve fatigue, and reset mood and patience.
-
-        The return probability and the next mood depend on satisfaction.
-        """
+        """End the user's day: decide whether it returns (`here`), halve fatigue, and reset mood and patience."""
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= returning(self.record.loyalty, mind.satisfaction):
             self.here = False
@@ -155,7 +157,7 @@ class Visitor:
         mind.mood = max(-0.5, min(0.5, 0.6 * mind.mood + 0.4 * (mind.satisfaction - 0.5) + drift))
         mind.patience = self.record.endurance
 
-    def _tire(self, taken: Sequence[Item]) -> None:
+    def _update_fatigue(self, taken: Sequence[Item]) -> None:
         """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) per taken item, divided among its genres."""
         fatigue = [RECOVERS * each for each in self.mindset.fatigue]
         for item in taken:
@@ -163,8 +165,8 @@ class Visitor:
                 fatigue[genre] += self.record.tires * (1 - fatigue[genre]) / len(item.genres)
         self.mindset.fatigue = fatigue
 
-    def _feel(self, reaction: Reaction) -> None:
-        """Update satisfaction and patience: a page costs 1 and each annoyance a little; joy restores patience."""
+    def _update_feelings(self, reaction: Reaction) -> None:
+        """Update satisfaction, joy and patience: a page costs 1, each annoyance a little; joy restores patience."""
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / PLEASED) - mind.satisfaction)
         left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
@@ -173,7 +175,7 @@ class Visitor:
 
 
 def trusting(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Return the trust after a page: +.05 if all genres named as its reason are on it, else -.2."""
+    """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged for none named."""
     if not named:
         return trust
     there = {genre for item in items for genre in item.genres}

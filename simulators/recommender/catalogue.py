@@ -36,7 +36,7 @@ TEXT_LENGTH = 300
 
 @dataclass(frozen=True)
 class Item:
-    """One item. `genres` are indices into the catalogue's genres."""
+    """An item that can be recommended. `genres` are indices into the catalogue's genres, the main one first."""
 
     id: int
     name: str
@@ -50,7 +50,7 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Items by id and the names of their genres; shared by all matches."""
+    """Items by id and the names of their genres. Immutable, and shared by all matches."""
 
     genres: tuple[str, ...]
     items: tuple[Item, ...]
@@ -62,7 +62,7 @@ class Catalogue:
         return finder(self.genres)
 
     def named(self, text: str) -> frozenset[int]:
-        """Return the genres that a text names, in any spelling."""
+        """Return the indices of the genres that a text names, in any spelling."""
         pattern, meanings = self._finder
         return frozenset(meanings[found] for found in pattern.findall(f" {fold(text)} "))
 
@@ -72,7 +72,7 @@ class Catalogue:
 
 
 def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> Catalogue:
-    """Generate a catalogue of this size from a seed: uniform genres, quality Beta(2, 2), prices from 3 to 40."""
+    """Generate a catalogue of `size` items from a seed: uniform genres, quality Beta(2, 2), prices from 3 to 40."""
     rng, called = np.random.default_rng([size, seed]), spellings(genres)
     titles = rng.choice(TITLES, size, replace=False)
     firsts = rng.integers(len(genres), size=size)
@@ -93,14 +93,14 @@ def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> C
 
 
 def described(name: str, genres: list[str], price: float, remark: str) -> str:
-    """Return the text of an item: name, genres, price and a remark, such as the hint at its quality."""
+    """Return an item's text for the recommender. `remark` is a hint at its quality or a text of its own."""
     return f"{name}: {' with a touch of '.join(genres)}. {price:g} crowns. {remark}"
 
 
 def load(path: str) -> Catalogue:
     """Load a catalogue from a CSV file with columns name, genre (`a|b` for several), price, quality in [0, 1], [text].
 
-    Price caps are set from its prices. Raises ValueError with the first invalid row, the problem and a remedy.
+    The users' range of price caps is set from the prices. Raises ValueError with the first invalid row and a remedy.
     """
     file = tables.file_of(path, "catalogue")
     rows = list(itertools.islice(_rows(file), MOST + 1))
@@ -121,7 +121,7 @@ def _caps(prices: list[float]) -> tuple[int, int]:
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the validated cells of each row."""
+    """Yield each row's validated cells by column, genre as a tuple. Raises ValueError for an invalid one."""
     seen: dict[str, str] = {}
     for where, row in tables.rows(file, COLUMNS, "catalogue"):
         name = one_line(row["name"])

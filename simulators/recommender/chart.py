@@ -11,7 +11,7 @@ from simulators.recommender.wishes import Wish
 
 @dataclass
 class Chart:
-    """Observations of one user."""
+    """What the recommender has observed of one user: shown and clicked items, and the user's statements."""
 
     seen: dict[int, bool] = field(default_factory=dict)
     """Shown items, True if the item was clicked the last time."""
@@ -20,17 +20,17 @@ class Chart:
     """Most enjoyed item of the latest page with a click, as if the user had rated it."""
 
     def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
-        """Record a page with its clicked items and `best`, the most enjoyed one."""
+        """Record a shown page, which of its items were clicked, and the most enjoyed one (None without clicks)."""
         self.seen |= {item: item in clicked for item in slate}
         self.last = self.last if best is None else best
 
     def hear(self, wish: Wish | None) -> None:
-        """Record a statement of the user, which replaces an earlier one on the same genre or on prices."""
+        """Record a statement, which replaces an earlier one on the same genre or on prices. None is ignored."""
         if wish is not None:
-            self.told = [each for each in self.told if not _same_matter(each, wish)] + [wish]
+            self.told = [each for each in self.told if not _replaces(each, wish)] + [wish]
 
     def taps(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
-        """Return (clicked, shown) counts of items by genre."""
+        """Return (clicked, shown) numbers of items by genre index. An item counts once, as last clicked or not."""
         counts: dict[int, tuple[int, int]] = {}
         for item, clicked in self.seen.items():
             for genre in catalogue.items[item].genres:
@@ -39,7 +39,7 @@ class Chart:
         return counts
 
     def unwanted(self, item: Item) -> bool:
-        """Return True if the user rejected the item's genre or price."""
+        """Return True if the user said that it does not want the item's genre, or that its price is too high."""
         return any(not wish.fits(item) for wish in self.told if wish.kind != "more")
 
     def wanted(self, item: Item) -> bool:
@@ -47,7 +47,10 @@ class Chart:
         return any(wish.fits(item) for wish in self.told if wish.kind == "more")
 
     def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
-        """Return an item's mark: x unwanted, ! asked for, + clicked half the time or more, - less, ? new."""
+        """Return an item's mark: x unwanted, ! asked for, + clicked half the time or more, - less, ? new.
+
+        The last three concern the items shown of its main genre, counted by `taps`.
+        """
         if self.unwanted(item):
             return "x"
         if self.wanted(item):
@@ -56,7 +59,7 @@ class Chart:
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
 
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:
-        """Return the user's statements: genres to show more of, genres to avoid, and the price cap."""
+        """Return the user's statements: names of genres wanted ("more") and not ("less"), price cap ("under")."""
         named = {
             kind: [catalogue.genres[wish.what] for wish in self.told if wish.kind == kind] for kind in ("more", "less")
         }
@@ -64,7 +67,7 @@ class Chart:
         return {**named, "under": caps[-1] if caps else None}
 
 
-def _same_matter(one: Wish, two: Wish) -> bool:
-    """Return True if both are about prices, or about the same genre."""
+def _replaces(one: Wish, two: Wish) -> bool:
+    """Return True if two statements concern the same genre, or both concern prices."""
     priced = (one.kind == "under", two.kind == "under")
     return all(priced) or (not any(priced) and one.what == two.what)

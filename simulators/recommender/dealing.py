@@ -27,7 +27,7 @@ Draw = Callable[[np.random.Generator, Floats, int], Record]
 
 @dataclass(frozen=True)
 class Table:
-    """Settings of the deals."""
+    """Settings from which the deals of a game are drawn."""
 
     shelf: Shelf
     limits: Limits
@@ -36,7 +36,7 @@ class Table:
     """Dirichlet parameters [genres] of the population's tastes."""
 
     def deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
-        """Draw deals until knowing the users gains enough; return the deal and its reference scores.
+        """Draw a deal in which knowing the users gains enough joy, and return it with its reference scores.
 
         The gain must hold for patient and impatient users alike. The users of a seed are therefore independent of the
         persona, unless the persona is mixed and drawn too. Raises SimulatorFault after `DEALS` draws.
@@ -52,12 +52,12 @@ class Table:
         raise SimulatorFault(f"in none of {DEALS} deals it helps to know the user: offer more candidates, or pages")
 
     def made(self, rng: np.random.Generator, records: tuple[Record, ...]) -> Deal:
-        """Return the deal of these users, with its random keys drawn from `rng`."""
+        """Return a deal with these users. Friendships and the key of its random draws come from `rng`."""
         key, graph = int(rng.integers(2**53)), int(rng.integers(2**31))
         return Deal(self.shelf, self.limits, records, friendships(segments_of(len(records)), graph), key)
 
     def _stick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
-        """Return the reference scores of this deal, reusing those in `sticks` if all users have the same patience."""
+        """Return the deal's reference scores. Those in `sticks` are reused if all users are impatient, or none is."""
         hasty = {record.persona == "impatient" for record in dealt.records}
         if len(hasty) > 1:
             return yardstick.measure(dealt)
@@ -67,9 +67,9 @@ class Table:
 def shelf_key(
     catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
 ) -> tuple[Key, tuple[float, ...]]:
-    """Return the shelf's key and the Dirichlet parameters fitted to ratings, () without ratings.
+    """Validate options; return the shelf's key and the Dirichlet parameters fitted to ratings, () without any.
 
-    Raises ValueError for an invalid option.
+    Raises ValueError for an invalid option or file.
     """
     source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
     choice("embedding", embedding, *EMBEDDINGS)
@@ -85,7 +85,7 @@ def shelf_key(
 
 
 def make_limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
-    """Return the sizes of a match. Raises ValueError for an invalid size."""
+    """Return the validated sizes of a match. Raises ValueError, such as for fewer candidates than `slate`."""
     least = whole_number("slate", slate, 1, 10)
     return Limits(
         days=whole_number("days", days, 1, 100),

@@ -31,7 +31,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shelf:
-    """A catalogue with its embeddings and search index."""
+    """A catalogue with its embeddings and search index, shared by all matches."""
 
     catalogue: Catalogue
     vectors: Vectors
@@ -42,11 +42,11 @@ class Shelf:
     """Cache of neighbours by item."""
 
     def find(self, words: str, count: int) -> tuple[int, ...]:
-        """Return the ids of the items nearest to these words, nearest first."""
+        """Return the ids of at most `count` items nearest to these words, nearest first."""
         return self._search(embed([words], self.embedding), count)
 
     def like(self, item: int) -> tuple[int, ...]:
-        """Return the ids of the nearest other items of an item, nearest first."""
+        """Return the ids of up to `NEIGHBOURS` other items nearest to an item, nearest first. Cached."""
         if item not in self.near:
             found = self._search(self.vectors[item : item + 1], NEIGHBOURS + 1)
             self.near[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
@@ -58,7 +58,7 @@ class Shelf:
 
     @functools.cached_property
     def codes(self) -> tuple[str, ...]:
-        """Semantic id of every item, such as `c-7-a-0`."""
+        """Semantic id of every item in catalogue order, such as `c-7-a-0`. Similar items share prefixes."""
         return semantic_ids(self.vectors)
 
     @functools.cached_property
@@ -81,14 +81,14 @@ def shelf(key: Key) -> Shelf:
 
 
 def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
-    """Return a code for each vector [n, d]: residual k-means digits and a number that separates equal codes.
+    """Return a distinct code for each vector [n, d]: residual k-means digits, then a number that separates equal ones.
 
     As in TIGER (Rajput et al. 2023), with k-means instead of its autoencoder. Each level clusters the residuals of the
     level before, so similar items share prefixes.
     """
     residual, levels = vectors.copy(), []
     for level in range(LEVELS):
-        chosen = _clusters(residual, level)
+        chosen = _subtract_centroids(residual, level)
         levels.append(chosen)
     same: dict[tuple[int, ...], int] = {}
     codes = []
@@ -98,8 +98,8 @@ def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
     return tuple(codes)
 
 
-def _clusters(residual: Vectors, seed: int) -> NDArray[np.int64]:
-    """Return the nearest centroid of each row; subtract it from the row, in place."""
+def _subtract_centroids(residual: Vectors, seed: int) -> NDArray[np.int64]:
+    """Cluster the rows, subtract each row's centroid in place, and return the index of each row's centroid."""
     nearest, centroids = kmeans(residual, CODES, seed)
     residual -= centroids[nearest]
     return nearest

@@ -12,13 +12,13 @@ PRAISE = "wxyz"
 
 
 def names(service: Service, codes: bool) -> dict[int, str]:
-    """Return the candidates' names by item: their numbers on the page, or their semantic ids with `codes`."""
+    """Return the candidates' names by item id: numbers on the page from 1, or semantic ids with `codes`."""
     ids = service.deal.shelf.codes if codes else ()
     return {item: ids[item] if codes else str(number) for number, item in enumerate(service.candidates, 1)}
 
 
 def listed(service: Service, codes: bool) -> list[str]:
-    """Return the candidates as text lines, with other users' stars and a note on friends' recommendations."""
+    """Return a line of text per candidate: name, text and, with several users, stars and friends' recommendations."""
     lines, several = [], len(service.audience) > 1
     for item, name in names(service, codes).items():
         total, count = service.stars.get(item, (0, 0))

@@ -30,14 +30,14 @@ HEARD = 3.0
 
 
 class Match(Protocol):
-    """Attributes of a match that scripted players use."""
+    """Attributes of a recommender match that the scripted players use."""
 
     seats: tuple[str, ...]
     terse: bool
     service: Service
 
     def names(self) -> dict[int, str]:
-        """Return the names of the candidates, by item."""
+        """Return the names of the page's candidates by item id."""
         ...
 
 
@@ -45,12 +45,12 @@ Serve = Callable[[Service], Act]
 
 
 def noop(game: Match, seed: int) -> Answer:
-    """Return a player that writes nothing."""
+    """Return a player that always writes an empty text."""
     return lambda view: ""
 
 
 def at_random(game: Match, seed: int) -> Answer:
-    """Return a player that shows a full page of random candidates; at the user's seat it says any listed text."""
+    """Return a player that shows full pages of random candidates; at the user's seat it says a random listed text."""
     rng = random.Random(seed)
     choose = yardstick.at_random(rng)
 
@@ -63,7 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that knows the user's mind but not its random draws, and names genres as its reason."""
+    """Return a player that knows the user's mindset and shows the page of most expected joy, with genres as reason."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.knowing(service)
@@ -74,14 +74,14 @@ def oracle(game: Match, seed: int) -> Answer:
 
 
 def popular(game: Match, seed: int) -> Answer:
-    """Return a player that shows the candidates of the highest quality to every user."""
-    return _player(game, lambda service: _best(service, lambda item: item.quality))
+    """Return a player that shows every user the candidates of the highest quality."""
+    return _player(game, lambda service: _best_page(service, lambda item: item.quality))
 
 
 def deaf(game: Match, seed: int) -> Answer:
-    """Return a Thompson-sampling bandit on each user's clicks by genre, which ignores the user's statements."""
+    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores what users say."""
     rng = random.Random(seed)
-    return _player(game, lambda service: _best(service, _sampled(service, service.chart, rng, listens=False)))
+    return _player(game, lambda service: _best_page(service, _sample_value(service, service.chart, rng, listens=False)))
 
 
 def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
@@ -99,12 +99,12 @@ def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: f
         if unasked and service.page == 0:
             asked.add((service.at, unasked[0]))
             return Act("ask", words=unasked[0])
-        return _best(service, _sampled(service, chart, rng, listens=True), variety)
+        return _best_page(service, _sample_value(service, chart, rng, listens=True), variety)
 
     return _player(game, serve)
 
 
-def _sampled(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
+def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
     """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
     taps = chart.taps(catalogue)
@@ -121,7 +121,7 @@ def _sampled(service: Service, chart: Chart, rng: random.Random, listens: bool) 
     return value
 
 
-def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
+def _best_page(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
     """Return a full page of the candidates of the highest value.
 
     Each is worth `variety` less if its genre is on the page already (maximal marginal relevance, Carbonell and
@@ -136,7 +136,7 @@ def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0
 
 
 def _player(game: Match, serve: Serve) -> Answer:
-    """Return a player that acts by `serve`, or tells the truth at the user's seat."""
+    """Return a player that acts by `serve`, or says the scripted text at the user's seat."""
 
     def answer(view: View) -> str:
         if view.seat == game.seats[0]:

@@ -32,13 +32,13 @@ Friends = tuple[tuple[int, ...], ...]
 
 
 def segments_of(users: int) -> list[int]:
-    """Return the segment of each user, in order and of nearly equal sizes."""
+    """Return the segment index of each user: nearly equal sizes, about one segment per `SEGMENT` users."""
     count = max(1, min(MOST_SEGMENTS, users // SEGMENT))
     return [user * count // users for user in range(users)]
 
 
 def friendships(segments: Sequence[int], seed: int) -> Friends:
-    """Draw the friends of each user; none for a single user. Raises ValueError without networkx."""
+    """Draw each user's friends, as sorted user numbers. Raises ValueError for several users without networkx."""
     users = len(segments)
     if users == 1:
         return ((),)
@@ -60,7 +60,7 @@ def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], frien
 
 
 def tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:
-    """Return the Dirichlet parameters [genres] of each segment's users; a single segment has `concentration`."""
+    """Draw the Dirichlet parameters [genres] of each segment's users. A single segment has `concentration` itself."""
     if segments == 1:
         return [concentration]
     return [LIKENESS * (rng.dirichlet(concentration) + 1e-3) for _ in range(segments)]

@@ -29,10 +29,10 @@ NO_GENRE = "(no genres listed)"
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings by row."""
+    """Ratings of a file in parallel arrays [n], and the genres of its items."""
 
     users: Ints
-    """[n], indices from 0."""
+    """User index of each rating, [n]; `items` has the item index."""
     items: Ints
     stars: Floats
     genres: tuple[str, ...]
@@ -46,7 +46,7 @@ class Ratings:
 
 
 def load(path: str) -> Ratings:
-    """Load ratings from a CSV file. Raises ValueError with the invalid row, the problem and a remedy."""
+    """Load ratings, with genres from the file or a `movies.csv` beside. Raises ValueError with row and remedy."""
     file = tables.file_of(path, "ratings")
     users: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -57,14 +57,14 @@ def load(path: str) -> Ratings:
         what.append(_number_of(where, row, "movieId", items))
         stars.append(tables.number(where, row, "rating", 5))
         lines.append(int(tables.line_of(where)))
-        _note_genres(where, row, genres_of)
+        _record_genres(where, row, genres_of)
     if not lines:
         raise ValueError(f"{file}: no ratings: a row for each is due below the first line")
-    _refuse_doubles(file, np.array(who) * len(items) + np.array(what), lines)
+    _refuse_duplicates(file, np.array(who) * len(items) + np.array(what), lines)
     beside = file.with_name("movies.csv")
     if not genres_of and beside.exists():
         for where, row in tables.rows(beside, ("movieId", "genres"), "genres"):
-            _note_genres(where, row, genres_of)
+            _record_genres(where, row, genres_of)
     if not genres_of:
         raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
     genres, belongs = _membership(file, items, genres_of)
@@ -78,14 +78,14 @@ def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) 
     return known.setdefault(name, len(known))
 
 
-def _note_genres(where: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
+def _record_genres(where: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
     """Record the genres of the row's item if the cell names some and none were recorded before."""
     item, cell = row["movieId"].strip(), row.get("genres", "").strip()
     if cell not in ("", NO_GENRE) and item not in genres_of:
         genres_of[item] = tables.genres(where, cell)
 
 
-def _refuse_doubles(file: Path, pairs: Ints, lines: array[int]) -> None:
+def _refuse_duplicates(file: Path, pairs: Ints, lines: array[int]) -> None:
     """Raise ValueError if a pair of a user and an item, encoded as a number, occurs in two lines."""
     _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     first = firsts[inverse]
@@ -111,7 +111,7 @@ def _membership(
 
 @functools.lru_cache(maxsize=2)
 def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return the genres of a file and the Dirichlet parameters of its users' tastes. Cached."""
+    """Return a file's genres and the Dirichlet parameters of its users' tastes. Cached. Raises ValueError if unfit."""
     ratings = load(path)
     try:
         return ratings.genres, tuple(float(each) for each in dirichlet(tastes(ratings)))
@@ -120,10 +120,10 @@ def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
 
 
 def tastes(ratings: Ratings) -> Floats:
-    """Return the tastes [users, genres] of users with enough liked ratings; rows sum to 1.
+    """Return the tastes [users, genres] of the users with at least `ENOUGH` liked ratings; rows sum to 1.
 
     A taste is the user's liked ratings of a genre, plus 1 so that no share is 0, divided by the genre's share of all
-    ratings: a common genre is not a taste.
+    ratings: a common genre is not a taste. Raises ValueError for fewer than two such users.
     """
     users, _ = ratings.shape
     liked = ratings.stars >= LIKED

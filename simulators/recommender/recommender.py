@@ -39,9 +39,11 @@ WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
 
 
 class Recommender(Simulator):
-    """Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words.
+    """Recommender game: pages of books for users with hidden tastes, who come back if they are pleased.
 
-    A page's joy decides on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
+    Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy decides
+    on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
+
     Options besides Simulator's:
     catalogue: how many items are generated, from 20 to 100,000, or a CSV file of your own
     (`simulators.recommender.catalogue.load`); edition: the seed of a generated one.
@@ -116,13 +118,13 @@ class Recommender(Simulator):
 
     @property
     def table(self) -> Table:
-        """Settings of the deals."""
+        """Settings of the deals; tastes are fitted to ratings or have the option `steepness`."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
         return Table(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
-        """Share of random plays with a score of at least one half, over a few hundred deals."""
+        """Success rate of random play, estimated from the random plays of up to 400 drawn deals."""
         game, measured = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
@@ -132,13 +134,13 @@ class Recommender(Simulator):
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the users, or take them from the option `record` (as in `twin_deals`)."""
+        """Draw the users, or copy all from the option `record` (as in `twin_deals`), and start the first visit."""
         own = rng.spawn(1)[0]
         if "record" in options:
             deal = self.table.made(own, (record_from(options["record"]),) * self.users)
             self.stick = yardstick.measure(deal)
         else:
-            deal, self.stick = self.table.deal(own, self._drawn)
+            deal, self.stick = self.table.deal(own, self._draw_user)
         self.service, self.tally = Service(deal), yardstick.Tally()
         self.seat = Seat(self.person, self.terse)
         self.standing: Wish | None = None
@@ -149,12 +151,12 @@ class Recommender(Simulator):
         self._greet()
 
     def rules(self) -> str:
-        """Return the acts and their effects; in terse mode only the codes."""
+        """Return the rules as text: the acts and their effects; in terse mode only the codes."""
         limits = self.limits
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.person == "free")
 
     def public(self) -> dict[str, Any]:
-        """Return day and page and, with several users, whose visit it is."""
+        """Return {"day", "page"} from 1 and, with several users, the current "visitor" and its "segment" (a letter)."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -162,7 +164,7 @@ class Recommender(Simulator):
         return facts
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the recommender's candidates and the user's statements, or the user's own wishes."""
+        """Return the candidates, the user's statements and searches left, or for the user's seat `Seat.facts`."""
         if seat == USER:
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
@@ -171,7 +173,7 @@ class Recommender(Simulator):
         return {"candidates": page.listed(self.service, self.codes), **told, "finds": FINDS - self.service.finds}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return full pages and questions, or None if there are too many; other acts may be legal too."""
+        """Return full pages and questions, or None for over 300 pages; other acts may be legal too."""
         if seat == USER:
             return self.seat.legal(self.shelf.catalogue, self.service.visitor.record.cap)
         if math.comb(len(self.service.candidates), self.limits.slate) > MOST_LISTED:
@@ -182,11 +184,11 @@ class Recommender(Simulator):
         return [acts.written(act, names, self.terse) for act in listed]
 
     def next_seat(self, seat: str) -> str:
-        """Return the user's seat if a statement is due, else the recommender."""
+        """Return the user's seat while its statement is due, else the recommender."""
         return USER if self.seat.due else RECOMMENDER
 
     def play(self, seat: str, act: str) -> str:
-        """Play one act of the recommender, or the user's statement."""
+        """Play an act or the user's text and return it for the other seat. Raises IllegalAct if it is not allowed."""
         if seat == USER:
             return self._listen(act)
         service, names = self.service, self.names()
@@ -204,11 +206,11 @@ class Recommender(Simulator):
         return acts.written(done, names, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the users' joy, the random and oracle joy of the same deal, and statistics of the service."""
+        """Return the users' joy, scored between random and oracle play, and other statistics (`Tally.figures`)."""
         return {**self.tally.figures(self.service, self.stick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return deals of two users with equal behaviour and statements but different hidden properties."""
+        """Return reset options for two users who behave alike but differ in hidden properties; None for the user."""
         if seat != RECOMMENDER:
             return None
         prices, coded = [item.price for item in self.shelf.catalogue.items], self.person == "free"
@@ -216,7 +218,7 @@ class Recommender(Simulator):
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return what the user has not stated: favourite, dislikes and cap, in all templates and as facts."""
+        """Return texts that reveal the user's favourite, dislikes or cap, if not stated yet, as templates and facts."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
@@ -230,12 +232,12 @@ class Recommender(Simulator):
     # How a turn goes.
 
     def _greet(self) -> None:
-        """Start a visit; on the first day the user may state its favourite."""
+        """Start a visit; on the first day a user that volunteers states its favourite, unless its seat is free."""
         visitor, self.binding = self.service.visitor, False
         if visitor.day == 0 and visitor.record.volunteers and self.person != "free":
             wish = Wish("more", visitor.record.favourite)
-            self.tell(self._words(wish), RECOMMENDER, sender=USER)
-            self._heard(wish)
+            self.tell(self._put_in_words(wish), RECOMMENDER, sender=USER)
+            self._record_wish(wish)
 
     def _show(self, act: acts.Act, names: Mapping[int, str]) -> None:
         service, visitor = self.service, self.service.visitor
@@ -249,11 +251,11 @@ class Recommender(Simulator):
         self.seat.before = before
         if visitor.number == 0:
             self.tally.log.append({**when, "before": before, "after": visitor.mindset.rounded()})
-        if self._stays():
+        if self._continues():
             self._respond(reaction, items)
 
     def _judge(self, items: list[Item]) -> None:
-        """Count and pay whether a page follows the visit's instruction, if any candidate can."""
+        """Pay and count whether a page follows the user's instruction, if any candidate could."""
         wish = self.standing
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
             kept = wish.satisfied_by(items)
@@ -270,14 +272,14 @@ class Recommender(Simulator):
             self.pay(USER, "satisfaction", reaction.joy)
 
     def _ask(self, topic: str) -> None:
-        """Ask the user, who answers unless the question ends the visit."""
+        """Charge the user for a question and, unless this ends the visit, have it answered."""
         self.tally.asked += 1
         self.service.ask()
-        if self._stays():
+        if self._continues():
             self._say(answer(self.service.visitor, topic))
 
-    def _stays(self) -> bool:
-        """Return True if the visit continues; else end it, pay retention and start the next visit."""
+    def _continues(self) -> bool:
+        """Return True if the visit goes on; else pay the retention reward and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.leave_or_stay():
             return True
@@ -290,15 +292,13 @@ class Recommender(Simulator):
             return False
         if self.service.visitor is not visitor:
             self.seat.before = {}
-        self.tell(f"{news} Day {self.service.day + 1}{self._visitor()}.", RECOMMENDER, sender=SHOP)
+        user = f", user {self.service.at + 1}" if self.users > 1 else ""
+        self.tell(f"{news} Day {self.service.day + 1}{user}.", RECOMMENDER, sender=SHOP)
         self._greet()
         return False
 
-    def _visitor(self) -> str:
-        return f", user {self.service.at + 1}" if self.users > 1 else ""
-
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
-        """Let the user react in words: an instruction once per visit at low patience, or a complaint about a page."""
+        """Have the user state an instruction, once per visit at low patience, or a complaint about the page."""
         visitor = self.service.visitor
         if visitor.mindset.patience < LOW and not self.instructed:
             self.instructed = True
@@ -309,17 +309,17 @@ class Recommender(Simulator):
             self.tell(speech.DEAR if reaction.dear else speech.DULL, RECOMMENDER, sender=USER)
 
     def _say(self, wish: Wish | None, binding: bool = False) -> None:
-        """Let the script or the user's seat state a wish. `binding` makes it an instruction."""
-        words = self._words(wish)
+        """State a wish in the script's words, or request it from the user's seat. `binding` makes it an instruction."""
+        words = self._put_in_words(wish)
         self.binding = binding
         if self.person == "script":
             self.tell(words, RECOMMENDER, sender=USER)
-            self._heard(wish)
+            self._record_wish(wish)
         else:
             self.seat.asked(words, wish)
 
     def _listen(self, text: str) -> str:
-        """Check the seat's text and return it for the recommender, or "" while it is requested again."""
+        """Check the user's text and return it for the recommender, or "" if the seat must say it again."""
         heard = self.seat.hear(one_line(text), self.service.visitor, self.shelf.catalogue)
         if heard is None:
             self.pay(USER, "reading", -FINE)
@@ -329,11 +329,11 @@ class Recommender(Simulator):
         if fine:
             self.pay(USER, "reading", -fine)
         self.binding = self.binding or self.person == "free"
-        self._heard(wish)
+        self._record_wish(wish)
         return words
 
-    def _heard(self, wish: Wish | None) -> None:
-        """Record a wish as known to the recommender."""
+    def _record_wish(self, wish: Wish | None) -> None:
+        """Record a wish as stated, and as the visit's instruction if it is binding. None is ignored."""
         if wish is None:
             return
         self.uttered.add(wish)
@@ -341,18 +341,18 @@ class Recommender(Simulator):
         if self.binding:
             self.standing = wish
 
-    def _words(self, wish: Wish | None) -> str:
-        """Return the wish in a template of this user's manner."""
+    def _put_in_words(self, wish: Wish | None) -> str:
+        """Return the wish in a template of the current user's manner; a text of doubt for None."""
         service, visitor = self.service, self.service.visitor
         share = uniform(visitor.key, WORDING, service.day, service.page)
         return speech.worded(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
 
     def names(self) -> dict[int, str]:
-        """Return the names of the candidates, by item."""
+        """Return the names of the page's candidates by item id."""
         return page.names(self.service, self.codes)
 
-    def _drawn(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
-        """Draw a user of the option's split and persona."""
+    def _draw_user(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
+        """Draw a user of the options' split and persona."""
         persona = self.draw_persona(rng)
         drawn: Record = self.draw_entity(
             lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment, self.shelf.catalogue.caps),

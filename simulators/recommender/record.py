@@ -23,7 +23,7 @@ ENDLESS = 10_000.0
 
 @dataclass(frozen=True)
 class Record:
-    """Hidden properties of one user."""
+    """Hidden and fixed properties of one user, drawn before the match."""
 
     taste: tuple[float, ...]
     """Weight of each genre; sums to 1."""
@@ -46,12 +46,12 @@ class Record:
 
     @property
     def entity(self) -> str:
-        """Identity of the user without its manner, by which the train and test splits are disjoint."""
+        """Identity of the user, from its taste and cap; train and test splits have none in common."""
         return f"{','.join(f'{share:.4f}' for share in self.taste)}:{self.cap}"
 
     @property
     def endurance(self) -> float:
-        """Patience adjusted by the persona: impatient users have three quarters of it."""
+        """Patience at the start of a visit; impatient personas have three quarters of `patience`."""
         return self.patience * (1 + PERSONAS[self.persona].patience) / 2
 
     @property
@@ -62,23 +62,23 @@ class Record:
 
     @property
     def favourite(self) -> int:
-        """Genre with the largest taste."""
+        """Index of the genre with the largest taste."""
         return max(range(len(self.taste)), key=self.taste.__getitem__)
 
     @property
     def disliked(self) -> tuple[int, ...]:
-        """Genres that the user never chooses."""
+        """Indices of the genres that the user never chooses."""
         return tuple(genre for genre, liking in enumerate(self.affinity) if not liking)
 
     def as_options(self) -> dict[str, Any]:
-        """Return the record as options for `reset`."""
+        """Return the record as options for `reset`, from which `record_from` restores it."""
         return {"record": asdict(self)}
 
 
 def draw_record(
     rng: np.random.Generator, taste: Floats, persona: str, segment: int = 0, caps: tuple[int, int] = CAPS
 ) -> Record:
-    """Draw a user with this taste [genres] and a price cap in `caps`. The persona sets what it forgets and states."""
+    """Draw a user with this taste [genres] and a price cap in the range `caps`. The persona sets what it forgets."""
     kind = PERSONAS[persona]
     forgotten = rng.random(3) < kind.forgets
     return Record(
@@ -102,27 +102,27 @@ def draw_taste(rng: np.random.Generator, concentration: Floats) -> Floats:
 
 
 def record_from(options: dict[str, Any]) -> Record:
-    """Return the record of options from `as_options`."""
+    """Restore a record from the value of the option `record` that `as_options` made."""
     return Record(**{**options, "taste": tuple(options["taste"]), "forgets": tuple(options["forgets"])})
 
 
 def twins_of(
     record: Record, prices: tuple[float, float], coded: bool, rng: np.random.Generator
 ) -> tuple[Record, Record]:
-    """Draw two indistinguishable users like this one; `prices` are the lowest and highest prices of items.
+    """Draw two users like this one whom a recommender cannot tell apart by anything they do or say.
 
-    They differ in a disliked genre, in cap, patience and loyalty, or in the full taste. With `coded` the cap stays
-    equal, because a free seat may state it unasked.
+    They differ in the order of two disliked genres, in cap, patience and loyalty, or in the full taste. With `coded`
+    the cap stays equal, because a free seat may state it unasked. `prices` are the lowest and highest prices of items.
     """
-    kinds = [_content(record, math.ceil(prices[1]), coded)]
+    kinds = [_contented_twins(record, math.ceil(prices[1]), coded)]
     if len(record.taste) > 2:
-        kinds.append(_averse(record))
+        kinds.append(_averse_twins(record))
     if prices[0] > 1:
-        kinds.append(_penniless(record, math.ceil(prices[0]) - 1))
+        kinds.append(_penniless_twins(record, math.ceil(prices[0]) - 1))
     return kinds[int(len(kinds) * rng.random())]
 
 
-def _averse(record: Record) -> tuple[Record, Record]:
+def _averse_twins(record: Record) -> tuple[Record, Record]:
     """Return twins that differ in which of two disliked genres they like less: neither is ever chosen."""
     one, two = sorted(range(len(record.taste)), key=record.taste.__getitem__)[:2]
     tastes = []
@@ -134,14 +134,14 @@ def _averse(record: Record) -> tuple[Record, Record]:
     return replace(record, taste=tastes[0]), replace(record, taste=tastes[1])
 
 
-def _content(record: Record, dearest: int, coded: bool) -> tuple[Record, Record]:
+def _contented_twins(record: Record, dearest: int, coded: bool) -> tuple[Record, Record]:
     """Return twins who afford everything, never lose patience and surely return, but differ in those properties."""
     forgets = (record.forgets[0], True, record.forgets[2])
     one = replace(record, cap=dearest + 1, patience=ENDLESS, loyalty=2.0, forgets=forgets)
     return one, replace(one, cap=dearest + (1 if coded else 9), patience=2 * ENDLESS, loyalty=3.0)
 
 
-def _penniless(record: Record, cap: int) -> tuple[Record, Record]:
+def _penniless_twins(record: Record, cap: int) -> tuple[Record, Record]:
     """Return twins who can afford nothing and dislike no genre, so that they differ only in taste."""
     count = len(record.taste)
     liking = np.arange(count + 1, 2 * count + 1) / sum(range(count + 1, 2 * count + 1))

@@ -22,7 +22,7 @@ FINE = 0.1
 
 @dataclass
 class Seat:
-    """State of the seat that words a user's statements."""
+    """Seat that words a user's statements: `asked` requests one, `hear` checks the seat's text."""
 
     person: Speech
     terse: bool
@@ -43,7 +43,7 @@ class Seat:
         self.template, self.wish, self.due = template, wish, True
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """Return the seat's view: the due text and, for a free seat, its taste and mindset."""
+        """Return what the seat sees: the due text and its code and, for a free seat, its taste, cap and mindset."""
         said = {"template": self.template, "answer": short(self.wish)}
         if self.person == "render":
             return said
@@ -52,7 +52,7 @@ class Seat:
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """Return the listed wishes of a free seat; other texts are allowed too. None for person "render"."""
+        """Return the texts offered to a free seat, codes in terse mode; others are allowed. None for "render"."""
         if self.person == "render":
             return None
         if self.terse:
@@ -62,7 +62,7 @@ class Seat:
         return ["FINE", f"UNDER {cap}", *wishes]
 
     def hear(self, text: str, visitor: Visitor, catalogue: Catalogue) -> tuple[str, Wish | None, float] | None:
-        """Return (text for the recommender, its wish, the seat's fine), or None to request the text once more."""
+        """Check a text; return (text for the recommender, its wish, the fine), or None to request it once more."""
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
@@ -73,20 +73,20 @@ class Seat:
         return text, wish, 0.0
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return statistics: readings of rendered texts, or stated and untrue wishes of a free seat."""
+        """Return counts of the seat's texts: results of checks for "render", wishes for "free", else {}."""
         if self.person == "render":
             return self.renderings.figures()
         return {"steered": self.steered, "untrue": self.untrue} if self.person == "free" else {}
 
     def _marks(self, visitor: Visitor) -> str:
-        """Return the seat's facts in few tokens: favourite genres, patience, and the due wish."""
+        """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, due wish's code."""
         order = sorted(range(len(visitor.affinity)), key=lambda genre: -visitor.affinity[genre])
         loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > 0.5)
         return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {short(self.wish)}"
 
 
 def true_of(wish: Wish, visitor: Visitor) -> bool:
-    """Return True if a wish is true of a user: a genre that it chooses, one that it does not, or its price cap."""
+    """Return True if a wish is true of the user: more of a genre it chooses, less of one it never does, or its cap."""
     if wish.kind == "under":
         return wish.what == visitor.record.cap
     return bool(visitor.affinity[wish.what]) == (wish.kind == "more")

@@ -27,7 +27,7 @@ TRIES = 200
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes of a match."""
+    """Sizes of a match: days, pages of a visit, items of a page (`slate`), and candidates to choose from."""
 
     days: int
     pages: int
@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Deal:
-    """Everything fixed before a match is played."""
+    """Everything that is fixed before a match is played: catalogue, sizes, users, friendships and random draws."""
 
     shelf: Shelf
     limits: Limits
@@ -49,7 +49,7 @@ class Deal:
     """Key of all its random draws."""
 
     def with_manner(self, persona: str) -> Deal:
-        """Return the same deal with this persona for all users."""
+        """Return the same deal with all users of this persona."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
@@ -59,7 +59,7 @@ class Deal:
 
 @dataclass
 class Service:
-    """State of a match."""
+    """State of a match without texts. Call `show` or `ask`, each followed by `leave_or_stay`, until `over`."""
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
@@ -67,12 +67,14 @@ class Service:
     at: int = 0
     """Number of the current user."""
     day: int = 0
+    """Number of ended days; `page` counts those shown in this visit, `finds` the searches on this page."""
     page: int = 0
     visits: int = 0
     returns: int = 0
     """Visits after which the user would return, if there were a next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
+    """Ids of the items offered for the current page."""
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
     """(sum, count) of the stars of each item."""
     told: list[tuple[int, int, int]] = field(default_factory=list)
@@ -85,29 +87,33 @@ class Service:
         records, key = self.deal.records, self.deal.key
         self.audience = [Visitor(n, record, int(2**53 * uniform(key, n))) for n, record in enumerate(records)]
         self.charts = [Chart() for _ in records]
-        self._restock()
+        self._draw_candidates()
 
     @property
     def visitor(self) -> Visitor:
-        """The current user."""
+        """The user of the current visit."""
         return self.audience[self.at]
 
     @property
     def chart(self) -> Chart:
-        """Observations of the current user."""
+        """What the recommender has observed of the current user."""
         return self.charts[self.at]
 
     @property
     def worth(self) -> float:
-        """Joy of all users so far."""
+        """Total joy of all users so far."""
         return sum(visitor.joy for visitor in self.audience)
 
     def items(self, numbers: Sequence[int]) -> list[Item]:
-        """Return these items of the catalogue."""
+        """Return the catalogue's items of these ids, in the given order."""
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
-        """Show a page, in any order, and return the user's reaction. Call `leave_or_stay` next."""
+        """Show a page to the user and return the reaction. Call `leave_or_stay` next.
+
+        `named` are genres that the explanation names. Records clicks and stars, spreads recommendations to friends, and
+        draws new candidates.
+        """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
         self.chart.note(slate, reaction.clicked, reaction.best)
@@ -119,15 +125,15 @@ class Service:
                 friends = word_of_mouth(visitor, item, self.audience, self.deal.friends)
                 self.told += [(item, visitor.number, friend) for friend in friends]
         self.page += 1
-        self._restock()
+        self._draw_candidates()
         return reaction
 
     def ask(self) -> None:
-        """Charge the user for a question. Call `leave_or_stay` next."""
+        """Charge the current user's patience for a question. Call `leave_or_stay` next."""
         self.visitor.answer()
 
     def find(self, words: str) -> None:
-        """Replace the candidates by the unseen items nearest to these words; their number stays the same.
+        """Replace candidates by the unseen items nearest to these words, keep their number, and count the search.
 
         If too few are found, earlier candidates fill the page.
         """
@@ -137,7 +143,7 @@ class Service:
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:most]
 
     def leave_or_stay(self) -> bool:
-        """Return True if the visit continues; else end the user's day and start the next visit."""
+        """Return True if the visit continues. Otherwise end the user's day and start the next visit, or set `over`."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
@@ -157,10 +163,10 @@ class Service:
         if self.over:
             self.at, self.candidates = max(self.at, 0), ()
         else:
-            self._restock()
+            self._draw_candidates()
 
-    def _restock(self) -> None:
-        """Draw new candidates: friends' recommendations, half of the rest similar to the last click, others random."""
+    def _draw_candidates(self) -> None:
+        """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
         self.finds = 0
         most, seen = self.deal.limits.candidates, self.chart.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:FINDS_OF_FRIENDS]
@@ -180,5 +186,5 @@ class Service:
 
 
 def stars_for(joy: float) -> int:
-    """Return one to five stars for a joy in [0, 1]."""
+    """Return the rating in stars, 1 to 5, for a joy in [0, 1]."""
     return 1 + min(4, int(5 * joy))

@@ -50,7 +50,7 @@ MOST_CROWNS = 1000
 
 
 def worded(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
-    """Return a wish in one of its templates, selected by `share` in [0, 1), or a text of doubt for None."""
+    """Return a wish as a sentence: the template of this manner at `share` in [0, 1). For None, a text of doubt."""
     if wish is None:
         return UNSURE[manner]
     wordings = WORDINGS[manner][wish.kind]
@@ -58,23 +58,23 @@ def worded(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float
 
 
 def called(wish: Wish, catalogue: Catalogue) -> str:
-    """Return the genre or price of a wish as text."""
+    """Return the genre's name or the price of a wish as text."""
     return str(wish.what) if wish.kind == "under" else catalogue.genres[wish.what]
 
 
 def all_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
-    """Return every template text of a wish."""
+    """Return a wish in every template of all manners."""
     it = called(wish, catalogue)
     return tuple(text.format(it=it) for by_kind in WORDINGS.values() for text in by_kind[wish.kind])
 
 
 def fact(wish: Wish, catalogue: Catalogue) -> str:
-    """Return a wish as it appears in a list of facts."""
+    """Return a wish as it appears in a list of facts, such as `dislikes horror`."""
     return FACTS[wish.kind].format(it=called(wish, catalogue))
 
 
 def misread(catalogue: Catalogue) -> str:
-    """Return a template text that would be parsed wrongly because of a genre's name, or "" if there is none."""
+    """Return the first template text that would be parsed wrongly because of a genre's name, or "" if there is none."""
     for genre in range(len(catalogue.genres)):
         for wish in (Wish("more", genre), Wish("less", genre)):
             for text in all_wordings(wish, catalogue):
@@ -84,35 +84,35 @@ def misread(catalogue: Catalogue) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
-    """Return the vocabulary of the genres in all spellings and these numbers."""
+def _cached_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
+    """Return the extractor's vocabulary of these genres, in all spellings, and numbers."""
     return vocabulary({**{number: (number,) for number in numbers}, **spellings(genres)})
 
 
 @functools.lru_cache(maxsize=8)
-def _plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return `PLAINER` as patterns whose first group protects a genre in any spelling."""
+def _plainer_patterns(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compile `PLAINER` to (pattern, replacement). Each pattern's first group matches genre names, to protect them."""
     phrases = sorted({fold(phrase) for own in spellings(genres).values() for phrase in own}, key=len, reverse=True)
     kept = "|".join(phrases).replace(" ", "[^a-z0-9]+")
     return tuple((re.compile(rf"\b(?:({kept})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
 
 
 def _genre_or(instead: str, found: re.Match[str]) -> str:
-    """Return the replacement for a match of a pattern of `_plainer`."""
+    """Return a matched genre name unchanged, or the replacement for any other match of `_plainer_patterns`."""
     return found[1] or instead
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
-    """Parse a text's statements on genres (wanted or not) and prices, and its unknown words."""
-    for pattern, instead in _plainer(catalogue.genres):
+    """Parse a text's stances on genres and prices (topics, as text), and its unknown words."""
+    for pattern, instead in _plainer_patterns(catalogue.genres):
         text = pattern.sub(functools.partial(_genre_or, instead), text)
     most = max(MOST_CROWNS, catalogue.caps[1] + 1)
     numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < most)
-    return _vocabulary(catalogue.genres, numbers).understand(text)
+    return _cached_vocabulary(catalogue.genres, numbers).understand(text)
 
 
 def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
-    """Return the wish in a text: a short code (`+a`, `-a`, `<`), or its first statement on a genre or price."""
+    """Return the first wish in a text or short code (`+a`, `-a`, `<`), or None. `cap` is the price that `<` states."""
     code = text.strip()
     if code == "<":
         return Wish("under", cap)
@@ -127,7 +127,7 @@ def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
 
 
 def short(wish: Wish | None) -> str:
-    """Return the code of a wish; `.` for None."""
+    """Return the code of a wish: `+a` or `-a` (genre by letter), `<` (price cap), or `.` for None."""
     if wish is None:
         return "."
     return "<" if wish.kind == "under" else f"{'+' if wish.kind == 'more' else '-'}{LETTERS[wish.what]}"

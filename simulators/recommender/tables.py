@@ -16,17 +16,17 @@ LARGEST = 4 * 10**9
 """Maximum file size in bytes; MovieLens' largest file has 0.9 GB."""
 
 
-def file_of(path: str, what: str) -> Path:
-    """Return the path with `~` expanded. Raises ValueError if there is no such user."""
+def file_of(path: str, purpose: str) -> Path:
+    """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, if `~name` is no user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise ValueError(f"{path}: the {what} cannot be read (no user of that name): give a CSV file") from None
+        raise ValueError(f"{path}: the {purpose} cannot be read (no user of that name): give a CSV file") from None
 
 
-def rows(file: Path, columns: tuple[str, ...], what: str) -> Iterator[tuple[str, Row]]:
-    """Yield (`file:line`, cells) of each row. Raises ValueError if the file, a column or a cell is missing."""
-    reader = csv.DictReader(_lines(file, what), strict=True)
+def rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tuple[str, Row]]:
+    """Yield (`file:line`, cells by column) of each row. Raises ValueError for a missing file, column or cell."""
+    reader = csv.DictReader(_lines(file, purpose), strict=True)
     try:
         named = reader.fieldnames or ()
         missing = [column for column in columns if column not in named]
@@ -41,7 +41,7 @@ def rows(file: Path, columns: tuple[str, ...], what: str) -> Iterator[tuple[str,
         raise ValueError(f"{where}: no CSV ({error}): quote texts that hold commas or line ends") from None
 
 
-def _lines(file: Path, what: str) -> Iterator[str]:
+def _lines(file: Path, purpose: str) -> Iterator[str]:
     """Yield the file's lines. Raises ValueError if it is unreadable, or with the line of a byte that is not UTF-8."""
     try:
         # What is no UTF-8 is let through and found line by line: a decoder reads ahead and knows of no lines.
@@ -55,23 +55,23 @@ def _lines(file: Path, what: str) -> Iterator[str]:
                     raise ValueError(f"{file}:{number}: byte {byte} is no UTF-8: save the file as UTF-8") from None
                 yield line
     except OSError as error:
-        raise ValueError(f"{file}: the {what} cannot be read ({error.strerror}): give a CSV file") from None
+        raise ValueError(f"{file}: the {purpose} cannot be read ({error.strerror}): give a CSV file") from None
 
 
-def number(where: str, row: Row, column: str, most: float) -> float:
-    """Return the number in a cell. Raises ValueError unless it is from 0 to `most`."""
+def number(where: str, row: Row, column: str, largest: float) -> float:
+    """Return the number in a cell. Raises ValueError, naming `where` (file:line), unless it is from 0 to `largest`."""
     try:
         value = float(row[column])
     except ValueError:
         value = -1.0
-    if not 0 <= value <= most:
+    if not 0 <= value <= largest:
         shown = one_line(row[column], 40)
-        raise ValueError(f"{where}: {column} must be a number from 0 to {most:g}, not '{shown}': mend that cell")
+        raise ValueError(f"{where}: {column} must be a number from 0 to {largest:g}, not '{shown}': mend that cell")
     return value
 
 
 def genres(where: str, cell: str) -> tuple[str, ...]:
-    """Return the folded, distinct genres of a cell such as `a|b`. Raises ValueError for a genre without letters."""
+    """Return the folded, distinct genres of a cell such as `a|b`. Raises ValueError for one without letters."""
     named = list(filter(None, map(str.strip, cell.split("|"))))
     for genre in named:
         if not fold(genre):
@@ -81,5 +81,5 @@ def genres(where: str, cell: str) -> tuple[str, ...]:
 
 
 def line_of(where: str) -> str:
-    """Return the line number in `file:line`."""
+    """Return the line number, as text, of a location `file:line`."""
     return where.rpartition(":")[2]

@@ -15,14 +15,14 @@ Kind = Literal["more", "less", "under"]
 
 @dataclass(frozen=True)
 class Wish:
-    """A request: more of a genre, less of a genre, or a price cap."""
+    """A statement of a user: it wants "more" or "less" of a genre, or only items "under" a price."""
 
     kind: Kind
     what: int
-    """Index of the genre, or the price."""
+    """Index of the genre, or the highest price."""
 
     def fits(self, item: Item) -> bool:
-        """Return True if an item satisfies the wish."""
+        """Return True if an item has the wanted genre, lacks the unwanted one, or costs at most the price."""
         if self.kind == "under":
             return item.price <= self.what
         return (self.what in item.genres) == (self.kind == "more")
@@ -33,7 +33,7 @@ class Wish:
 
 
 def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
-    """Return the user's instruction about a page: its cap, else a disliked genre, else its current favourite.
+    """Return what the user says about a page: its price cap if exceeded, else a disliked genre, else its favourite now.
 
     The statement is always true and reveals one hidden property.
     """
@@ -46,7 +46,7 @@ def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
 
 
 def likes_now(visitor: Visitor) -> int:
-    """Return the genre with the largest affinity after fatigue."""
+    """Return the index of the genre that the user likes best now, after fatigue."""
     fatigue = visitor.mindset.fatigue
     return max(range(len(fatigue)), key=lambda genre: visitor.affinity[genre] * (1 - fatigue[genre]))
 
@@ -58,7 +58,7 @@ TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "disl
 
 
 def answer(visitor: Visitor, topic: str) -> Wish | None:
-    """Return the true answer to a question, or None if the user forgot or dislikes nothing."""
+    """Return the user's true answer to a question on a topic of `TOPICS`; None if it forgot, or dislikes nothing."""
     which = TOPICS.index(topic)
     if visitor.record.forgets[which]:
         return None

@@ -26,14 +26,14 @@ Choose = Callable[[Service], tuple[list[int], frozenset[int]]]
 
 @dataclass(frozen=True)
 class Yardstick:
-    """Joy of the oracle and of random plays in a deal."""
+    """Reference scores of a deal: the joy of all users under the oracle, and under several random plays."""
 
     oracle: float
     randoms: tuple[float, ...]
 
     @property
     def random(self) -> float:
-        """Mean joy of random plays."""
+        """Mean joy of the random plays."""
         return sum(self.randoms) / len(self.randoms)
 
     def score(self, worth: float) -> float:
@@ -51,7 +51,7 @@ def measure(deal: Deal) -> Yardstick:
 
 
 def worth(deal: Deal, choose: Choose) -> float:
-    """Return the joy of all users if `choose` selects every page."""
+    """Play a whole deal without questions or searches, each page by `choose`, and return the joy of all users."""
     service = Service(deal)
     while not service.over:
         slate, named = choose(service)
@@ -61,7 +61,7 @@ def worth(deal: Deal, choose: Choose) -> float:
 
 
 def knowing(service: Service) -> tuple[list[int], frozenset[int]]:
-    """Return the page with the most expected joy given the user's mind, and the genres of its first item.
+    """Return the page with the most expected joy given the user's mindset, and its first item's genres as the reason.
 
     It does not look beyond the page. Items that the user would never choose are left out unless no others remain.
     """
@@ -73,7 +73,7 @@ def knowing(service: Service) -> tuple[list[int], frozenset[int]]:
 
 
 def at_random(rng: random.Random) -> Choose:
-    """Return a chooser of random items without a reason."""
+    """Return a function that chooses full pages of random candidates and names no genres."""
 
     def choose(service: Service) -> tuple[list[int], frozenset[int]]:
         return rng.sample(service.candidates, service.deal.limits.slate), frozenset()
@@ -82,7 +82,7 @@ def at_random(rng: random.Random) -> Choose:
 
 
 def floor(sticks: Iterable[Yardstick]) -> float:
-    """Return the share of random plays that would count as a success, each compared with the deal's other plays."""
+    """Return the share of random plays that count as a success, each scored against its deal's other random plays."""
     hits = plays = 0
     for stick in sticks:
         for n, joy in enumerate(stick.randoms):
@@ -94,7 +94,7 @@ def floor(sticks: Iterable[Yardstick]) -> float:
 
 @dataclass
 class Tally:
-    """Counters over all pages."""
+    """Counts of a match's pages, clicks, questions and followed instructions."""
 
     pages: int = 0
     clicks: int = 0
@@ -109,18 +109,22 @@ class Tally:
     """Mindset of the first user before and after each page."""
 
     def note(self, reaction: Reaction, items: Sequence[Item]) -> float:
-        """Count a page and return the share of its items whose first genre is new on it."""
+        """Count a page and return the number of its distinct main genres divided by its items."""
         genres = len({item.genres[0] for item in items})
         self.pages, self.shown = self.pages + 1, self.shown + len(items)
         self.clicks, self.genres = self.clicks + len(reaction.clicked), self.genres + genres
         return genres / len(items)
 
     def judge(self, kept: bool) -> None:
-        """Count a page that could follow an instruction."""
+        """Count a page that could follow an instruction; `kept` tells whether it did."""
         self.judged, self.kept = self.judged + 1, self.kept + kept
 
     def figures(self, service: Service, stick: Yardstick) -> dict[str, float | bool | str]:
-        """Return the users' joy, the random and oracle joy of the same deal, and statistics of the service."""
+        """Return the match's figures: score, success, joy of all users beside that of random and oracle play, and more.
+
+        The rest are rates (`returned`, `kept`, `diversity`), means over users, counts, and the first user's `mindset`
+        as JSON.
+        """
         score, minds = stick.score(service.worth), [visitor.mindset for visitor in service.audience]
         return {
             "score": score,

@@ -10,7 +10,8 @@ from agents.memory import Memory
 from agents.role import load_role
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
-from arena.play.match import Limits, MatchControl, MatchPlan
+from arena.play.control import MatchControl
+from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord, Seating
 from games.contracts import Game, MatchId
 from tests.factories.babble import FRAME, POLICIES

@@ -141,7 +141,7 @@ def test_frequencies_are_the_middles_of_orphanets_classes():
 
 def test_no_sign_implies_another_or_is_in_the_name_of_a_disease():
     made("orphanet")
-    signs, tests = orphanet._vocabulary(60)
+    signs, tests = orphanet._choose_terms(60)
     chosen, terms = [*signs, *(term for shown in tests.values() for term in shown)], orphanet._terms()
     assert len(signs) == 60 and {len(shown) for shown in tests.values()} == {3}
     for one in chosen:

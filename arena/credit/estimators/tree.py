@@ -13,10 +13,10 @@ from games.contracts import MatchId
 def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:
     """Compare the matches that continue with a turn against all matches at the last node before it, siblings included.
 
-    The advantage is the difference of the two mean returns. A node is a turn at which matches of `play.trees` part, or
-    the deal from which a group starts; all turns between two nodes have the same advantage. 0 if all matches at the
-    node have the same return. Without branches it is GRPO without a deviation. Means are over counted matches. Unlike a
-    group's mean, it compares a turn only with siblings from the same state.
+    The advantage is the difference of the two mean returns. A node is a turn at which matches of the part `trees`
+    diverge, or the deal from which a group starts. All turns between two nodes have the same advantage; it is 0 if all
+    matches at the node have the same return. Without branches it is GRPO without a deviation. Means are over counted
+    matches. Unlike a group's mean, it compares a turn only with siblings from the same state.
     """
     returns, advantages = batch.totals(rewards), np.zeros(len(batch.owner))
     groups, ids = batch.trajectory_groups(by), [MatchId.parse(t.match) for t in batch.trajectories]

@@ -19,7 +19,7 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Row:
-    """One study as a member of a family."""
+    """One study as a member of a family of studies: its verdict and p-values after the correction."""
 
     results: Results
     decision: Decision
@@ -38,7 +38,7 @@ class Row:
 
 
 def correct_family(studies: Sequence[Results], alpha: float = ALPHA) -> list[Row]:
-    """Correct the verdicts of several studies for their number.
+    """Correct the verdicts of several studies for their number, at error chance `alpha`. Returns a row per study.
 
     All studies with runs of their comparisons count, including those that `did not act`, so the family's size is known
     beforehand. Holm's correction needs no independence. Raises ValueError for a study that is `not judged`, because it
@@ -57,12 +57,15 @@ def correct_family(studies: Sequence[Results], alpha: float = ALPHA) -> list[Row
 
 
 def correct_verdict(verdict: Word, p: float, alpha: float = ALPHA) -> Word:
-    """Return the verdict, or `not shown` if its corrected p-value is above alpha."""
+    """Return the verdict, but `not shown` for `holds` or `contradicted` if its corrected p-value is above alpha."""
     return "not shown" if verdict in ("holds", "contradicted") and p > alpha else verdict
 
 
 def find_smallest_gain(study: Results) -> tuple[str, Interval]:
-    """Return the compared arm whose gain has the lowest lower end, and the gain, positive if the own arm is better."""
+    """Return the compared arm over which the study's own arm has the smallest gain, by its lower end, and that gain.
+
+    A positive gain means that the own arm is better.
+    """
     rule, ends = study.spec.verdict, study.ends
     gains = {
         arm: gain(rule, paired(ends.last, arm, study.spec.arm, ends.bounds, rule.interval)) for arm in rule.better_than
@@ -81,7 +84,7 @@ def visible_difference(study: Results, level: float) -> float:
 
 
 def deviations_by_arm(study: Results, arms: Sequence[str]) -> dict[str, float]:
-    """Return the standard deviation of the seed-paired differences between the study's own arm and each of `arms`."""
+    """Return, for each of `arms`, the standard deviation of its seed-paired differences to the study's own arm."""
     last, own = study.ends.last, study.spec.arm
     return {
         arm: stdev([last[own][seed] - last[arm][seed] for seed in last[own].keys() & last[arm].keys()]) for arm in arms
@@ -91,7 +94,7 @@ def deviations_by_arm(study: Results, arms: Sequence[str]) -> dict[str, float]:
 def predict_visible(pilot: Results, spec: StudySpec, seeds: int) -> dict[str, float]:
     """Return the smallest difference that a planned study would detect with chance `POWER`, by compared arm.
 
-    `pilot` is a study of the same figure and arms on other seeds. Raises ConfigError if it is not.
+    `pilot` is a study of the same figure and arms on other seeds. Raises ConfigError otherwise.
     """
     arms = [arm for arm in spec.verdict.better_than if len(pilot.curves.get(arm, ())) > 1]
     own = pilot.curves.get(spec.arm, {})

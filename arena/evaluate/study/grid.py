@@ -29,7 +29,7 @@ Axes = Mapping[str, Sequence[str]]
 
 
 class Point(NamedTuple):
-    """One setting of a sweep."""
+    """Combination of values that a sweep tries, in one arm of a study or in the recipe itself."""
 
     arm: str
     """Arm that tries the setting; "" for the recipe itself."""
@@ -38,9 +38,9 @@ class Point(NamedTuple):
 
 
 def read_axes(settings: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each key from settings such as `a.b=1,2`.
+    """Return the values of each key from texts such as `a.b=1,2`.
 
-    Raises ConfigError for a malformed setting, a key that cannot be swept, or a repeated key or value.
+    Raises ConfigError for a malformed text, a key that cannot be swept, or a repeated key or value.
     """
     found: dict[str, list[str]] = {}
     for setting in settings:
@@ -92,12 +92,12 @@ def split_values(text: str) -> list[str]:
 
 
 def count_settings(axes: Axes) -> int:
-    """Return the number of settings in the grid without building them."""
+    """Return the number of combinations in the grid, without building them."""
     return prod(len(values) for values in axes.values())
 
 
 def build_grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
-    """Return every combination of values for each arm, by name (setting-1, …). The last key changes fastest."""
+    """Return every combination of values in each arm, by name (setting-1, …). The last key changes fastest."""
     combinations = product(arms, *axes.values())
     return {
         f"setting-{n}": Point(arm, [f"{key}={value}" for key, value in zip(axes, values, strict=True)])
@@ -106,7 +106,10 @@ def build_grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
 
 
 def recipe_axes(base: Layer) -> dict[str, list[str]]:
-    """Return the grid in the recipe's study; {} without one. Raises ConfigError for an invalid grid."""
+    """Return the values of each key in the grid of the recipe's study; {} without one.
+
+    Raises ConfigError for an invalid grid.
+    """
     study = compose([base]).study
     try:
         return read_axes(study.grid if study else [])
@@ -122,11 +125,11 @@ def sweep_experiment(
     lowest: bool = False,
     first_seed: int | None = None,
 ) -> Experiment:
-    """Return an experiment whose arms are the settings of a grid, without a claim.
+    """Return an experiment whose arms are the points of a grid, and which makes no claim.
 
-    The figure, the number of averaged iterations and the direction come from the recipe's study, if it has one; the
-    arguments override them. Raises ConfigError for an invalid setting, for one that an arm sets itself, and for seeds
-    that the recipe's rule judges.
+    `figure`, `lowest` (less is better) and `first_seed` override those of the recipe's study, if it has one. The number
+    of averaged iterations comes from that study. Raises ConfigError for an invalid setting, for one that an arm sets
+    itself, and for seeds that the recipe's rule judges.
     """
     experiment = compose([base])
     composed = {name: compose([base, *map(set_layer, point.settings)]) for name, point in points.items()}
@@ -156,7 +159,7 @@ def sweep_experiment(
 
 
 def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: Mapping[str, Experiment]) -> list[str]:
-    """Return the points that can share one imitation per seed, because no swept key affects imitation."""
+    """Return the names of points that can share one imitation per seed; [] if a swept key affects imitation."""
     tried: dict[str, set[str]] = {}
     for point in points.values():
         for key, _, value in (setting.partition("=") for setting in point.settings):
@@ -169,7 +172,10 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
 
 
 def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
-    """Return the settings of the point's arm. Raises ConfigError if the sweep would change one of them."""
+    """Return the settings of the study's arm in which the point is tried.
+
+    Raises ConfigError if the sweep would change one of them.
+    """
     own = known.arms.get(point.arm, []) if known else []
     for own_setting, setting in product(own, point.settings):
         if do_clash(own_setting, setting):
@@ -179,14 +185,14 @@ def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
 
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
-    """Raise ConfigError if the sweep would use seeds that the recipe's rule judges."""
+    """Raise ConfigError if the sweep would use seeds on which the recipe's study is judged."""
     judged = known.judged(known.seeds) if known and known.seeds else range(0)
     if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
         raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 
 def _mark_uneven(experiment: Experiment) -> Experiment:
-    """Mark all arms as `uneven`, of unknown duration, if some settings play more matches than others."""
+    """Return the experiment with all arms `uneven`, of unknown duration, if settings change the number of matches."""
     spec = study_of(experiment)
     if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
         return experiment

@@ -19,14 +19,14 @@ _NEGLIGIBLE = 1e-15
 
 
 class Tails(NamedTuple):
-    """One-sided p-values of the null hypotheses that a mean is not above, and not below, a value."""
+    """One-sided p-values: small `above` is evidence for a mean above the value, small `below` for one below it."""
 
     above: float
     below: float
 
 
 def tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> Tails:
-    """Return the p-values of the mean of differences, each within `bounds`, against a value; 1 for fewer than two.
+    """Return one-sided p-values of a mean of differences, each within `bounds`, against `value`; 1 for fewer than two.
 
     Without bounds the test is Student's. Within bounds the interval's ends are all m with
     (mean - m)² ≤ reach · m (1 - m), both as shares of the range, with reach = min(t² d, z²) / n and d the dispersion.
@@ -56,10 +56,10 @@ def _two_sided(mean: float, error: float, n: int, bounds: Bounds, value: float) 
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return p-values corrected for the number of tests (Holm 1979).
+    """Return p-values corrected for the number of tests (Holm 1979), in the given order.
 
-    Rejecting those of at most α makes any error at all with chance at most α. The k-th smallest of m is multiplied by
-    m - k + 1, and none is below the one before it.
+    Rejecting those of at most α makes any error at all with chance at most α. The k-th smallest of m is multiplied by m
+    - k + 1, and none is below the one before it.
     """
     order, corrected, highest = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
     for rank, i in enumerate(order):
@@ -69,7 +69,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
-    """Return p-values corrected for the false discovery rate (Benjamini and Hochberg 1995).
+    """Return p-values corrected for the false discovery rate (Benjamini and Hochberg 1995), in the given order.
 
     Of those of at most α, a share of at most α is wrong on average.
     """
@@ -78,10 +78,10 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
 
 @lru_cache(4096)
 def smallest_difference(deviation: float, n: int, level: float = 0.95, power: float = 0.8) -> float:
-    """Return the mean difference that `n` seeds detect with chance `power`.
+    """Return the mean difference that `n` seeds detect with chance `power`; NaN for fewer than two seeds.
 
     `deviation` is the standard deviation of the differences by seed. The test is two-sided at 1 - `level`, by the
-    noncentral t distribution. NaN for fewer than two seeds.
+    noncentral t distribution.
     """
     if n < 2:
         return nan

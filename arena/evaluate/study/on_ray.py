@@ -32,7 +32,7 @@ PASSED_ON = ("ARENA_", "GOMP_", "OMP_", "PYTHONPATH")
 
 @contextmanager
 def on_ray(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
-    """Join the cluster; yield the function that starts a run there, and the number of processors.
+    """Join the Ray cluster, and yield the function that starts a run there and the number of processors.
 
     Raises ConfigError if a node has another version of Arena or does not see the study's folder.
     """
@@ -45,10 +45,10 @@ def on_ray(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
 
 
 class Task:
-    """A run as a Ray task (`arena.evaluate.study.runs.Task`)."""
+    """Run as a Ray task (`arena.evaluate.study.runs.Task`), resumed up to `RESTARTS` times if its worker is lost."""
 
     def __init__(self, run: Run, arguments: Sequence[str]) -> None:
-        """Start the run by the arguments of its `arena` command."""
+        """Start the run with the arguments of its `arena` command, or resume it if its folder exists."""
         import ray
 
         self._ray, self.run, self._arguments = ray, run, arguments
@@ -57,7 +57,10 @@ class Task:
         self._task: Any = self._submit()
 
     def poll(self) -> int | None:
-        """Return the exit code; None while the run is in progress or about to be resumed."""
+        """Return the exit code, 1 for a run whose worker was lost too often; None while the run is in progress.
+
+        A run that lost its worker is resumed once no process uses its folder.
+        """
         if self._task is None:
             if not in_use(self.run.path):  # a lost worker's child may still be ending
                 self._task = self._submit()
@@ -77,14 +80,14 @@ class Task:
         return None
 
     def terminate(self) -> None:
-        """Ask the run to end."""
+        """Ask the run to end by cancelling its Ray task; it is not resumed then."""
         self._asked_to_end = True
         if self._task is not None:
             # The worker dies and the kernel then sends its child SIGTERM. Ray's gentler way sometimes got lost.
             self._ray.cancel(self._task, force=True)
 
     def wait(self) -> int:
-        """Wait until the run has ended and no process uses its folder; return the exit code."""
+        """Wait until the run has ended and no process uses its folder. Returns the exit code; 1 after `PATIENCE`."""
         if self._task is None:
             return 1
         self._ray.wait([self._task], timeout=PATIENCE)
@@ -105,9 +108,9 @@ class Task:
 
 
 def run_command(arguments: Sequence[str], log: str, folder: str, environ: Mapping[str, str]) -> int:
-    """Run an `arena` command in `folder` within a worker and return its exit code.
+    """Run an `arena` command in `folder` within a worker, and return its exit code.
 
-    The output is appended to `log`. The command ends if the worker does.
+    The output is appended to the file `log`. The command ends if the worker does.
     """
     own = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
     with open(log, "ab") as output:
@@ -132,7 +135,7 @@ def run_command(arguments: Sequence[str], log: str, folder: str, environ: Mappin
 
 
 def probe_node(folder: str) -> tuple[str, bool]:
-    """Return the node's version of Arena, and True if it sees the folder."""
+    """Return the version of Arena on the node where this runs, and True if `folder` exists there."""
     return _own_version(), Path(folder).is_dir()
 
 

@@ -22,7 +22,7 @@ def with_settings(base: Layer, settings: Sequence[str]) -> Experiment:
 
 
 def list_kept_by_arms(experiment: Experiment, settings: Sequence[str]) -> list[str]:
-    """Return a message for each setting that does not apply to an arm, because the arm sets the same key."""
+    """Return a message for each setting that some arm does not take over, because the arm sets the same key itself."""
     return [
         f"--set {setting}: arm {arm} keeps its own {own}"
         for arm, owned in study_of(experiment).arms.items()

@@ -23,7 +23,7 @@ EXPERIMENT = "experiment.yaml"
 
 
 class Run(NamedTuple):
-    """One arm with one seed."""
+    """Planned run of a study: one arm (variant of the settings) with one seed, and its folder."""
 
     arm: str
     seed: int
@@ -31,13 +31,13 @@ class Run(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """File of the run's output."""
+        """File with the run's output, beside its folder."""
         return self.path.with_name(f"{self.path.name}.log")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A study's folder, its experiment, and the planned arms and number of seeds."""
+    """Planned runs of a study, in `runs`: its folder, experiment, arms (variants of settings) and number of seeds."""
 
     folder: Path
     experiment: Experiment
@@ -50,22 +50,22 @@ class Plan:
 
     @property
     def record(self) -> Path:
-        """Path of the file with the results."""
+        """Path of the file with the study's results."""
         return self.folder / self.name
 
     @property
     def spec(self) -> StudySpec:
-        """The study's arms, figure and rule."""
+        """Settings of the study: its arms, figure and rule."""
         return study_of(self.experiment)
 
     @property
     def runs(self) -> list[Run]:
-        """All runs, seed by seed, so that a study that is stopped early has all arms of its first seeds."""
+        """All planned runs, seed by seed, so that a study that is stopped early has all arms of its first seeds."""
         first = self.spec.first_seed
         return [self.run(arm, seed) for seed in range(first, first + self.seeds) for arm in self.arms]
 
     def run(self, arm: str, seed: int) -> Run:
-        """Return the run of this arm and seed, with its folder."""
+        """Return the planned run of this arm and seed, with its folder."""
         return Run(arm, seed, self.folder / f"{arm}-{seed}")
 
     def iterations(self, arm: str) -> int:
@@ -81,11 +81,11 @@ def plan(
     fit: Callable[[Experiment], Experiment],
     name: str = RESULT,
 ) -> Plan:
-    """Create or reopen a study's folder and return the plan.
+    """Create or reopen a study's folder, and return the plan of its runs.
 
-    `fit` fixes the settings that depend on the machine, once for all runs of a new folder. `name` is the record's
-    file name. Raises ConfigError if an arm is not a valid experiment or has another budget, if the rule does not judge
-    these seeds, or if the folder holds something else, such as another experiment or another rule.
+    `fit` fixes the settings that depend on the machine, once for all runs of a new folder. `name` is the record's file
+    name. Raises ConfigError if an arm is not a valid experiment or has another budget, if the rule does not judge these
+    seeds, or if the folder holds something else, such as another experiment or another rule.
     """
     check_arms(experiment)
     _check_sample(study_of(experiment), seeds)
@@ -102,7 +102,7 @@ def plan(
 
 
 def _store(place: Path, fitted: Experiment, wanted: Experiment) -> Experiment:
-    """Write the experiment and return it, or return what another process wrote first."""
+    """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
     with locked(make_folder(place.parent)):
         if place.exists():
             return _require_same(compose([file_layer(place)]), wanted, place)

@@ -23,7 +23,7 @@ CONTROLS = {"zero": "tab:grey", "shuffled": "tab:orange"}
 
 
 def plot(results: Results, path: Path) -> bool:
-    """Write the picture as PNG. Returns False if matplotlib is missing (`pip install 'arena-selfplay[analysis]'`)."""
+    """Write the study's picture to `path` as PNG. Returns False if matplotlib is missing."""
     return write_picture(lambda: draw(results), path)
 
 
@@ -51,7 +51,7 @@ def _write(figure: "Figure", path: Path) -> None:
 
 
 def draw(results: Results) -> "Figure":
-    """Draw the curves of each arm under the verdict."""
+    """Draw each arm's curves and final interval, under a heading with the verdict and its reason."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 

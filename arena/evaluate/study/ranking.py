@@ -12,7 +12,7 @@ from arena.statistics import Interval
 
 
 class Ranked(NamedTuple):
-    """One setting of a sweep with its result."""
+    """Setting of a sweep with its final values by seed and their mean."""
 
     name: str
     arm: str
@@ -25,7 +25,7 @@ class Ranked(NamedTuple):
 
 
 def rank(results: Results, points: Mapping[str, Point]) -> list[Ranked]:
-    """Return the settings that have runs, arm by arm, best mean first and NaN last."""
+    """Return the settings that have runs: arm by arm in the order of `points`, best mean first and NaN last."""
     tried = [point.settings for point in points.values()]
     shared = [setting for setting in tried[0] if all(setting in other for other in tried)]
     own = {name: [it for it in point.settings if it not in shared] for name, point in points.items()}
@@ -39,7 +39,7 @@ def rank(results: Results, points: Mapping[str, Point]) -> list[Ranked]:
 
 
 def to_json(ranked: Sequence[Ranked]) -> list[dict[str, Any]]:
-    """Return the ranking as JSON values."""
+    """Return the ranking as JSON values: name, arm if any, `set`, `mean` with interval, and values by seed."""
     return [
         {
             "name": it.name,

@@ -18,7 +18,7 @@ Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_leng
 
 
 class RecordedRun(BaseModel):
-    """Results of one finished run."""
+    """Results of one finished run of a study: its figures at each iteration, its seconds and its work."""
 
     arm: str
     seed: int
@@ -67,7 +67,7 @@ class Record(BaseModel):
 
 
 def read_record(place: Path) -> Record:
-    """Read a study.json. Raises StoreError if it is not one, or if it does not match its own hash."""
+    """Read a study.json or sweep.json. Raises StoreError if it is not one, or if it does not match its own hash."""
     with explained(place, "reading"):
         text = read_plain(place)
     try:
@@ -83,7 +83,7 @@ def read_record(place: Path) -> Record:
 
 
 def find_record(place: Path) -> Record | None:
-    """Read a study.json, or return None if there is no file. Raises StoreError as `read_record`."""
+    """Read a study.json, or return None if there is no file. Raises StoreError if it is damaged, like `read_record`."""
     return read_record(place) if place.exists() else None
 
 

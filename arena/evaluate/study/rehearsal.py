@@ -21,7 +21,7 @@ PARTS = ("play", "learn", "commit")
 
 
 def rehearsal(experiment: Experiment) -> Experiment:
-    """Return the experiment with two iterations per arm, on a seed that the rule does not judge, and no claim."""
+    """Return the study with two iterations per arm, on a seed that its rule does not judge, and without a claim."""
     spec = study_of(experiment)
     arms = {arm: [*settings, f"iterations={REHEARSED}"] for arm, settings in spec.arms.items()}
     rule = spec.verdict.model_copy(update={"better_than": []})
@@ -50,7 +50,7 @@ def estimate_seconds(run: Path, experiment: Experiment) -> float | None:
 
 
 def count_panels(experiment: Experiment) -> int:
-    """Return the number of panel evaluations after an iteration; the one before the first iteration is left out."""
+    """Return the number of panel evaluations after iterations of a run, without the one before the first."""
     if experiment.evaluate is None or experiment.evaluate.panel is None:
         return 0
     every, last = experiment.evaluate.every, experiment.iterations

@@ -29,7 +29,7 @@ from games.plain_files import read_plain
 
 @dataclass(frozen=True)
 class Results:
-    """Results of all finished runs of a study."""
+    """Results of a study's finished runs, with summaries by arm (variant of the settings) and the verdict."""
 
     name: str
     """Name of the recipe."""
@@ -45,17 +45,17 @@ class Results:
 
     @property
     def ends(self) -> Ends:
-        """First and last values of the deciding figure."""
+        """First and last values of the deciding figure in every run."""
         return self._ends(self.spec.figure, self.curves)
 
     @property
     def arms(self) -> list[ArmSummary]:
-        """Summaries of the arms that have runs, the study's own arm first."""
+        """Summaries of the arms that have runs, by the deciding figure; the study's own arm first."""
         return self._summarise(self.ends, self.curves)
 
     @property
     def beside(self) -> dict[str, list[ArmSummary]]:
-        """Summaries of the arms by secondary figure."""
+        """Summaries of the arms for each secondary figure, by figure."""
         return {name: self._summarise(self._ends(name, curves), curves) for name, curves in self.also.items()}
 
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
@@ -68,19 +68,19 @@ class Results:
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict by the recipe's rule."""
+        """Verdict on the study's claim by the rule of its recipe."""
         ends = self.ends
         return judge(self.spec, ends.last, ends.bounds, self.seeds, self.gauges)
 
 
 def collect(plan: Plan) -> Results:
-    """Return the results of the plan's finished runs."""
+    """Read the results of the plan's finished runs, from the record if they are in it, else from their folders."""
     runs = [plan.kept.get((run.arm, run.seed)) or _read_run(plan, run) for run in plan.runs if is_done(plan, run)]
     return _to_results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, runs)
 
 
 def _read_run(plan: Plan, run: Run) -> RecordedRun:
-    """Read a finished run's results. Raises StoreError if its files differ from the committed ones."""
+    """Read a finished run's results from its folder. Raises StoreError if its files differ from the committed ones."""
     spec, iterations = plan.spec, plan.iterations(run.arm)
     check_committed(run.path, iterations)
     secondary = {figure: read_secondary_curve(spec, run, figure, iterations) for figure in spec.also}
@@ -113,7 +113,7 @@ def _to_results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], run
 
 
 def count_work(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int] | tuple[None, None]:
-    """Return the optimiser steps and learned tokens of all policies, including replay; None if not counted."""
+    """Return the optimiser steps and learned tokens of all policies, including replay; (None, None) if not counted."""
     updates = [update for row in rows for update in row.get("learn", {}).values() if update]
     if not all("steps" in update for update in updates):
         return None, None
@@ -124,9 +124,10 @@ def count_work(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int] | tuple[Non
 
 
 def read_curve(run: Run, figure: str, iterations: int | None = None) -> list[float]:
-    """Return a run's figure at each of its first `iterations` iterations.
+    """Return a run's figure at each of its first `iterations` iterations (default: all).
 
     A figure of an evaluation has two values, before and after learning; a figure of a panel has one per evaluation.
+    Raises ConfigError for an unknown figure.
     """
     if figure.startswith(PANEL):
         evaluations = of_latest(read_evaluations(run.path))
@@ -150,7 +151,7 @@ def read_secondary_curve(spec: StudySpec, run: Run, figure: str, iterations: int
 
 
 def read_evaluated(run: Path, game: int, figure: str) -> list[float]:
-    """Return a figure's values before and after learning from evaluation.json. `game` counts from 1.
+    """Return a figure's values [before, after] learning from evaluation.json. `game` counts from 1.
 
     Raises StoreError for an unreadable file and ConfigError for an unknown figure.
     """
@@ -178,7 +179,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
 
 
 def read(path: Path) -> Results:
-    """Read the results of a study.json. Raises StoreError for a damaged or edited file."""
+    """Return the results in a study.json. Raises StoreError for a damaged or edited file."""
     record = read_record(path)
     return _to_results(record.name, record.study, record.seeds, record.arms, record.runs)
 
@@ -207,7 +208,7 @@ def _all_runs(plan: Plan, results: Results) -> list[RecordedRun]:
 
 
 def missing_runs(plan: Plan, results: Results) -> Sequence[Run]:
-    """Return the plan's unfinished runs."""
+    """Return the plan's runs that have no results yet."""
     return [run for run in plan.runs if run.seed not in results.curves[run.arm]]
 
 

@@ -28,20 +28,20 @@ POLL = 0.2
 
 
 class Task(Protocol):
-    """A run in progress that writes into its folder; `subprocess.Popen` is one."""
+    """Interface of a run in progress that writes into its folder; `subprocess.Popen` has it, too."""
 
     def poll(self) -> int | None:
-        """Return the exit code; None while it runs."""
+        """Return the exit code; None while the run is in progress."""
 
     def terminate(self) -> None:
-        """Ask the run to end."""
+        """Ask the run to end, without waiting for that."""
 
     def wait(self) -> int:
-        """Wait for the end and return the exit code."""
+        """Wait for the end of the run and return its exit code."""
 
 
 Begin = Callable[[Run, Sequence[str]], Task]
-"""Starts a run, given the arguments of its `arena` command."""
+"""Function that starts a run, given the arguments of its `arena` command."""
 
 
 def start_child(run: Run, arguments: Sequence[str]) -> Task:
@@ -59,10 +59,10 @@ def start_child(run: Run, arguments: Sequence[str]) -> Task:
 
 
 class Runner:
-    """Runs a plan's unfinished runs."""
+    """Executor of a plan's unfinished runs. Call `run`, and read `failures` afterwards."""
 
     def __init__(self, plan: Plan, jobs: int, begin: Begin = start_child) -> None:
-        """Prepare the unfinished runs. At most `jobs` run at once; `begin` starts one run."""
+        """Find the unfinished runs. At most `jobs` of them run at once; `begin` starts one run."""
         self.plan, self.jobs, self._start = plan, jobs, begin
         self.due = [run for run in plan.runs if not is_done(plan, run)]
         self.left = sum(plan.iterations(run.arm) - count_iterations(run) for run in self.due)
@@ -74,7 +74,7 @@ class Runner:
 
     @property
     def running(self) -> list[Run]:
-        """Runs in progress, in the order of their start."""
+        """Runs in progress, in the order in which they were started."""
         return list(self._running)
 
     def run(
@@ -83,7 +83,7 @@ class Runner:
         failed: Callable[[str], None],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """Run all unfinished runs. No child is left, however this ends.
+        """Start or resume all unfinished runs, and wait for their ends. No child is left, however this ends.
 
         Calls `step` with a run and its number of new iterations, `failed` with a message for each failed run, and
         `tick` several times a second.
@@ -102,7 +102,7 @@ class Runner:
             self._stop()
 
     def _start_next(self) -> None:
-        """Start as many runs as there is room for."""
+        """Start the next runs that may start, up to the limit of `jobs`."""
         for run in [run for run in self.due if self._may_start(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
             if not is_done(self.plan, run):  # a lingering child may have finished it
@@ -116,7 +116,7 @@ class Runner:
         return not in_use(run.path) and (has_weights or run.arm not in self.plan.spec.warm)
 
     def _first(self, run: Run) -> Run:
-        """Return the run whose imitation the seed's warm arms reuse: the own arm's, else the first warm arm's."""
+        """Return the run of this seed whose imitation the warm arms reuse: the own arm's, else the first warm arm's."""
         spec, arms = self.plan.spec, self.plan.arms
         first = self.plan.run(spec.arm, run.seed)
         if spec.arm in arms or _has_weights(first):
@@ -130,7 +130,7 @@ class Runner:
             self._counted[run] = now
 
     def _remove_ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
-        """Remove ended runs from the running ones and yield a message for each that failed."""
+        """Remove ended runs from the running ones, and yield a message for each that failed. `step` gets iterations."""
         ended = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
         for run, code in ended:
             del self._running[run]
@@ -160,9 +160,10 @@ def resume_command(run: Run) -> list[str]:
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
-    """Return settings that start a warm arm from the weights after the imitation of run `first`.
+    """Return settings that start a run from the weights after the imitation of run `first`.
 
-    Empty if the run imitates itself: it is `first`, its arm is not warm, or `first` has no such weights.
+    Empty if the run imitates itself: it is `first`, its arm is not in the study's `warm`, or `first` has no such
+    weights.
     """
     if run == first or run.arm not in plan.spec.warm or not _has_weights(first):
         return []
@@ -175,7 +176,7 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
 
 
 def is_done(plan: Plan, run: Run) -> bool:
-    """Return True if the run is recorded, or all its iterations are committed and any evaluation is written."""
+    """Return True if the run is in the record, or has committed all its iterations and written any evaluation."""
     if (run.arm, run.seed) in plan.kept:
         return True
     if plan.iterations(run.arm) not in checkpoints.iterations(run.path):
@@ -185,7 +186,7 @@ def is_done(plan: Plan, run: Run) -> bool:
 
 
 def count_iterations(run: Run) -> int:
-    """Return the number of iterations in the run's metrics."""
+    """Return the number of iterations in the run's metrics; 0 if it has not started."""
     place = run.path / METRICS
     return read_plain(place).count(b"\n") if place.exists() else 0
 

@@ -17,7 +17,7 @@ Values = Mapping[str, Mapping[int, float]]
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """Means of an arm over its seeds, with 95 % intervals."""
+    """Means over an arm's seeds, with 95 % intervals, of the first value, the last value, and their change."""
 
     arm: str
     seeds: int
@@ -29,17 +29,17 @@ class ArmSummary:
 
 
 class Ends:
-    """First value and mean of the last values of every run, with the figure's range as `bounds`."""
+    """First value, and mean of the last values, of every run by arm and seed, with the figure's range as `bounds`."""
 
     def __init__(self, curves: Mapping[str, Mapping[int, Curve]], figure: str, last: int) -> None:
-        """Average the last `last` values of each curve. `curves` are by arm and seed."""
+        """Compute the ends of each curve (by arm and seed) of this figure, averaging the last `last` values."""
         self.first = {arm: {seed: c[0] for seed, c in seeds.items()} for arm, seeds in curves.items()}
         self.last = {arm: {seed: fmean(c[-last:]) for seed, c in seeds.items()} for arm, seeds in curves.items()}
         every = (value for seeds in curves.values() for curve in seeds.values() for value in curve)
         self.bounds = range_of(figure, every)
 
     def summary(self, arm: str, own_arm: str) -> ArmSummary:
-        """Summarise one arm and compare it with the study's own arm."""
+        """Summarise one arm over its seeds, and compare its last values with those of the study's own arm."""
         first, last = list(self.first[arm].values()), list(self.last[arm].values())
         behind = None if arm == own_arm or own_arm not in self.last else paired(self.last, arm, own_arm, self.bounds)
         means = mean_ci(first, self.bounds), mean_ci(last, self.bounds), paired_ci(first, last, self.bounds)
@@ -47,7 +47,7 @@ class Ends:
 
 
 def find_figure(row: Mapping[str, Any], figure: str) -> float:
-    """Return a figure of an iteration's metrics or report. Raises ConfigError, listing all names, if it is unknown."""
+    """Return a number of an iteration's metrics by its name. Raises ConfigError, listing all names, if unknown."""
     known = named_figures(row)
     if figure not in known:
         raise ConfigError(
@@ -57,7 +57,7 @@ def find_figure(row: Mapping[str, Any], figure: str) -> float:
 
 
 def named_figures(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return all numbers of an iteration by name: those of the report by NAME, those of other tables by TABLE.NAME."""
+    """Return all numbers of an iteration's metrics by name: NAME in the report, GROUP.NAME in other nested groups."""
     found = {**dict(_numbers(row)), **dict(_numbers(row.get("report", {})))}
     # A metric wins over a report's number of the same name.
     own = {name: value for name, value in _numbers(row) if "." not in name}
@@ -73,12 +73,12 @@ def _numbers(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def average_figures(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
-    """Return each figure's mean over the rows that have it; None if no row has it."""
+    """Return the mean of each named number over the rows of metrics that have it; None if no row has it."""
     found = {name: [row[name] for row in map(named_figures, rows) if name in row] for name in names}
     return {name: fmean(values) if values else None for name, values in found.items()}
 
 
 def paired(values: Values, one: str, other: str, bounds: Bounds, level: float = 0.95) -> Interval:
-    """Return the mean of arm `other` minus arm `one` over their common seeds, with its interval."""
+    """Return the mean of arm `other` minus arm `one`, paired over their common seeds, with its interval."""
     both = sorted(values[one].keys() & values[other].keys())
     return paired_ci([values[one][s] for s in both], [values[other][s] for s in both], bounds, level)

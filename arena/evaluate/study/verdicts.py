@@ -18,14 +18,14 @@ Gauges = Mapping[str, Mapping[str, Mapping[int, float | None]]]
 
 
 class Verdict(NamedTuple):
-    """Verdict on a study's claim, with its reason."""
+    """Verdict on a study's claim (`verdict`, one of six phrases) with its reason."""
 
     verdict: Word
     because: str
 
 
 class Decision(NamedTuple):
-    """P-values of a study's comparisons."""
+    """P-values of the two verdicts that a study's comparisons can reach."""
 
     better: float
     """Two-sided p-value of the verdict `holds`: the study's arm is not better than every compared arm by more than
@@ -35,14 +35,15 @@ class Decision(NamedTuple):
 
     @property
     def p(self) -> float:
-        """P-value of the decision that the numbers favour."""
+        """P-value of the verdict that the numbers favour: the smaller of the two."""
         return min(self.better, self.worse)
 
 
 def judge(spec: StudySpec, last: Values, bounds: Bounds, seeds: int, gauges: Gauges | None = None) -> Verdict:
-    """Return the verdict on the final values of all runs.
+    """Return the verdict on the final values of all runs, by the rule of the study's recipe.
 
-    It is `not judged` until every compared arm has all of its `seeds`, because a failed run may be no accident.
+    It is `not judged` until every compared arm has all of its `seeds`, because a failed run may be no accident. The
+    checks before the comparison can end in `did not act` or `world cannot tell`.
     """
     if reason := _find_missing(spec, last, seeds, gauges or {}):
         return Verdict("not judged", reason)
@@ -58,7 +59,7 @@ def judge(spec: StudySpec, last: Values, bounds: Bounds, seeds: int, gauges: Gau
 
 
 def decide(spec: StudySpec, last: Values, bounds: Bounds) -> Decision:
-    """Return the p-values of the verdicts `holds` and `contradicted`."""
+    """Return the p-values of the verdicts `holds` and `contradicted` on the runs' final values."""
     width, sign = bounds[1] - bounds[0], -1.0 if spec.verdict.less_is_better else 1.0
     found = []
     for arm in spec.verdict.better_than:
@@ -71,7 +72,7 @@ def decide(spec: StudySpec, last: Values, bounds: Bounds) -> Decision:
 
 
 def gain(rule: RuleSpec, difference: Interval) -> Interval:
-    """Return the difference with its sign changed if less is better, so that positive means better."""
+    """Return the difference as a gain: with its sign changed if less is better, so that positive means better."""
     estimate, low, high = difference
     return Interval(-estimate, -high, -low) if rule.less_is_better else difference
 
@@ -95,7 +96,7 @@ def _find_missing(spec: StudySpec, last: Values, seeds: int, gauges: Gauges) -> 
 
 
 def list_missing_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
-    """Yield a message for each gauge that no run has."""
+    """Yield a message for each gauge (metric that shows if the mechanism acted) that no run has."""
     for gauge in spec.gauges:
         runs = [value for seeds in gauges.get(gauge.figure, {}).values() for value in seeds.values()]
         if all(value is None for value in runs):
@@ -110,7 +111,10 @@ def _list_idle_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
 
 
 def gauge_distance(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[float, str]:
-    """Return the distance of a gauge's mean over seeds from its idle value, and a description of that value."""
+    """Return how far a gauge (see `GaugeSpec`) is from its idle value on average over seeds, and that value as text.
+
+    The idle value is a number, or the gauge's value in another arm with the same seeds.
+    """
     own, idle = gauges[gauge.figure].get(spec.arm, {}), gauge.nothing
     if gauge.unlike is None:
         return abs(fmean(0.0 if value is None else value - idle for value in own.values())), f"{idle:g}"
@@ -121,10 +125,7 @@ def gauge_distance(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[f
 
 
 def _find_ceiling(spec: StudySpec, last: Values, gains: Mapping[str, Interval]) -> str:
-    """Return the reason why the world cannot tell the learning arms apart: all reach the best value, or end alike.
-
-    "" if it can.
-    """
+    """Return why the world cannot tell the learning arms apart: all reach the best value, or end alike; else ""."""
     if spec.room is None or not spec.baselines:
         return ""
     if spec.room.best is None:

@@ -19,7 +19,8 @@ from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen, part
-from arena.play.match import MatchControl, MatchPlan
+from arena.play.control import MatchControl
+from arena.play.match import MatchPlan
 from arena.records import MatchRecord
 from games.adapters.loading import error_line, file_of
 from games.contracts import Game

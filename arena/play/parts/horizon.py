@@ -7,7 +7,8 @@ from typing import Annotated
 from arena.parts.chosen import Chosen
 from arena.parts.schedules import SCHEDULE, Clock
 from arena.parts.spec import Name
-from arena.play.match import MatchControl, MatchPlan
+from arena.play.control import MatchControl
+from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, Setup, declare, learners
 from games.contracts import Act, Game
 

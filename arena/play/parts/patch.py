@@ -16,7 +16,8 @@ from agents.player import ScriptedPolicy
 from agents.players.scripted import check_scripted, make_scripted
 from arena.parts.paths import PolicyName
 from arena.plain import clean_text
-from arena.play.match import CONTINUE, Continue, Decision, MatchControl, MatchPlan, Replace, Stop
+from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Replace, Stop
+from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learners
 from arena.play.texts import normalise_act
 from arena.records import MatchRecord

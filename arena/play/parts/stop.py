@@ -10,7 +10,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from arena.play.match import MatchControl, MatchPlan
+from arena.play.control import MatchControl
+from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, learners
 from arena.play.texts import normalise_act
 from games.contracts import Act, Game

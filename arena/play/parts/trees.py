@@ -115,7 +115,7 @@ class Trees(RolloutPart):
 
 @dataclass
 class _Path:
-    """Finished match of a tree whose turns may be branched."""
+    """Finished match of a deal's tree, whose later turns may be branched."""
 
     plan: MatchPlan
     record: MatchRecord
@@ -211,7 +211,7 @@ class Tree:
         return min(1.0, max(0.0, 1.0 - (1.0 - self.rule.chance) / room + self.rule.weight * rise))
 
     def entropy(self, record: MatchRecord, turn: Turn) -> float:
-        """Return the summed entropy of a reply's first tokens, divided by the log of the vocabulary size."""
+        """Return the entropy of a reply's first `rule.tokens` tokens, divided by the log of the vocabulary size."""
         stream, begin, end = place_of(record.streams[turn.seat], turn.index)
         nats = sum(stream.entropy[begin : min(end, begin + self.rule.tokens)])
         return nats / log(self.vocabulary[record.seats[turn.seat].policy])

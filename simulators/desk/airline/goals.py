@@ -16,7 +16,7 @@ PAYMENTS = ("credit card", "gift card")
 
 
 def candidates(air: AirlineTables, rng: np.random.Generator) -> list[Goal]:
-    """Return all goals of the customer at the desk, in the order of the bookings."""
+    """Return all goals that the customer at the desk could have: on its account, then on each booking."""
     address = draw_address(rng)
     goals = [
         Goal(

@@ -11,28 +11,28 @@ from simulators.desk.policy import Rule
 COMPENSATION = 120.0
 
 
-def _row(air: AirlineTables, call: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _booking_and_flight(air: AirlineTables, call: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     booking = air.booking(call["booking"]) or {}
     return booking, air.flight(booking.get("flight", "")) or {}
 
 
 def _to_come(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    booking, flight = _row(air, call)
+    booking, flight = _booking_and_flight(air, call)
     return booking.get("status") == "booked" and "day" in flight and air.age(flight["day"]) < 0
 
 
 def _refundable(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    booking, _ = _row(air, call)
+    booking, _ = _booking_and_flight(air, call)
     return bool(booking) and (booking["fare"] == "flexible" or air.age(booking["booked"]) <= 1)
 
 
 def _changeable(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    return _row(air, call)[0].get("fare") != "basic"
+    return _booking_and_flight(air, call)[0].get("fare") != "basic"
 
 
 def same_route(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    """Return True if a flight has the origin and destination of the booked one."""
-    _, old = _row(air, call)
+    """Return True if the call's `flight` has the origin and destination of the flight that its `booking` is for."""
+    _, old = _booking_and_flight(air, call)
     new = air.flight(call["flight"]) or {}
     return bool(old) and all(old[end] == new.get(end) for end in ("origin", "destination"))
 
@@ -43,23 +43,23 @@ def _seats(air: AirlineTables, call: Mapping[str, str]) -> bool:
 
 
 def _upward(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    return FARES.index(call["fare"]) > FARES.index(_row(air, call)[0]["fare"])
+    return FARES.index(call["fare"]) > FARES.index(_booking_and_flight(air, call)[0]["fare"])
 
 
 def _bags(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    return int(_row(air, call)[0]["bags"]) + int(call["bags"]) <= MOST_BAGS
+    return int(_booking_and_flight(air, call)[0]["bags"]) + int(call["bags"]) <= MOST_BAGS
 
 
 def _original(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    return _row(air, call)[0].get("payment") == call["refund_to"]
+    return _booking_and_flight(air, call)[0].get("payment") == call["refund_to"]
 
 
 def _late(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    return int(_row(air, call)[1].get("delay", 0)) >= LATE
+    return int(_booking_and_flight(air, call)[1].get("delay", 0)) >= LATE
 
 
 def _unpaid(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    return not _row(air, call)[0].get("compensated")
+    return not _booking_and_flight(air, call)[0].get("compensated")
 
 
 RULES = (

@@ -31,22 +31,21 @@ CREATE TABLE bookings (id TEXT PRIMARY KEY, customer TEXT, flight TEXT, fare TEX
 
 
 class AirlineTables(World):
-    """Tables of customers, each with bookings, and of flights to change to."""
+    """Database of an airline: customers with bookings, and the flights that they booked or could change to."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
     subject = "booking"
 
     def booking(self, booking: str) -> dict[str, Any] | None:
-        """Return a booking's row without access checks, or None."""
+        """Return the booking row of this number, whoever owns it, or None."""
         return self.row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def flight(self, flight: str) -> dict[str, Any] | None:
-        """Return a flight's row, or None."""
+        """Return the row of the flight with this id, or None."""
         return self.row("SELECT * FROM flights WHERE id = ?", flight)
 
     def numbers_of(self, customer: str) -> list[str]:
-        """Return the numbers of a customer's bookings."""
         return [row["id"] for row in self.all("SELECT id FROM bookings WHERE customer = ? ORDER BY id", customer)]
 
     # How it is filled.
@@ -55,10 +54,10 @@ class AirlineTables(World):
         """Do nothing: flights are added with the bookings."""
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Add two payment methods and some bookings of a person.
+        """Add a person's payment methods and bookings: seven for the customer at the desk, two for anyone else.
 
-        The customer at the desk books flights to distinct destinations. Only flights that this customer could take
-        exist; others are booked on the same flights.
+        The customer's flights go to different destinations. All other people are booked on flights drawn for this
+        customer.
         """
         card, gift = self.add_payments(person, rng)
         if person is self.owner:
@@ -77,7 +76,7 @@ class AirlineTables(World):
             self.fill("bookings", [row])
 
     def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Add flights from one airport to seven others, some of them past, with alternatives on each route."""
+        """Add flights, some of them past, from one airport to seven others; return one of each route, to be booked."""
         taken = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):

@@ -17,7 +17,7 @@ BAG = 25.0
 
 
 class Airline(AirlineTables):
-    """Tools and rules of the airline."""
+    """Airline domain of the desk: the tools and rules for bookings."""
 
     domain = "airline"
     rules = RULES
@@ -50,7 +50,9 @@ class Airline(AirlineTables):
     # Tools.
 
     def list_bookings(self) -> list[dict[str, Any]]:
-        """List the verified customer's bookings."""
+        """List the verified customer's bookings.
+        Returns dicts with booking, flight, destination and status. Raises ValueError if nobody is verified.
+        """
         return self.all(
             "SELECT bookings.id AS booking, flight, destination, status FROM bookings JOIN flights "
             "ON flights.id = flight WHERE customer = ? ORDER BY bookings.id",
@@ -58,21 +60,27 @@ class Airline(AirlineTables):
         )
 
     def show_booking(self, booking: str) -> dict[str, Any]:
-        """Show a booking of the verified customer: flight, fare, price, payment method, bags."""
+        """Show a booking of the verified customer: flight, fare, price, payment method, bags.
+        Returns its row and notes it as looked up. Raises ValueError unless it is the verified customer's.
+        """
         row = self._booking(booking)
         self.session.looked.add(booking)
         del row["customer"]
         return row | {"compensated": bool(row["compensated"])}
 
     def show_flight(self, flight: str) -> dict[str, Any]:
-        """Show a flight: route, day, price, free seats, minutes of delay."""
+        """Show a flight: route, day, price, free seats, minutes of delay.
+        Returns its row as a dict. Raises ValueError for an unknown flight.
+        """
         row = self.flight(flight)
         if row is None:
             raise ValueError("there is no such flight; see search_flights(origin, destination)")
         return row
 
     def search_flights(self, origin: str, destination: str) -> list[dict[str, Any]]:
-        """List the flights to come between two airports."""
+        """List the flights to come between two airports.
+        Returns dicts with flight, day, price and free seats, by day.
+        """
         return self.all(
             "SELECT id AS flight, day, price, free FROM flights WHERE lower(origin) = lower(?) AND "
             "lower(destination) = lower(?) AND day > ? ORDER BY day, id",
@@ -84,7 +92,9 @@ class Airline(AirlineTables):
         return sorted(AIRPORTS)
 
     def cancel_booking(self, booking: str, refund_to: str) -> dict[str, Any]:
-        """Cancel a booking and pay its price back to a payment method."""
+        """Cancel a booking and pay its price back to a payment method.
+        Records broken rules (`judge`) and returns {"refund", "to"}. Raises ValueError for unknown or others' ids.
+        """
         price = self._booking(booking)["price"]
         self.payment(refund_to)
         self.judge(Write("cancel_booking", {"booking": booking, "refund_to": refund_to}))
@@ -92,14 +102,18 @@ class Airline(AirlineTables):
         return self.refund(booking, refund_to, price)
 
     def change_flight(self, booking: str, flight: str) -> dict[str, Any]:
-        """Move a booking to another flight; the difference in price goes through its payment method."""
+        """Move a booking to another flight; the difference in price goes through its payment method.
+        Records broken rules; returns {"booking", "flight", "difference"}. Raises ValueError for unknown or others' ids.
+        """
         old, new = self._booking(booking), self.show_flight(flight)
         self.judge(Write("change_flight", {"booking": booking, "flight": flight}))
         self.run("UPDATE bookings SET flight = ?, price = ? WHERE id = ?", flight, new["price"], booking)
         return {"booking": booking, "flight": flight, "difference": round(abs(new["price"] - old["price"]), 2)}
 
     def change_fare(self, booking: str, fare: str) -> dict[str, Any]:
-        """Change a booking's fare: basic, standard or flexible; each step costs 40."""
+        """Change a booking's fare: basic, standard or flexible; each step costs 40.
+        Records broken rules; returns {"booking", "fare", "difference"}. Raises ValueError for another fare or id.
+        """
         old = self._booking(booking)
         if fare not in FARES:
             raise ValueError(f"fares are {', '.join(FARES)}")
@@ -109,7 +123,9 @@ class Airline(AirlineTables):
         return {"booking": booking, "fare": fare, "difference": abs(difference)}
 
     def add_bags(self, booking: str, bags: str) -> dict[str, Any]:
-        """Add this many bags to a booking, at 25 each."""
+        """Add this many bags to a booking, at 25 each.
+        Records broken rules; returns {"booking", "added", "cost"}. Raises ValueError for other bags or booking ids.
+        """
         self._booking(booking)
         if bags not in ("1", "2", "3"):
             raise ValueError("bags must be 1, 2 or 3")
@@ -120,7 +136,9 @@ class Airline(AirlineTables):
         return {"booking": booking, "added": int(bags), "cost": BAG * int(bags)}
 
     def change_payment(self, booking: str, payment: str) -> dict[str, Any]:
-        """Change by which payment method a booking is paid."""
+        """Change by which payment method a booking is paid.
+        Records broken rules; returns {"booking", "payment", "method"}. Raises ValueError for unknown or others' ids.
+        """
         self._booking(booking)
         method = self.payment(payment)
         self.judge(Write("change_payment", {"booking": booking, "payment": payment}))
@@ -128,7 +146,9 @@ class Airline(AirlineTables):
         return {"booking": booking, "payment": payment, "method": method}
 
     def compensate(self, booking: str) -> dict[str, Any]:
-        """Pay the compensation for a late flight, to the booking's payment method."""
+        """Pay the compensation for a late flight, to the booking's payment method.
+        Records broken rules (`judge`) and returns {"refund", "to"}. Raises ValueError for unknown or others' ids.
+        """
         row = self._booking(booking)
         self.judge(Write("compensate", {"booking": booking}))
         self.run("UPDATE bookings SET compensated = 1 WHERE id = ?", booking)
@@ -143,11 +163,10 @@ class Airline(AirlineTables):
         return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return all possible goals of the owner."""
         return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls; `mentions` are an origin and a destination, or flights."""
+        """Return helpful read calls as text; `mentions` are an origin and a destination, or ids of flights."""
         calls = ["show_customer()", "list_bookings()", *(f'show_booking(booking="{number}")' for number in numbers)]
         calls += [f'show_flight(flight="{name}")' for name in mentions if name not in AIRPORTS]
         towns = [name for name in mentions if name in AIRPORTS]
@@ -156,7 +175,7 @@ class Airline(AirlineTables):
         ]
 
     def marks(self, write: Write) -> list[str]:
-        """Return words for the booking's status, fare and flight, and for their relation to the request."""
+        """Return words for the booking's status, fare, age and flight, and how they relate to the write."""
         booking = self.booking(write.subject)
         flight = booking and self.flight(booking["flight"])
         if booking is None or flight is None:

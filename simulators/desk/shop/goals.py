@@ -16,7 +16,7 @@ PAYMENTS = ("credit card", "gift card")
 
 
 def candidates(shop: ShopTables, rng: np.random.Generator) -> list[Goal]:
-    """Return all goals of the customer at the desk, in the order of the orders."""
+    """Return all goals that the customer at the desk could have: on its account, then on each order."""
     goals = []
     for order in shop.all("SELECT * FROM orders WHERE customer = ? ORDER BY id", shop.owner.id):
         hint = f"my order with the {shop.items(order['id'])[0]['product']}"
@@ -34,12 +34,12 @@ def _about_order(shop: ShopTables, order: dict[str, Any], rng: np.random.Generat
     number, total = order["id"], f"{shop.total(order['id']):.2f}"
     payment, ask = _payment(shop, order, rng)
     cancel = Write("cancel_order", {"order": number, "refund_to": payment})
-    facts = _some(rng, {"refund": total})
+    facts = _facts_or_none(rng, {"refund": total})
     yield Goal(f"cancel {{it}} and have the money back on {ask}", writes=(cancel,), facts=facts, details=PAYMENTS)
     address = draw_address(rng)
     moved = Write("change_address", {"order": number, "address": address})
     yield Goal(f"have {{it}} sent to {address}", writes=(moved,))
-    other = _other(shop, order["payment"])
+    other = _other_payment(shop, order["payment"])
     paid = Write("change_payment", {"order": number, "payment": other["id"]})
     yield Goal(f"pay for {{it}} with my {other['method']} instead", writes=(paid,), details=PAYMENTS)
     yield Goal("have {it} sent again because it never came", writes=(Write("resend_order", {"order": number}),))
@@ -56,14 +56,14 @@ def _about_items(shop: ShopTables, order: dict[str, Any], rng: np.random.Generat
         product = item["product"]
         payment, ask = _payment(shop, order, rng)
         back = Write("return_item", {"order": number, "item": item["item"], "refund_to": payment})
-        facts = _some(rng, {"refund": f"{item['price']:.2f}"})
+        facts = _facts_or_none(rng, {"refund": f"{item['price']:.2f}"})
         ask = f"return the {product} of {{it}} and have the money back on {ask}"
         yield Goal(ask, writes=(back,), facts=facts, mentions=(product,), details=PAYMENTS)
         yield _exchange(shop, number, item, rng)
 
 
 def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
-    """Return a goal to exchange for a variant of this or another product, or for any colour of a size."""
+    """Draw a goal to exchange an item for a given variant of this or another product, or for any colour of a size."""
     product, wanted = item["product"], item["product"]
     if rng.random() < 0.2:
         products = [name for name in sorted(PRODUCTS) if name != product]
@@ -77,7 +77,7 @@ def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.rando
         ask, facts = f"exchange the {product} of {{it}} for a {size} one in any colour that you have", {}
     else:
         writes, ask = [one], f"exchange the {product} of {{it}} for the {wanted} in {one['options']}"
-        facts = _some(rng, {"difference": f"{abs(one['price'] - item['price']):.2f}"})
+        facts = _facts_or_none(rng, {"difference": f"{abs(one['price'] - item['price']):.2f}"})
     calls = tuple(
         Write("exchange_item", {"order": number, "item": item["item"], "variant": variant["id"]}) for variant in writes
     )
@@ -86,19 +86,19 @@ def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.rando
 
 
 def _payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
-    """Draw the refund's payment method: its id and wording. One in four customers wants another one."""
+    """Draw the method for a refund: (payment id, wording). One in four customers wants another than it paid with."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
-    other = _other(shop, order["payment"])
+    other = _other_payment(shop, order["payment"])
     return other["id"], f"my {other['method']}, which I did not pay with"
 
 
-def _other(shop: ShopTables, payment: str) -> dict[str, Any]:
+def _other_payment(shop: ShopTables, payment: str) -> dict[str, Any]:
     row = shop.row("SELECT * FROM payments WHERE customer = ? AND id != ?", shop.owner.id, payment)
     assert row is not None
     return row
 
 
-def _some(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
-    """Return the facts or {}, with equal probability."""
+def _facts_or_none(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
+    """Return the facts or, with probability 1/2, {}."""
     return facts if rng.random() < 0.5 else {}

@@ -31,7 +31,7 @@ def _once(shop: ShopTables, call: Mapping[str, str]) -> bool:
 
 
 def same_product(shop: ShopTables, call: Mapping[str, str]) -> bool:
-    """Return True if an item and a variant are of the same product."""
+    """Return True if the call's `item` and `variant` are of the same product."""
     item, new = shop.item(call["item"]), shop.variant(call["variant"])
     old = item and shop.variant(item["variant"])
     return old is not None and new is not None and old["product"] == new["product"]

@@ -37,26 +37,26 @@ CREATE TABLE items (id TEXT PRIMARY KEY, order_id TEXT, variant TEXT, price REAL
 
 
 class ShopTables(World):
-    """Tables of customers, their orders of one or two items, and a catalogue of product variants."""
+    """Database of a shop: customers, their orders of one or two items, and a catalogue of product variants."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "orders": "id", "items": "id"}
     subject = "order"
 
     def order(self, order: str) -> dict[str, Any] | None:
-        """Return an order's row without access checks, or None."""
+        """Return the order row of this number, whoever owns it, or None."""
         return self.row("SELECT * FROM orders WHERE id = ?", order)
 
     def item(self, item: str) -> dict[str, Any] | None:
-        """Return an item's row, or None."""
+        """Return the row of the ordered item with this id, or None."""
         return self.row("SELECT * FROM items WHERE id = ?", item)
 
     def variant(self, variant: str) -> dict[str, Any] | None:
-        """Return a variant's row, or None."""
+        """Return the catalogue row of the product variant with this id, or None."""
         return self.row("SELECT * FROM variants WHERE id = ?", variant)
 
     def items(self, order: str) -> list[dict[str, Any]]:
-        """Return the items of an order, as tools show them."""
+        """Return an order's items as tools show them: dicts with item, product, options, price, final_sale, state."""
         return self.all(
             "SELECT items.id AS item, product, options, items.price, final_sale, state FROM items "
             "JOIN variants ON variants.id = variant WHERE order_id = ? ORDER BY items.id",
@@ -64,17 +64,16 @@ class ShopTables(World):
         )
 
     def total(self, order: str) -> float:
-        """Return the price of an order: the sum of its items."""
+        """Return the sum of an order's item prices, rounded to cents."""
         return round(float(sum(item["price"] for item in self.items(order))), 2)
 
     def numbers_of(self, customer: str) -> list[str]:
-        """Return the numbers of a customer's orders."""
         return [row["id"] for row in self.all("SELECT id FROM orders WHERE customer = ? ORDER BY id", customer)]
 
     # How it is filled.
 
     def furnish(self, rng: np.random.Generator) -> None:
-        """Fill the catalogue: every product in every colour and size."""
+        """Fill the catalogue with every product in each colour and size, at drawn prices and stocks."""
         rows: list[tuple[object, ...]] = []
         for product in PRODUCTS:
             price = int(rng.integers(15, 120))
@@ -85,7 +84,7 @@ class ShopTables(World):
         self.fill("variants", rows)
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Add two payment methods and some orders of a person; the owner orders each product at most once."""
+        """Add two payment methods and orders of a person, seven for the customer at the desk and two for others."""
         card, gift = self.add_payments(person, rng)
         mine = person is self.owner
         states = STATES if mine else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))

@@ -15,7 +15,7 @@ from simulators.desk.shop.tables import LOST_DAYS, PRODUCTS, RETURN_DAYS, ShopTa
 
 
 class Shop(ShopTables):
-    """Tools and rules of the shop."""
+    """Shop domain of the desk: the tools and rules for orders."""
 
     domain = "shop"
     rules = RULES
@@ -48,12 +48,16 @@ class Shop(ShopTables):
     # Tools.
 
     def list_orders(self) -> list[dict[str, Any]]:
-        """List the verified customer's orders."""
+        """List the verified customer's orders.
+        Returns dicts with order, status and products. Raises ValueError if nobody is verified.
+        """
         orders = self.all("SELECT id AS 'order', status FROM orders WHERE customer = ? ORDER BY id", self.verified())
         return [order | {"products": [item["product"] for item in self.items(order["order"])]} for order in orders]
 
     def show_order(self, order: str) -> dict[str, Any]:
-        """Show an order of the verified customer: items with prices, status, payment method."""
+        """Show an order of the verified customer: items with prices, status, payment method.
+        Returns a dict and notes the order as looked up. Raises ValueError unless it is the verified customer's.
+        """
         row = self._order(order)
         self.session.looked.add(order)
         shown = ("id", "status", "since", "address", "payment")
@@ -61,7 +65,9 @@ class Shop(ShopTables):
         return {name: row[name] for name in shown} | {"items": items, "total": self.total(order)}
 
     def track_order(self, order: str) -> dict[str, Any]:
-        """Show an order's status, since which day it stands so, and its tracking code."""
+        """Show an order's status, since which day it stands so, and its tracking code.
+        Returns a dict of id, status, since and tracking. Raises ValueError unless it is the verified customer's.
+        """
         row = self._order(order)
         return {name: row[name] for name in ("id", "status", "since", "tracking")}
 
@@ -70,7 +76,9 @@ class Shop(ShopTables):
         return sorted(PRODUCTS)
 
     def show_product(self, product: str) -> list[dict[str, Any]]:
-        """Show a product's variants with prices and stock."""
+        """Show a product's variants with prices and stock.
+        Returns dicts with variant id, options, price and stock. Raises ValueError for an unknown product.
+        """
         variants = self.all(
             "SELECT id AS variant, options, price, stock FROM variants WHERE product = ? ORDER BY id",
             product.casefold(),
@@ -80,7 +88,9 @@ class Shop(ShopTables):
         return variants
 
     def cancel_order(self, order: str, refund_to: str) -> dict[str, Any]:
-        """Cancel an order and pay its total back to a payment method."""
+        """Cancel an order and pay its total back to a payment method.
+        Records broken rules (`judge`) and returns {"refund", "to"}. Raises ValueError for unknown or others' ids.
+        """
         self._order(order)
         self.payment(refund_to)
         self.judge(Write("cancel_order", {"order": order, "refund_to": refund_to}))
@@ -88,7 +98,9 @@ class Shop(ShopTables):
         return self.refund(order, refund_to, self.total(order))
 
     def return_item(self, order: str, item: str, refund_to: str) -> dict[str, Any]:
-        """Take an item back and pay its price back to a payment method."""
+        """Take an item back and pay its price back to a payment method.
+        Records broken rules (`judge`) and returns {"refund", "to"}. Raises ValueError for unknown or others' ids.
+        """
         price = self._item(order, item)["price"]
         self.payment(refund_to)
         self.judge(Write("return_item", {"order": order, "item": item, "refund_to": refund_to}))
@@ -96,7 +108,9 @@ class Shop(ShopTables):
         return self.refund(item, refund_to, price)
 
     def exchange_item(self, order: str, item: str, variant: str) -> dict[str, Any]:
-        """Exchange an item for a variant; the difference in price goes through the order's payment method."""
+        """Exchange an item for a variant; the difference in price goes through the order's payment method.
+        Records broken rules; returns {"item", "variant", "difference"}. Raises ValueError for unknown or others' ids.
+        """
         old = self._item(order, item)
         new = self.variant(variant)
         if new is None:
@@ -108,7 +122,9 @@ class Shop(ShopTables):
         return {"item": item, "variant": variant, "difference": round(abs(new["price"] - old["price"]), 2)}
 
     def change_address(self, order: str, address: str) -> dict[str, Any]:
-        """Change where an order is sent."""
+        """Change where an order is sent.
+        Records broken rules (`judge`) and returns {"order", "address"}. Raises ValueError for an unknown order or "".
+        """
         self._order(order)
         address = self.clean(address)
         self.judge(Write("change_address", {"order": order, "address": address}))
@@ -116,7 +132,9 @@ class Shop(ShopTables):
         return {"order": order, "address": address}
 
     def change_payment(self, order: str, payment: str) -> dict[str, Any]:
-        """Change by which payment method an order is paid."""
+        """Change by which payment method an order is paid.
+        Records broken rules; returns {"order", "payment", "method"}. Raises ValueError for unknown or others' ids.
+        """
         self._order(order)
         method = self.payment(payment)
         self.judge(Write("change_payment", {"order": order, "payment": payment}))
@@ -124,7 +142,9 @@ class Shop(ShopTables):
         return {"order": order, "payment": payment, "method": method}
 
     def resend_order(self, order: str) -> dict[str, Any]:
-        """Send a lost order once more, free of charge."""
+        """Send a lost order once more, free of charge.
+        Records broken rules (`judge`) and returns {"order", "sent"}. Raises ValueError for unknown or others' ids.
+        """
         self._order(order)
         self.judge(Write("resend_order", {"order": order}))
         self.run("UPDATE orders SET resent = resent + 1 WHERE id = ?", order)
@@ -146,17 +166,16 @@ class Shop(ShopTables):
         return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return all possible goals of the owner."""
         return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls."""
+        """Return helpful read calls as text; `mentions` are products."""
         calls = ["show_customer()", "list_orders()"]
         calls += [f'{tool}(order="{number}")' for tool in ("show_order", "track_order") for number in numbers]
         return calls + [f'show_product(product="{name}")' for name in mentions]
 
     def marks(self, write: Write) -> list[str]:
-        """Return words for the order's status and age, and for their relation to the request."""
+        """Return words for the order's status and age, and how its payment and items relate to the write."""
         order = self.order(write.subject)
         if order is None:
             return []

@@ -376,7 +376,7 @@ def test_a_run_with_branches_resumes_bit_by_bit(
     ("assignment", "told"),
     [
         ("learn.loss=dpo + play.parts=[]", "learn.loss: dpo compares two replies"),
-        ("play.parts=[]", "learn.loss: refuel compares two replies in the same context: set play.parts: .branches."),
+        ("play.parts=[]", "learn.loss: refuel compares two replies in the same context: set play.parts: [branches]"),
         ("credit.estimator=mars", "set credit.estimator: refuel"),
         ("credit.transforms=[whiten]", "set credit.transforms: []"),
         ("learn.aggregate=token_mean", "set learn.aggregate: turn_mean"),
@@ -392,9 +392,9 @@ def test_what_does_not_fit_together_is_one_line(assignment: str, told: str) -> N
 
 
 def test_the_estimator_without_branches_is_refused_with_any_loss() -> None:
-    with pytest.raises(ConfigError, match=r"credit\.estimator: refuel .* set play\.branch: 1"):
+    with pytest.raises(ConfigError, match=r"credit\.estimator: refuel .* set play\.parts: \[branches\]"):
         experiment("learn.loss=policy_gradient", "play.parts=[]")
-    with pytest.raises(ConfigError, match=r"set play\.branch: 1"):
+    with pytest.raises(ConfigError, match=r"set play\.parts: \[branches\]"):
         experiment(
             "learn.loss=policy_gradient", "play.parts=[]",
             "credit.estimator={weighted_sum: {parts: [{estimator: mars}, {estimator: refuel}]}}",

@@ -12,7 +12,7 @@ from agents import nano, smollm2
 from agents.errors import WeightsError
 from agents.model_folder import load_model
 from agents.weights import resolve
-from arena.fits.shape import _within, counted, shape_of
+from arena.fits.shape import _time_limit, counted, shape_of
 
 SMALL = {
     "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 200,
@@ -115,7 +115,7 @@ def test_absurd_settings_are_refused_in_a_line_and_soon(tmp_path: Path, changed:
 
 def test_counting_ends_in_time() -> None:
     """Should a kind of model work out a table number by number, of a size that its settings made up."""
-    with pytest.raises(TimeoutError, match=r"take over 0\.1 s to count"), _within(0.1):
+    with pytest.raises(TimeoutError, match=r"take over 0\.1 s to count"), _time_limit(0.1):
         while True:
             pass
 

@@ -79,7 +79,7 @@ def test_an_experiment_writes_every_default_down_and_reads_it_back() -> None:
         ("credit.stages=[valid_akt]", "credit.stages[0]: unknown stage 'valid_akt' — did you mean 'valid_act'?"),
         ("credit.stages=[{valid_act: {bonus: lots}}]", "credit.stages[0].valid_act.bonus: should be a valid number"),
         ("credit.weights.deal=x", "credit.weights.deal: unknown schedule 'x'"),
-        ("credit.weights.deal={linear: {start: 1, end: 0}}", "credit.weights.deal.linear.over: missing"),
+        ("credit.weights.deal={linear: {start: 1, end: 0}}", "schedule linear needs the setting `over`"),
         ("learn.loss={policy_gradient: {clip: pop}}", "unknown clip 'pop' — did you mean 'ppo'?"),
         ("learn.loss={policy_gradient: {clip: {ppo: {lo: 1}}}}", "unknown setting of clip ppo — did you mean 'low'?"),
         ("learn.regularisers={kl: {weigth: 1}}", "unknown setting of regulariser kl — did you mean 'weight'?"),

@@ -1,6 +1,7 @@
 """Adaptive play: attempts go where outcomes differ, and a deal is as long as its successes needed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def match(seed: int, paid: float, turns: int = 3) -> MatchRecord:
     )
 
 
-def history(**rule: object) -> Adaptive:
+def history(**rule: Any) -> Adaptive:
     """Deal 1 was always solved, 2 every second time, 3 never; nobody has seen 4."""
     found: Adaptive = make_part("adaptive", **{"above": 0.5, **rule})
     found.observe(1, [match(seed, paid) for seed, paid in ((1, 1.0), (2, 1.0), (2, 0.0), (3, 0.0)) for _ in range(8)])

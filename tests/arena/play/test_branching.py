@@ -171,7 +171,7 @@ def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
 # -- which branches are played -----------------------------------------------------------------------------
 
 
-def experiment(**play: int | str) -> Experiment:
+def experiment(**play: Any) -> Experiment:
     lines = [f"{name}: {value}" for name, value in play.items()]
     return compose([text_layer("test", CONFIG + f"play: {{{', '.join(lines)}}}\n")])
 

@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from arena.cli.loop import wait
+from arena.lab import Lab
 from arena.store.run import RunFolder
+from tests.factories.clusters import ROOT
 from tests.factories.commands import NO_IMITATION, TINY, arena
+from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
 
 HALF = '''
 """Every second match of an iteration is not played, and the longest reply so far is remembered."""
 
 from dataclasses import replace
 
-from arena.play.match import MatchControl, Replace, Stop
+from arena.play.control import MatchControl, Replace, Stop
 from arena.play.parts.base import Expansion, RolloutPart, declare
 
 
@@ -97,6 +101,16 @@ def test_a_users_part_plans_expands_controls_observes_and_is_saved(own: Path, tm
     assert json.loads(states[-1].read_text())["play"]["parts"] == [max(len(row["turns"]) for row in rows)]
 
 
+def test_the_documented_part_plays_long_matches_twice(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "control.md").read_text("utf-8")
+    (tmp_path / "twice.py").write_text(page.partition("```python\n# twice.py\n")[2].partition("```")[0])
+    code, said = run(tmp_path / "run", f"[{{'{tmp_path / 'twice.py'}:twice': {{turns: 2}}}}]", "play.matches=8")
+    assert code == 0, said
+    rows = [row for row in RunFolder.open(tmp_path / "run").reader.matches() if row["iteration"] == 1]
+    first = [row for row in rows if int(row["id"].split("-")[1]) < 8]
+    assert len(first) == 8 and len(rows) == 8 + sum(len(row["turns"]) >= 2 for row in first) > 8
+
+
 def test_parts_apply_in_their_order(own: Path, tmp_path: Path) -> None:
     """A branch is of a match that was planned: half of the matches are not, whichever part comes first."""
     for number, parts in enumerate((f"[branches, '{own}:half']", f"['{own}:half', branches]")):
@@ -130,3 +144,37 @@ def test_a_users_part_fails_in_one_line(edit: str, parts: str, said: str, own: P
 def test_a_users_part_may_refuse_a_setup(own: Path, tmp_path: Path) -> None:
     code, err = run(tmp_path / "run", f"['{own}:half']", "play.group=2", "play.matches=4")
     assert code == 2 and "half: groups would be cut: set play.group to 1" in err
+
+
+TEXTS = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
+PARTS = {
+    "adaptive": ["play.parts=[{adaptive: {cap: max_turns}}]", "play.pool=3", "play.group=4", "credit.estimator=grpo"],
+    "branches": ["play.parts=[branches]"],
+    "horizon": ["play.parts=[{horizon: {turns: {steps: {values: [2, 3, 4], every: 1}}, option: max_turns}}]"],
+    "instructions": [f"play.parts=[{{instructions: {{roles: {TEXTS}}}}}]"],
+    "patch": ["play.parts=[{patch: {expert: 'exploiter:fair_split'}}, {stop: {repeated: 3}}]"],
+    "resample": ["play.parts=[{resample: {rounds: 3}}]", "play.group=2", "credit.select=[zero_variance]"],
+    "trees": ["play.parts=[{trees: {trigger: random, first: 2}}]", "play.group=4", "credit.estimator=grpo"],
+}  # fmt: skip
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("name", PARTS)
+def test_a_run_with_a_part_killed_within_matches_resumes_to_the_bit(name: str, warm: str, tmp_path: Path) -> None:
+    """Stopped at a match of the second iteration, whose plans depend on what the part has learned in the first."""
+    small = [
+        "play.matches=12",
+        "play.in_flight=4",
+        "iterations=3",
+        "credit.stages=[]",
+        "checkpoint={every: 1, keep: 9}",
+    ]
+    setting = started_warm(warm, *small, *PARTS[name])
+    finished(tmp_path / "whole", setting)
+    rows = log(tmp_path / "whole")
+    stop = [row["id"] for row in rows if row["iteration"] == 2][-2]
+    with pytest.raises(KeyboardInterrupt):
+        wait(start(tmp_path / "killed", setting, Quiet(lambda what, value: (what, value) == ("match", stop))).run())
+    wait(wait(Lab.open(RunFolder.open(tmp_path / "killed"), setting, Quiet())).run())
+    assert log(tmp_path / "killed") == rows
+    assert weight_files(tmp_path / "killed", 3) == weight_files(tmp_path / "whole", 3)

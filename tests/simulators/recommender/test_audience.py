@@ -152,7 +152,7 @@ def test_a_friends_find_stands_among_the_next_candidates_with_its_stars():
     game.reset(seed=1)
     game.service.visitor.heard_of[77] = 3
     game.service.stars[77] = (9, 2)
-    game.service._restock()
+    game.service._draw_candidates()
     assert 77 in game.service.candidates
     line = game.private("recommender")["candidates"][0]
     assert line.endswith("4.5 stars of 2. A friend's find.")

@@ -21,7 +21,7 @@ def test_hashed_vectors_are_of_length_one_and_the_same_everywhere():
     assert vectors.shape == (4, embedding.WIDTH) and vectors.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1)
     assert (vectors[0] == vectors[1]).all() and vectors[0] @ vectors[2] < 0.5
-    assert np.flatnonzero(embedding.embed(["baking"], "hashed")).tolist() == [embedding._place("baking")[0]] == [77]
+    assert np.flatnonzero(embedding.embed(["baking"], "hashed")).tolist() == [embedding._bucket("baking")[0]] == [77]
 
 
 def test_minilm_knows_what_is_meant():
