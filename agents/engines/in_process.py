@@ -23,10 +23,11 @@ from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
 from agents.costs import costs
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
-from agents.engines.decoding import Decoder, Served
+from agents.engines.decoding import Decoder
 from agents.engines.graphs import Replays, Rooms, replays
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
+from agents.engines.served import Served
 from agents.half import half, refresh
 from agents.heap import trim_holes
 from agents.policy import OnBase, load_frozen
