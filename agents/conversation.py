@@ -28,6 +28,11 @@ class Conversation:
         self._summed_up = False
         """Whether the last exchange is a summary."""
 
+    @property
+    def has_replies(self) -> bool:
+        """Whether the seat has replied already."""
+        return bool(self._history)
+
     def ask(self, view: View) -> Chat:
         """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `said` next.
 

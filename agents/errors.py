@@ -12,6 +12,11 @@ class RoleError(Exception):
 class ContextFull(Exception):
     """Raised if the context has no room for another turn and no further summary may be written."""
 
+    @classmethod
+    def of(cls, used: int, reply: int, positions: int) -> "ContextFull":
+        """Return the error for a reply of up to `reply` tokens after `used` ones, in a context of `positions`."""
+        return cls(f"context limit: {used:,} tokens and a reply of up to {reply:,} of {positions:,}")
+
 
 class WeightsError(Exception):
     """Raised if weights cannot be found or loaded; the message says why and how to fix it."""

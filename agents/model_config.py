@@ -89,14 +89,29 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
                 )
 
 
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
+"""Settings that state the number of positions, by architecture."""
 NO_LIMIT = 1 << 20
 """Positions or vocabulary size of a model that does not state them."""
 
 
 def positions_in(folder: Path) -> int:
-    """Return a model's maximum tokens of a context with its reply, from config.json; NO_LIMIT if not stated."""
+    """Return a model's maximum tokens of a context with its reply; NO_LIMIT if it has none.
+
+    Settings that config.json leaves out are the defaults of its architecture in transformers.
+    """
     said = _text_config(folder)
-    return _positive(said.get("max_position_embeddings") or said.get("n_positions"))
+    stated = next((said[name] for name in POSITIONS if said.get(name)), None)
+    return _positive(_default_positions(said.get("model_type")) if stated is None else stated)
+
+
+def _default_positions(architecture: Any) -> Any:
+    """Return transformers' default number of positions of an architecture (`model_type`), or None."""
+    from transformers import CONFIG_MAPPING
+
+    is_known = isinstance(architecture, str) and architecture in CONFIG_MAPPING
+    known = CONFIG_MAPPING[architecture] if is_known else None
+    return next((value for name in POSITIONS if isinstance(value := getattr(known, name, None), int)), None)
 
 
 def vocabulary_in(folder: Path) -> int:

@@ -30,7 +30,6 @@ from arena.league.pool import Pool
 from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
-from arena.learn.settings import PolicySpec
 from arena.learn.trainer import local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
@@ -241,17 +240,10 @@ def _lineup(
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
     """Create the policies at the run's seats and in its league; their weights are not loaded yet."""
     return Policies(
-        _used(experiment), experiment.learn, engine, make_trainer,
+        experiment.playing(), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
         scores_reference="reference" in experiment.credit.needs, learn_in_play=experiment.overlaps,
     )  # fmt: skip
-
-
-def _used(experiment: Experiment) -> dict[str, PolicySpec]:
-    """Return the settings of the policies at the run's seats and in its league, by name."""
-    named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
-    named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
-    return {name: experiment.policies[name] for name in sorted(named & set(experiment.policies))}
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:

@@ -22,6 +22,7 @@ from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
+from arena.config.serving import check_serving
 from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
 from arena.credit.rewards.information_gain import gold_of
@@ -84,7 +85,9 @@ async def preflight(
     check_installed(experiment.tracker)
     if played.scale:
         check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing), *_unseen(tables)]
+    notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing)]
+    check_serving(played, tables)
+    notes += [] if played.engine.capabilities.has_vision else _unseen(tables)
     notes += [*await check_contexts(tables, _without_weights(played), played.engine.max_context, _turns(played))]
     notes += _uncorrected(played)
     ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
@@ -310,7 +313,7 @@ def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Calla
 
 
 def _check_learners(experiment: Experiment) -> None:
-    """Raise ConfigError if precision, ZeRO stage or engine do not support the weights or adapters of a policy."""
+    """Raise ConfigError if precision or ZeRO stage do not support the weights or adapters of a policy."""
     if experiment.precision == "bf16-true" and experiment.learn.zero_stage < 2:
         raise ConfigError(
             "precision: bf16-true needs ZeRO's float32 master weights: set learn.zero_stage to 2 or 3, or use bf16"
@@ -328,9 +331,4 @@ def _check_learners(experiment: Experiment) -> None:
         if (given or policy.adapter) and experiment.learn.zero_stage == 3:
             raise ConfigError(
                 f"policies.{name}: an adapter's base is not partitioned: set learn.zero_stage to 0, 1 or 2"
-            )
-        if not (given or policy.adapter) and experiment.league and experiment.engine.kind == "vllm":
-            # each past version of full weights would need its own server, which takes half a minute to start
-            raise ConfigError(
-                f"engine.kind: vllm serves past versions of adapters only: set policies.{name}.adapter, or in_process"
             )

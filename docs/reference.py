@@ -181,8 +181,8 @@ def players() -> str:
     from arena.cli.catalogue import entries
 
     made = ["# Roles, players, recipes\n"]
-    for kind in ("roles", "policies", "opponents", "recipes"):
-        rows = [{k: v for k, v in row.items() if k != "file"} for row in entries(kind)]
+    for kind in ("roles", "policies", "opponents", "engines", "recipes"):
+        rows = [{k: v for k, v in row.items() if k not in ("file", "state")} for row in entries(kind)]
         made += [f"## {kind.capitalize()}\n", table(list(rows[0]), [list(row.values()) for row in rows])]
     return "\n".join(made)
 

@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from agents.errors import ContextFull
+from agents.precision import Precision
 from agents.published import Weights
 from agents.role import LEAST_TEMPERATURE
 from agents.stream import Stream
@@ -41,11 +43,16 @@ class Request:
         if min(self.seed, default=0) < 0:
             raise ValueError(f"seed {self.seed} is negative")
 
-    def check_vocabulary(self, size: int) -> None:
-        """Raise ValueError if the context has a token id outside a vocabulary of this size."""
-        if min(self.ids) < 0 or max(self.ids) >= size:
-            wrong = next(id for id in self.ids if not 0 <= id < size)
-            raise ValueError(f"token id {wrong} is not in the model's vocabulary of {size}")
+    def check(self, vocabulary: int, positions: int) -> None:
+        """Raise ValueError if the context has a token id outside the model's vocabulary, which has this size.
+
+        Raises ContextFull if the context with its longest reply exceeds `positions` tokens.
+        """
+        if min(self.ids) < 0 or max(self.ids) >= vocabulary:
+            wrong = next(id for id in self.ids if not 0 <= id < vocabulary)
+            raise ValueError(f"token id {wrong} is not in the model's vocabulary of {vocabulary}")
+        if len(self.ids) + self.max_tokens > positions:
+            raise ContextFull.of(len(self.ids), self.max_tokens, positions)
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,62 @@ class Completion:
     """Entropy in nats of that distribution for each id; None if it was not measured."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a class of engines can do, and what it needs. Others ask this and never compare an engine's name."""
+
+    has_vision: bool = False
+    """Whether models see the images of a context."""
+    serves_adapters: bool = False
+    """Whether it serves adapters, not only full weights."""
+    serves_several: bool = False
+    """Whether it serves several policies at once."""
+    records_entropy: bool = False
+    """Whether it can report the entropy of each token's distribution."""
+    is_batch_invariant: bool = False
+    """Whether a reply is the same to the bit in any batch."""
+    batches_continuously: bool = False
+    """Whether requests join a running batch, so that they need not be collected."""
+    shares_weights: bool = False
+    """Whether it reads the weights under training in place, and a copy only if they change during play."""
+    needs_folder: bool = False
+    """Whether published weights are written to a folder in memory, from which it loads them."""
+    has_own_process: bool = False
+    """Whether it serves each base model from a process of its own, which takes time to start and its own memory."""
+    uses_several_gpus: bool = False
+    """Whether it computes one model on several GPUs."""
+    limits_context: bool = False
+    """Whether `max_model_len` limits its contexts."""
+    package: str = ""
+    """Import name of a package that it needs and Arena does not require; "" for none."""
+    install: str = ""
+    """How to install that package."""
+
+
+class EngineSettings(Protocol):
+    """Settings that an engine may use; see `agents.engines.spec.EngineSpec`."""
+
+    @property
+    def max_batch(self) -> int: ...
+    @property
+    def cache_mb(self) -> int: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def max_loras(self) -> int: ...
+    @property
+    def entropy(self) -> bool: ...
+
+
+class EngineClass(Protocol):
+    """Protocol of the classes listed in `agents.engines.kinds`."""
+
+    capabilities: Capabilities
+
+    def create(self, settings: EngineSettings, precision: Precision, gpus: int) -> "Engine":
+        """Create an engine, not yet open, that computes in `precision`; `gpus` is the number of GPUs for one model."""
+
+
 class Engine(Protocol):
     """Protocol of inference engines for named policies, usable from `open` to `close`. Slow calls are coroutines."""
 
@@ -80,7 +143,11 @@ class Engine(Protocol):
         """Return counters by name, which only grow; `seconds` is the wall time of decoding and scoring."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample a reply for each request; return the completions in the same order."""
+        """Sample a reply for each request; return the completions in the same order.
+
+        Raises KeyError for a policy without published weights, the errors of `Request.check`, and EngineError if the
+        engine's own library fails.
+        """
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """Compute the log-probabilities of streams under a policy's weights: per stream a float32 array.

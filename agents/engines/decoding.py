@@ -7,7 +7,7 @@ they sample different tokens; then each continues in a row of its own.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,41 +15,13 @@ import torch
 from agents.costs import costs
 from agents.engines.base import Completion, Request
 from agents.engines.graphs import Replays, rows_for
-from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
-from agents.engines.lanes import Lanes
+from agents.engines.kv import KV, BatchKV, empty_kv
 from agents.engines.sampling import Shape, distributions, drawn
+from agents.engines.served import Served
 from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
-
-
-@dataclass
-class Served:
-    """A policy that an engine serves: its weights, their version, and attention caches of streams and prefixes."""
-
-    weights: Any
-    """The published module; None for a folder or an adapter."""
-    halved: Any
-    """The module's bfloat16 copy during play, if products are bfloat16."""
-    lanes: Lanes | None
-    """The shared model of a folder, and adapters on it."""
-    version: int
-    caches: KVStore
-    prefixes: KVStore
-
-    @property
-    def model(self) -> Any:
-        """Module that decodes: the shared model of a folder or adapters, the bfloat16 copy, or the published module."""
-        if self.lanes is not None:
-            return self.lanes.model
-        return self.weights if self.halved is None else self.halved
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids that the model accepts."""
-        return int(self.model.get_input_embeddings().weight.shape[0])
-
 
 _NOTHING = KV((), torch.empty(0))
 

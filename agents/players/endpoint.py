@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agents.conversation import Chat, Conversation
-from agents.errors import EndpointError
+from agents.errors import ContextFull, EndpointError
 from agents.names import nearest
 from agents.players.completions import Answer, Unusable, Usage, read_completion
 from agents.players.connection import make_http_client, proxy_variable, seconds_to_wait
@@ -37,6 +37,8 @@ SECRET_LENGTH = 8  # a shorter key (EMPTY, none) hides nothing, and would blot o
 BACKOFF = 0.5  # seconds before the second attempt; twice that before each further one
 NEWER_LIMIT = "max_completion_tokens"  # which some models demand, and some servers do not know
 OPTIONAL = ("temperature", "top_p")  # sent where the role sets them; some servers take one or none of them
+NO_ROOM = re.compile(r"context[ _-]?(length|size|window)|prompt is too long|max_new_tokens` must be", re.IGNORECASE)
+"""Refusals of a chat that exceeds the model's context, as servers word them or in their error's code."""
 AGAIN = (408, 409, 429)  # and all from 500: statuses that may pass
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -123,7 +125,10 @@ class Endpoint:
         return EndpointPlayer(self, model, role, seed, said or {})
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one."""
+        """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one.
+
+        Raises ContextFull if the server says that the model's context has no room for chat and reply.
+        """
         chance, wait, why = random.Random(seed), 0.0, ""
         for attempt in range(self.spec.attempts):
             if attempt:
@@ -158,6 +163,8 @@ class Endpoint:
                 return self._read_answer(bytes(response.http_response.content), read, sampling.max_tokens)
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
+                if _has_no_room(error):
+                    raise ContextFull(self._abbreviated(f"context limit: {_refusal_reason(error)}")) from None
                 if not self._adapt_parameters(error, parameters):
                     raise self._as_unusable(error) from None
             except (TimeoutError, self._openai.OpenAIError) as error:
@@ -264,6 +271,13 @@ def hider(key: str) -> Callable[[str], str]:
     return lambda text: pattern.sub("(key)", text)
 
 
+def _has_no_room(error: Any) -> bool:
+    """Return True if a server refuses a chat because the model's context is too short for it and the reply."""
+    body = error.body if isinstance(error.body, Mapping) else {}
+    said = f"{body.get('code')} {body.get('type')} {_refusal_reason(error)}"[:PAGE]
+    return error.status_code in (400, 413, 422) and NO_ROOM.search(said) is not None
+
+
 def _refusal_reason(error: Any) -> str:
     """Return a server's reason for a refusal in OpenAI's format, else the text of its answer."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
@@ -285,11 +299,20 @@ class EndpointPlayer:
         self._conversation = Conversation(role)
 
     async def act(self, view: View) -> Act:
-        """Return the act in the endpoint's or the recorded reply to this view. Raises EndpointError without a reply."""
+        """Return the act in the endpoint's or the recorded reply to this view. Raises EndpointError without a reply.
+
+        Raises ContextFull if the model's context is full, but EndpointError if it has no room for a first reply.
+        """
         chat = self._conversation.ask(view)
         answer = self.said.get(view.turn)
         if answer is None:
-            answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
+            try:
+                answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
+            except ContextFull as full:
+                if self._conversation.has_replies:
+                    raise
+                why = "shorten the role, or lower its sampling.max_tokens"
+                raise EndpointError(f"{self.endpoint.name}:{self.model}: no room for a reply ({full}): {why}") from None
         self._conversation.said(answer.text)
         reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)

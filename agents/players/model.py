@@ -195,7 +195,7 @@ class ChatPlayer:
                 f"{self.role.sampling.max_tokens:,} is {missing:,} more than the model holds, {self.context:,}: "
                 "lower sampling.max_tokens, or shorten the role"
             )
-        raise ContextFull(self._overflow(used + new))
+        raise self._overflow(used + new)
 
     def _missing(self, used: int) -> int:
         """Return how many tokens the context lacks for `used`, a reply and a summary; at most 0 if they fit."""
@@ -204,10 +204,9 @@ class ChatPlayer:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
         return used + self.role.sampling.max_tokens + asking - self.context
 
-    def _overflow(self, used: int) -> str:
-        """Return the error message for a reply that does not fit after `used` tokens."""
-        reply = self.role.sampling.max_tokens
-        return f"context limit: {used:,} tokens and a reply of up to {reply:,} of {self.context:,}"
+    def _overflow(self, used: int) -> ContextFull:
+        """Return the error for a reply that does not fit after `used` tokens."""
+        return ContextFull.of(used, self.role.sampling.max_tokens, self.context)
 
 
 def model_writer(engine: Engine) -> Writer:

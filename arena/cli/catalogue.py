@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import itertools
 import json
@@ -27,7 +28,7 @@ PARTS = (
     *("losses", "clips", "corrections", "aggregates", "regularisers", "replays", "parts"),
 )
 """Names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
-KINDS = ("games", "roles", "policies", "models", "opponents", "panels", *PARTS, "presets", "recipes")
+KINDS = ("games", "roles", "policies", "models", "opponents", "engines", "panels", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _SAMPLE_ACTS = 60
@@ -39,6 +40,11 @@ _OPPONENTS = {
     "pfsp": ("–", "A past version from the pool by (1 - p)^2, where p is the learner's chance to beat it, by game."),
     "fixed": ("policy: WHO", "A scripted policy, endpoint:MODEL, or a policy of the run with `train: false`."),
 }
+_SERVES = {
+    "has_vision": "images", "serves_adapters": "adapters", "serves_several": "several policies",
+    "records_entropy": "entropies", "uses_several_gpus": "several GPUs",
+}  # fmt: skip
+"""Capabilities of engines, as shown."""
 _OTHERS = {
     "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
     "pettingzoo:NAME": "An AEC environment of PettingZoo (extra pettingzoo), such as pettingzoo:connect_four_v3.",
@@ -67,6 +73,10 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         return _models()
     if kind == "opponents":
         return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
+    if kind == "engines":
+        from agents.engines.kinds import ENGINES
+
+        return [_engine(name) for name in ENGINES]
     if kind == "recipes":
         from arena.config.sources import recipe_names
 
@@ -119,6 +129,22 @@ def _game_line(name: str, place: str) -> str:
         return line
     complaint = games.complaint(name)
     return complaint or _first_line(games.maker(name)) or f"From a package: {place}."
+
+
+def _engine(name: str) -> dict[str, str]:
+    """Return an engine's row: what it serves, whether a seed repeats its replies, and whether it is installed."""
+    from agents.engines.kinds import engine_class
+
+    found = engine_class(name)
+    able, is_missing = found.capabilities, importlib.util.find_spec(found.capabilities.package or "agents") is None
+    repeats = able.is_batch_invariant or not able.batches_continuously  # else batches depend on the clock
+    return {
+        "engine": name,
+        "serves": ", ".join(shown for field, shown in _SERVES.items() if getattr(able, field)) or "one policy",
+        "a seed repeats": "bit by bit" if repeats else "up to rounding",
+        "state": f"not installed: {able.install}" if is_missing else "installed",
+        "what": _first_line(found),
+    }
 
 
 def _models() -> list[dict[str, str]]:

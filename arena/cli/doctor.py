@@ -150,8 +150,9 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
         say(console, f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else ""))
     load = f"{experiment.play.in_flight} matches in flight, dialogues of {fitting.context:,} tokens"
     say(console, f"{load}, {experiment.learn.token_budget:,} tokens a pass (recipe {recipe})")
-    if experiment.engine.kind != "in_process":
-        say(console, f"engine {experiment.engine.kind}: its server's own memory is not counted")
+    if (able := experiment.engine.capabilities).has_own_process:
+        folder = ", nor is the folder in memory through which it gets weights" if able.needs_folder else ""
+        say(console, f"engine {experiment.engine.kind}: its server's own memory is not counted{folder}")
     console.print()
     _print_ways(console, needs)
     own = next(need for need in needs if need.asked)

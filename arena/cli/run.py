@@ -65,7 +65,7 @@ def run_selfplay(
     policies: Annotated[
         str, typer.Option(help="shared: one policy for all trained seats; separate: one per role.")
     ] = "",
-    engine: Annotated[str, typer.Option(help="Inference engine: in_process, or vllm if installed.")] = "",
+    engine: Annotated[str, typer.Option(help="Inference engine, by default in_process (arena list engines).")] = "",
     roles: Annotated[Path | None, typer.Option(help="Folder of your own role files.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Number of iterations.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices in the run.")] = None,

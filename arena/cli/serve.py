@@ -17,7 +17,7 @@ def serve(
     policy: Annotated[str, typer.Option(help="Serve only this policy of the run.")] = "",
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
-    engine: Annotated[str, typer.Option(help="Inference engine: in_process or vllm.")] = "in_process",
+    engine: Annotated[str, typer.Option(help="Inference engine (arena list engines).")] = "in_process",
 ) -> None:
     """Serve trained policies to OpenAI clients: chat completions, with or without streaming.
 
@@ -26,8 +26,7 @@ def serve(
 
     Example: arena serve runs/latest, then curl http://127.0.0.1:8000/v1/models
     """
-    from pydantic import ValidationError
-
+    from agents.engines.kinds import known_kind
     from agents.engines.spec import EngineSpec
     from agents.players.connection import is_loopback
     from arena.cli.console import note
@@ -42,9 +41,9 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
     try:
-        spec = EngineSpec.model_validate({"kind": engine})
-    except ValidationError:
-        raise ConfigError(f"--engine is in_process or vllm, not '{engine}'") from None
+        spec = EngineSpec(kind=known_kind(engine))
+    except ValueError as error:
+        raise ConfigError(f"--engine: {error}") from None
     key = os.environ.get(KEY) or None
     if not is_loopback(host) and key is None:
         raise ConfigError(f"--host {host}: other machines can connect there: set {KEY} to a key that they must send")

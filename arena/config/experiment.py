@@ -120,6 +120,12 @@ class Experiment(Spec):
         """Return True if `policy` is one of `policies` and learns; False for scripted policies and endpoints."""
         return policy in self.policies and self.policies[policy].train
 
+    def playing(self) -> dict[str, PolicySpec]:
+        """Return the settings of the policies at the run's seats and in its league, by name."""
+        named = {seat.policy for table in self.all_tables() for seat in table.seats.values()}
+        named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
+        return {name: self.policies[name] for name in sorted(named & set(self.policies))}
+
     # -- checks across sections -------------------------------------------------------------------------------
 
     @model_validator(mode="after")
@@ -154,7 +160,8 @@ class Experiment(Spec):
     @model_validator(mode="after")
     def _can_overlap(self) -> Self:
         """Raise ConfigError if play that overlaps learning would have to copy weights that ZeRO-3 partitions."""
-        if self.overlaps and self.learn.zero_stage == 3 and self.engine.kind == "in_process" and not self.scale:
+        partitioned = self.overlaps and self.learn.zero_stage == 3 and not self.scale
+        if partitioned and self.engine.capabilities.shares_weights:
             raise ConfigError(
                 "play: ahead and enough need a full copy of the weights, which zero_stage 3 partitions: "
                 "set learn.zero_stage to 2, or play.ahead to 0 and play.enough to 1"

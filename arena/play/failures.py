@@ -185,7 +185,7 @@ def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Plac
     """
     if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "limit", None
-    if isinstance(error, _OUTSIDE) or (frames and _package(frames[-1][0]) == "vllm"):
+    if isinstance(error, _OUTSIDE):
         return "endpoint", None
     ours = [at for at in frames if _is_ours(at[0])]
     theirs = [at for at in frames if _is_theirs(at[0])]
@@ -212,10 +212,6 @@ def _is_theirs(frame: FrameType) -> bool:
 def _is_our_game(game: type) -> bool:
     """Return True if the game's rules are Arena's. Those of wrapped games of other libraries are not."""
     return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).split(".")[0]
 
 
 def _definition(game: type, methods: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.engines import reaper
+from agents.engines.kinds import kinds_with
 from agents.engines.reaper import stderr_to
 from agents.engines.spec import EngineSpec
 from agents.model_config import first_line
@@ -283,10 +284,10 @@ def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
         raise ConfigError(
             f"scale.resources.trainer.gpus: {asked.trainer.gpus:g}: a rank uses one GPU: ask for more trainers"
         )
-    if asked.engine.gpus > 1 and engine.kind != "vllm":
+    if asked.engine.gpus > 1 and not engine.capabilities.uses_several_gpus:
         raise ConfigError(
-            f"scale.resources.engine.gpus: {asked.engine.gpus:g}: only vllm uses several GPUs for a model: "
-            "set engine.kind to vllm, or ask for more engines"
+            f"scale.resources.engine.gpus: {asked.engine.gpus:g}: {engine.kind} computes a model on one GPU: "
+            f"set engine.kind to {kinds_with('uses_several_gpus')}, or ask for more engines"
         )
     for kind, one in (("engine", asked.engine), ("task", asked.task), ("trainer", asked.trainer)):
         if one.gpus > 1 and one.gpus != int(one.gpus):

@@ -33,7 +33,7 @@ class ScaledEngine:
 
     def __init__(self, cluster: Cluster, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
         self.spec, self.precision, self._cluster = spec, precision, cluster
-        self.max_context = spec.max_context
+        self.capabilities, self.max_context = spec.capabilities, spec.max_context
         self._places = [Place(index, self._worker) for index in range(cluster.spec.engines)]
         self._published: dict[str, Shipment] = {}
         self._matches: dict[str, Place] = {}
@@ -147,7 +147,7 @@ class ScaledEngine:
             return
         asked = [one for one in place.waiting if not one[1].done()]
         place.waiting.clear()
-        if self.spec.kind == "vllm":  # it batches continuously
+        if self.capabilities.batches_continuously:
             for one in asked:
                 self._do(self._send(place, [one]))
         elif asked:

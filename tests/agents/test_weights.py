@@ -18,6 +18,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
 from agents.errors import WeightsError
+from agents.model_config import NO_LIMIT, positions_in
 from tests.factories.commands import arena
 from tests.factories.models import SIZES
 from tests.factories.traces import flip_a_byte
@@ -373,3 +374,22 @@ def test_what_never_ends_is_no_part_of_a_model(model: Path, file: str, what: str
     (model / file).unlink(missing_ok=True)
     os.mkfifo(model / file) if what == "pipe" else (model / file).symlink_to("/dev/zero")
     assert "no regular file" in refusal(model)
+
+
+@pytest.mark.parametrize(
+    ("said", "positions"),
+    [
+        ({"max_position_embeddings": 77, "model_type": "llama"}, 77),
+        ({"n_positions": 77}, 77),
+        ({"model_type": "gpt2"}, 1024),
+        ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, 131_072),
+        ({"model_type": "mpt", "max_seq_len": 77}, 77),
+        ({"model_type": "mamba"}, NO_LIMIT),
+        ({"model_type": ["llama"], "max_position_embeddings": "many"}, NO_LIMIT),
+    ],
+)
+def test_positions_are_the_stated_ones_or_the_architectures(
+    said: dict[str, object], positions: int, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    assert positions_in(tmp_path) == positions

@@ -8,11 +8,12 @@ import torch
 from safetensors.torch import load_file
 
 import analysis
+from agents.engines.kinds import ENGINES
 from agents.policy import tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
-from arena.config.sources import text_layer
+from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.play.settings import SourceSpec
@@ -63,6 +64,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watched]:
 
     wait(live())
     return folder, watcher
+
+
+def test_an_engine_that_sees_needs_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINES, "seeing", "tests.factories.toy_engine:Seeing")
+    seeing = compose([text_layer("test", CONFIG), set_layer("engine.kind=seeing")])
+    assert not [note for note in wait(preflight(seeing, lambda what: None)).notes if "images" in note]
 
 
 def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> None:

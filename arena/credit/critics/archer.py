@@ -300,12 +300,13 @@ async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.r
     requests = []
     for i, (context, frame) in enumerate(zip(asked, frames, strict=True)):
         sampling = run.roles[context.role].sampling
+        room = min(policies[context.policy].positions, engine.max_context) - len(context.ids)
         requests.append(
             Request(
                 policy=context.policy,
                 ids=context.ids,
                 key=f"anew/{i}",
-                max_tokens=sampling.max_tokens,
+                max_tokens=min(sampling.max_tokens, room),  # a summary may have been shorter than a reply
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,

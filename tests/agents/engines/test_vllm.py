@@ -27,13 +27,15 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.engines.vllm import VLLMEngine
-from agents.errors import EngineError
+from agents.errors import ContextFull, EngineError
+from agents.model_config import NO_LIMIT
 from agents.published import FolderWeights, ModuleWeights, on_base
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from tests.factories.models import stirred
 from tests.factories.requests import agrees, contexts, request
+from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
 
 SPEC = EngineSpec(kind="vllm", cache_mb=256, max_batch=64)
 SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_p": 0.7}, {"temperature": 0.0}]
@@ -197,6 +199,47 @@ def test_what_cannot_start_says_why_in_a_line() -> None:
     wait(made.close())
     assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
     assert _ended(_children(os.getpid()) - others)
+
+
+@pytest.mark.parametrize("max_model_len", [256, 4096])
+def test_a_match_ends_where_the_context_is_full(max_model_len: int, tmp_path: Path) -> None:
+    """By the setting or by the model's positions; no reply is cut short, whether the player or only vLLM knows them."""
+    made, positions = (
+        VLLMEngine(SPEC.model_copy(update={"max_model_len": max_model_len})),
+        min(max_model_len, POSITIONS),
+    )
+    folder = short_nano(tmp_path / "short")
+
+    async def play() -> None:
+        await made.open()
+        assert_full(await talk(made, folder), positions)
+        (whole,) = await made.generate([request([5] * (positions - 6), policy="short", max_tokens=6)])
+        assert len(whole.ids) == 6, "the last position is used"
+        with pytest.raises(ContextFull, match=f"of {positions}"):
+            await made.generate([request([5] * (positions - 5), policy="short", max_tokens=6)])
+        made.max_context = NO_LIMIT
+        record = await talk(made, folder, NO_LIMIT)
+        assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
+        await made.close()
+
+    wait(play())
+
+
+def test_a_failure_of_vllm_is_an_engine_error() -> None:
+    """A server that has ended; matches are played again, as with any engine's failure."""
+    made = VLLMEngine(SPEC)
+
+    async def play() -> None:
+        await made.open()
+        await made.publish("p", 0, FolderWeights(resolve("nano")))
+        await made.generate([request([1, 2, 3])])
+        (server,) = made._servers.values()
+        server.llm.engine_core.shutdown()
+        with pytest.raises(EngineError, match="vLLM failed: "):
+            await made.generate([request([1, 2, 3])])
+        await made.close()
+
+    wait(play())
 
 
 RUN = """

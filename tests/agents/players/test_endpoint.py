@@ -612,6 +612,47 @@ def test_matches_fail_alone_and_say_why():
     assert record.to_json()["reason"] == record.reason
 
 
+NO_ROOM = {
+    "OpenAI": {"message": "Please reduce the length.", "code": "context_length_exceeded"},
+    "vLLM": {"message": "This model's maximum context length is 64 tokens. However, you requested 70 tokens"},
+    "vLLM, of the reply": {"message": "'max_tokens' or 'max_completion_tokens' is too large: 9. This model's maximum "
+                           "context length is 64 tokens and your request has 60 input tokens"},
+    "SGLang": {"message": "The input (70 tokens) is longer than the model's context length (64 tokens)."},
+    "llama.cpp": {"message": "the request is too long", "type": "exceed_context_size_error"},
+    "Anthropic": {"message": "prompt is too long: 70 tokens > 64 maximum"},
+}  # fmt: skip
+
+
+def walked(*answers):
+    from arena.play.match import Limits, MatchPlan, play_match
+    from arena.records import Seating
+    from games.maze import Maze
+
+    with Server(*answers) as server:
+        plan = MatchPlan(MatchId(0, 1), "maze", {}, 1, {"walker": Seating("player", "endpoint:m", 0, False, "brain")})
+        player = server.endpoint().player("m", role(turn="go"), 1)
+        return asyncio.run(play_match(plan, Maze(size=5), {"walker": player}, Limits())), server
+
+
+@pytest.mark.parametrize("server", NO_ROOM)
+def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
+    full = says({"error": NO_ROOM[server]}, 400)
+    record, asked = walked(*[says(completion("NORTH"))] * 3, full)
+    assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
+    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(asked.asked) == 4
+
+
+def test_a_first_reply_without_room_fails_the_match():
+    record, _ = walked(says({"error": NO_ROOM["vLLM"]}, 400))
+    assert record.status == "failed" and record.failure.kind == "endpoint"
+    assert "EndpointError: endpoint:m: no room for a reply (context limit: This model's" in record.reason
+
+
+def test_another_refusal_is_no_end():
+    record, _ = walked(says(completion("NORTH")), says({"error": {"message": "max_tokens is too large: 9"}}, 400))
+    assert record.status == "failed" and "status 400: max_tokens is too large" in record.reason
+
+
 # Proxies and certificates
 
 

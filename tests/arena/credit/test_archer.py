@@ -1,5 +1,6 @@
 """ArCHer's critic on a stochastic chain whose values are known exactly; and what it keeps, asks anew and saves."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,17 +8,19 @@ import numpy as np
 import pytest
 import torch
 
+from agents.role import load_role
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.kinds import choose
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics import critic_for
-from arena.credit.critics.archer import Archer, Context, contexts, twin_loss
+from arena.credit.critics.archer import Archer, Context, contexts, sample_replies, twin_loss
 from arena.credit.critics.base import CriticContext
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
 from games.contracts import Message
+from tests.factories.babble import POLICIES, Babbler
 from tests.factories.trajectories import turn
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
@@ -227,3 +230,13 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     one = Trajectory("m", "g", "opener", "opener", "shared", 1, True, turns, (stream, window))
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
     assert contexts(one) == [Context("shared", "opener", ids) for ids in asked]
+
+
+def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:
+    """Where a summary was written, a whole reply may not fit."""
+    engine: Any = Babbler()
+    policies: Any = {"p": replace(POLICIES["p"], positions=20)}
+    run = CriticContext(Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")})
+    asked = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
+    wait(sample_replies(asked, run, np.random.default_rng(0)))
+    assert [request.max_tokens for request in engine.asked] == [16, 5]

@@ -2,13 +2,16 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agents.engines.base import Completion
-from agents.model_config import positions_in
+from agents.engines.in_process import InProcessEngine
+from agents.errors import ContextFull
+from agents.model_config import NO_LIMIT, positions_in
 from agents.policy import Policy
 from agents.role import Role, load_role
 from agents.weights import resolve
@@ -25,6 +28,9 @@ from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.matches import Beats
+from tests.factories.requests import request
+from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
+from tests.factories.toy_engine import ToyEngine
 
 NANO = load_role("nano_player")
 
@@ -77,6 +83,25 @@ def test_a_match_ends_where_its_context_and_the_next_reply_exceed_the_models_pos
     assert MatchRecord.from_json(record.to_json()) == record
     roomy = walk(Rambler(), replace(policy, positions=10**6), role())
     assert roomy.report["ended"] != "context" and roomy.reason == ""
+
+
+@pytest.mark.parametrize("engine", [InProcessEngine, ToyEngine])
+def test_a_match_by_a_model_of_few_positions_ends_where_they_are_taken(engine: Any, tmp_path: Path) -> None:
+    folder = short_nano(tmp_path / "short")
+
+    async def play() -> MatchRecord:
+        served = engine()
+        record = await talk(served, folder)
+        whole = await served.generate([request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
+        assert len(whole[0].ids) == 6, "the last position is used"
+        with pytest.raises(ContextFull, match=f"{POSITIONS - 5} tokens and a reply of up to 6 of {POSITIONS}"):
+            await served.generate([request([5] * (POSITIONS - 5), policy="short", max_tokens=6)])
+        unaware = await talk(served, folder, NO_LIMIT)
+        assert (unaware.status, unaware.report["ended"]) == ("finished", "context"), "an engine cuts no reply short"
+        assert [turn.raw for turn in unaware.turns] == [turn.raw for turn in record.turns]
+        return record
+
+    assert_full(asyncio.run(play()))
 
 
 def test_a_window_and_summaries_stay_within_the_positions() -> None:

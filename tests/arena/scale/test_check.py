@@ -36,7 +36,7 @@ def closed_port() -> int:
         ("address=nowhere", "'nowhere' is neither auto nor host:port"),
         ("address=[::1]:99999", "is neither auto nor host:port"),
         ("patience=0", "scale.patience"),
-        ("resources.engine.gpus=2", "only vllm uses several GPUs for a model"),
+        ("resources.engine.gpus=2", "in_process computes a model on one GPU: set engine.kind to vllm"),
         ("resources.trainer.gpus=2", "a rank uses one GPU"),
         ("resources.task.gpus=1.5", "more than one must be a whole number"),
         ("trainers=900,resources.trainer.gpus=1", "take 901 processors and 900 GPUs, and this machine has"),

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineDied, EngineError, EnginesLost
+from agents.model_config import NO_LIMIT
 from agents.policy import Bases, NewAdapter, Policy
 from agents.published import FolderWeights, ModuleWeights
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from tests.factories.requests import contexts, request
+from tests.factories.short_contexts import assert_full, short_nano, talk
 
 pytest.importorskip("ray")
 
@@ -123,6 +126,19 @@ def test_two_engines_sample_and_score_what_one_does(served: Served) -> None:
             await engine.generate(matches("q"))
 
     wait(compare())
+
+
+def test_a_match_ends_where_the_context_is_full(served: Served, tmp_path: Path) -> None:
+    """By the model's positions, whether the player or only the engine knows them."""
+
+    async def play() -> None:
+        for known in (None, NO_LIMIT):
+            record = await talk(served.engine, short_nano(tmp_path / f"{known}"), known)
+            assert_full(record) if known is None else None
+            assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
+        await served.engine.retire("short")
+
+    wait(play())
 
 
 def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_weights(served: Served) -> None:

@@ -38,7 +38,7 @@ class Echo:
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         for request in requests:
-            request.check_vocabulary(10**6)
+            request.check(10**6, 10**6)
         return [Completion((request.ids[-1],), (0.0,), "stop", 0) for request in requests]
 
     def forget(self, key: str) -> None: ...

@@ -1,0 +1,49 @@
+"""Check that the engine of an experiment can serve its policies."""
+
+from collections.abc import Sequence
+
+from agents.adapter_config import is_adapter
+from agents.engines.kinds import kinds_with
+from agents.weights import resolve
+from arena.config.experiment import Experiment
+from arena.errors import ConfigError
+from arena.play.tables import Table
+
+
+def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
+    """Raise ConfigError if the engine lacks a capability that policies, league or roles need."""
+    kind, able, playing = experiment.engine.kind, experiment.engine.capabilities, experiment.playing()
+    adapters = {name for name, policy in playing.items() if policy.adapter or is_adapter(resolve(policy.model))}
+    whole = [name for name, policy in playing.items() if policy.train and name not in adapters]
+    if adapters and not able.serves_adapters:
+        raise ConfigError(
+            f"engine.kind: {kind} serves no adapters, and policy '{min(adapters)}' is one: set engine.kind to "
+            f"{kinds_with('serves_adapters')}"
+        )
+    if not able.serves_several and len(served := _served(experiment)) > 1:
+        raise ConfigError(
+            f"engine.kind: {kind} serves one policy, and this run has {', '.join(served)}: set engine.kind to "
+            f"{kinds_with('serves_several')}"
+        )
+    if able.has_own_process and experiment.league and whole:  # a process for each past version would take too long
+        raise ConfigError(
+            f"engine.kind: {kind} serves past versions of adapters only: set policies.{whole[0]}.adapter, or in_process"
+        )
+    cautious = [
+        role.role
+        for table in tables
+        for seat, role in table.roles.items()
+        if role.sampling.cautious and table.holders.get(seat) in playing
+    ]
+    if cautious and not able.records_entropy:
+        raise ConfigError(
+            f"role {cautious[0]}: sampling.cautious needs entropies, which engine {kind} does not report: set "
+            f"engine.kind to {kinds_with('records_entropy')}, or leave cautious out"
+        )
+
+
+def _served(experiment: Experiment) -> list[str]:
+    """Return descriptions of all weights that the engine serves."""
+    past = ["past versions"] if experiment.league else []
+    by_reference = experiment.learn.uses_reference or "reference" in experiment.credit.needs
+    return [*experiment.playing(), *past, *(["reference weights"] if by_reference else [])]
