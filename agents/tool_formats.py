@@ -1,7 +1,8 @@
 """Formats in which models write tool calls: one row of `FORMATS` each, with a writer and a reader.
 
 Reading never raises: the text of a model is untrusted and bounded in length, number of calls, depth and numbers. A
-call that cannot be read gives a one-line reason, which is shown to the model. Calls inside the thought that opens a reply are not read.
+call that cannot be read gives a one-line reason, which is shown to the model. Calls inside the thought that opens a
+reply are not read.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Format(NamedTuple):
 
     write: Callable[[Sequence[ToolCall]], Pieces]
     find: Callable[[str, int], Found | None]
+    marks: tuple[str, ...] = ()
+    """Texts that may be control tokens of a tokenizer."""
     typed: bool = True
     """Whether arguments keep their types. If not, they are texts that a tool's definition converts."""
 
@@ -332,10 +335,11 @@ def _check_literal(arguments: dict[str, Any]) -> None:
 
 # -- the table --------------------------------------------------------------------------------------------------------
 
+TAGS = ("<tool_call>", "</tool_call>")
 FORMATS = {
-    "hermes": Format(_write_hermes, _find_hermes),
-    "qwen_xml": Format(_write_xml, _find_xml, typed=False),
-    "llama": Format(_write_llama, _find_llama),
-    "mistral": Format(_write_mistral, _find_mistral),
-    "plain": Format(_write_plain, _find_plain),
+    "hermes": Format(_write_hermes, _find_hermes, TAGS),
+    "qwen_xml": Format(_write_xml, _find_xml, TAGS, typed=False),
+    "llama": Format(_write_llama, _find_llama, ("<|python_tag|>",)),
+    "mistral": Format(_write_mistral, _find_mistral, ("[TOOL_CALLS]",)),
+    "plain": Format(_write_plain, _find_plain, TAGS),
 }
