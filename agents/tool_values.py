@@ -28,7 +28,7 @@ def is_too_deep(value: Any) -> bool:
 def converted(name: str, texts: Mapping[str, str], tools: Sequence[Definition]) -> dict[str, Any]:
     """Convert arguments given as texts by the tool's JSON schema; without one they stay texts."""
     functions = (tool["function"] for tool in tools)
-    schema = next((each.get("parameters", {}) for each in functions if each["name"] == name), {})
+    schema: Mapping[str, Any] = next((each.get("parameters", {}) for each in functions if each["name"] == name), {})
     properties = schema.get("properties", {})
     return {key: _value(text, properties.get(key, {})) for key, text in texts.items()}
 

@@ -72,7 +72,8 @@ def spelled(tokenizer: Any, ids: list[int]) -> str:
 @FAMILY
 def test_the_format_is_that_of_the_family(family: str, frames: dict[str, ChatFrame]) -> None:
     assert frames[family].tool_format == TOOL_FAMILIES[family][2]
-    assert frames[family].tools is not None and frames[family].tools.rewrites == (family == "mistral")
+    tools = frames[family].tools
+    assert tools is not None and tools.rewrites == (family == "mistral")
 
 
 @FAMILY
