@@ -125,7 +125,7 @@ class ChatFrame:
 
         Definitions of `tools` stand where the template puts them. If that is in the first user's turn, this is the
         first example's, or else a turn of its own. With `asks` and no examples it stays open: continue with
-        `ask(text, opened=True)` if `opens_turn(tools)`. Raises ChatError if definitions contain control tokens.
+        `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises ChatError if definitions contain control tokens.
         """
         parts, user = self.parts, self._user
         if tools and self.tools:
@@ -140,9 +140,9 @@ class ChatFrame:
             user = self._bridge if examples[0][0] or parts.system == "inline" else Head([], "")
         return ids + self._exchanges(user, examples)
 
-    def opens_turn(self, tools: Sequence[Definition]) -> bool:
-        """Return True if the template puts definitions into the first user's turn, before its text."""
-        return bool(tools and self.tools) and not self._definitions(tools)[1].endswith(self.parts.user_head)
+    def opens_turn(self, tools: Sequence[Definition], system: str) -> bool:
+        """Return True if definitions or the system text stand in the first user's turn, before its text."""
+        return bool(tools and self.tools) and not self._definitions(tools, system)[1].endswith(self.parts.user_head)
 
     def ask(self, text: str, opened: bool = False) -> list[int]:
         """Return the ids of a user turn with this text, followed by the head of the assistant's reply.
@@ -235,7 +235,7 @@ class ChatFrame:
     def _open_with_tools(
         self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], asks: bool
     ) -> list[int]:
-        before, between = self._definitions(tools)
+        before, between = self._definitions(tools, system)
         inside = not between.endswith(self.parts.user_head)
         first = self._head(between) if inside else self._user
         ids = self._after(self._head(before), system)
@@ -245,7 +245,7 @@ class ChatFrame:
             return ids + self._frame(between)
         return ids + self._exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
 
-    def _definitions(self, tools: Sequence[Definition]) -> tuple[str, str]:
+    def _definitions(self, tools: Sequence[Definition], system: str) -> tuple[str, str]:
         """Return the template's texts before and after the system text, with these definitions.
 
         Raises ChatError if a definition contains a control token or cannot be printed.
@@ -254,7 +254,7 @@ class ChatFrame:
         for text in _texts_in(plain):
             if not self.control_ids.isdisjoint(self._frame(text)):
                 raise ChatError(f"the definition of a tool contains a control token: {text[:80]!r}")
-        return definitions_around(self._tokenizer, self.parts, plain)
+        return definitions_around(self._tokenizer, self.parts, plain, bool(system))
 
     def _exchanges(self, user: Head, examples: Sequence[tuple[str, str]]) -> list[int]:
         """Return the ids of (observation, reply) turns; `user` is the first one's head."""

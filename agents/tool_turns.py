@@ -22,6 +22,8 @@ class ToolParts(NamedTuple):
     """Name in `agents.tool_formats.FORMATS`."""
     exact: bool
     """Whether the template writes calls as our writer does."""
+    several: bool
+    """Whether the template prints several calls in one reply, as our writer does."""
     gap: str | None
     """Text between speech and the first call; None if the template drops speech beside calls."""
     result: tuple[str, ...]
@@ -74,6 +76,20 @@ def result_message(result: ToolResult) -> dict[str, Any]:
     return {"role": "tool", "name": result.name, "tool_call_id": result.id, "content": result.text}
 
 
+def reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], first: int) -> dict[str, Any]:
+    """Return a reply as a message, with its calls apart if the model's template then prints the same text.
+
+    `first` numbers its calls.
+    """
+    speech, calls, problem = read_calls(parts.format, text, tools, first)
+    printed = parts.exact and (parts.several or len(calls) == 1) and (parts.gap is not None or not speech)
+    if calls and not problem and printed:
+        written = joined(FORMATS[parts.format].write(calls))
+        if text == (f"{speech}{parts.gap}{written}" if speech else written):
+            return call_message(speech, calls)
+    return {"role": "assistant", "content": text}
+
+
 # -- probes -----------------------------------------------------------------------------------------------------------
 
 TOOL_NAME, CALL_ID, SPEECH = "tOol9x", "cAl1Id0aa", "sPe9ch"
@@ -104,14 +120,18 @@ def _chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -
     return ToolChat(json.dumps([*opening, *turns]), json.dumps(list(tools)))
 
 
-def definitions_around(tokenizer: Any, parts: Parts, tools: Sequence[Definition]) -> tuple[str, str]:
+def definitions_around(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
     """Return what a template with these tools prints before the system text, and between it and the first user's text.
 
-    Raises ChatError if the template refuses the definitions.
+    Without a system text (`system` is False) a template without system turns prints only the second. Raises ChatError
+    if the template refuses the definitions.
     """
-    chat = _chat(parts.system, tools)
+    bare = not system and parts.system != "turn"
+    chat = ToolChat(json.dumps([{"role": "user", "content": USERS[0]}]), json.dumps(list(tools)))
+    chat = chat if bare else _chat(parts.system, tools)
     try:
-        before, between, _ = split(Rendered(tokenizer, [chat]).text(chat), (SYSTEM, USERS[0]))
+        rendered = Rendered(tokenizer, [chat]).text(chat)
+        before, between, _ = ("", *split(rendered, USERS[:1])) if bare else split(rendered, (SYSTEM, USERS[0]))
     except Refused as why:
         raise ChatError(f"the chat template refuses the tools' definitions ({why})") from None
     return before, between
@@ -132,10 +152,15 @@ def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
     user, reply = {"role": "user", "content": USERS[1]}, {"role": "assistant", "content": REPLIES[0]}
     call, (first, second) = call_message("", [CALL]), map(result_message, RESULTS)
     turns = {
-        "opened": (), "one": (call, first), "two": (call, first, second), "asked": (call, first, user),
-        "spoken": (call_message(SPEECH, [CALL]), first), "later": (call, first, reply, user),
+        "opened": (),
+        "one": (call, first),
+        "two": (call, first, second),
+        "asked": (call, first, user),
+        "spoken": (call_message(SPEECH, [CALL]), first),
+        "several": (call_message("", [CALL, CALL]), first),
+        "later": (call, first, reply, user),
         "again": (call, first, call, first),
-    }  # fmt: skip
+    }
     chats = {name: _chat(parts.system, [DEFINITION], *added) for name, added in turns.items()}
     try:
         return _cut(Rendered(tokenizer, [*chats.values()]), parts, chats)
@@ -159,6 +184,9 @@ def _cut(rendered: Rendered, parts: Parts, chats: Mapping[str, ToolChat]) -> Too
     return ToolParts(
         format,
         exact=joined(write_calls(format, [CALL])) == call,
+        several=(_text_or_none(rendered, chats["several"]) or "").startswith(
+            f"{start}{joined(write_calls(format, [CALL, CALL]))}{tail}"
+        ),
         gap=_gap(_text_or_none(rendered, chats["spoken"]), start, f"{call}{tail}{unit}"),
         result=pieces,
         between=between_results,

@@ -109,7 +109,9 @@ class ChatPlayer:
 
     def _opens_turn(self, view: View, kept: Sequence[Exchange]) -> bool:
         """Return True if a stream with these exchanges begins with a user turn that definitions open."""
-        if self.calls is None or self.role.examples or not self.frame.opens_turn(view.tools):
+        if self.calls is None or self.role.examples:
+            return False
+        if not self.frame.opens_turn(view.tools, self.role.render_system(view)):
             return False
         return kept[0].opened if kept else not self.calls.split(view)[0]
 

@@ -52,7 +52,9 @@ def user(text: str) -> dict[str, str]:
 
 def opening(frame: ChatFrame, text: str) -> list[int]:
     """Ids of the system text, definitions and first question, up to the reply."""
-    return frame.open("Be brief.", tools=TOOLS, asks=True) + frame.ask(text, opened=frame.opens_turn(TOOLS))
+    return frame.open("Be brief.", tools=TOOLS, asks=True) + frame.ask(
+        text, opened=frame.opens_turn(TOOLS, "Be brief.")
+    )
 
 
 def messages(frame: ChatFrame, text: str, *turns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -135,7 +137,7 @@ def test_examples_and_definitions_share_the_opening(
     chat = messages(frame, "Where?", SAY)
     assert spelled(tokenizer, frame.open("Be brief.", turns, TOOLS)) == rendered(tokenizer, chat).replace(" ", "")
     opened = tokenizer.decode(frame.open("Be brief.", tools=TOOLS))
-    assert ACKNOWLEDGED in opened if frame.opens_turn(TOOLS) else ACKNOWLEDGED not in opened
+    assert ACKNOWLEDGED in opened if frame.opens_turn(TOOLS, "Be brief.") else ACKNOWLEDGED not in opened
     assert frame.open("Be brief.", turns) == frame.open("Be brief.", turns, [])
 
 
@@ -191,7 +193,7 @@ def test_no_control_id_comes_out_of_a_hundred_thousand_results_and_arguments(
 def test_a_template_without_tools_falls_back_to_plain_text(build: Callable[[], Any]) -> None:
     frame = ChatFrame(build())
     assert (frame.tools, frame.tool_format) == (None, "plain")
-    assert frame.open("Be brief.", tools=TOOLS) == frame.open("Be brief.") and not frame.opens_turn(TOOLS)
+    assert frame.open("Be brief.", tools=TOOLS) == frame.open("Be brief.") and not frame.opens_turn(TOOLS, "Be brief.")
     assert frame.answer(RESULTS[:1]) == frame.ask("search: Ada\n{1}")
 
 
