@@ -40,6 +40,11 @@ class Conversation:
         self._summed_up = False
         """Whether the last exchange is a summary."""
 
+    @property
+    def is_native(self) -> bool:
+        """True if calls and results are messages of their own."""
+        return self._frame is not None
+
     def ask(self, view: View) -> Chat:
         """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `said` next.
 
