@@ -6,36 +6,20 @@ tokenizer without added tokens. Ids are concatenated; a stream is never rendered
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
-from agents.chat_template import CLOCK, Chat, Refused, Rendered
+from agents.chat_parts import ACKNOWLEDGED, CHATS, LATER, LATER_UNLED, MARKED, UNLED, cut, rewrites_thoughts
+from agents.chat_template import Rendered
 from agents.errors import ChatError
-
-
-class Parts(NamedTuple):
-    """Texts that a chat template puts around a conversation's contents, and its treatment of system text and blanks."""
-
-    system_head: str
-    system_tail: str
-    user_head: str
-    reply_head: str
-    """Text between a user's text and a past reply."""
-    prompt: str
-    """Text between the last user's text and the reply to sample."""
-    reply_tail: str
-    system: Literal["turn", "inline", "none"]
-    """Place of the system text: its own turn, part of the first user turn, or not supported by the template."""
-    trims: bool
-    """Whether the template strips contents."""
-    user_tail: str
-    """Text after the last user's text if no reply is requested."""
-    default: str
-    """Text before the first user's head without a system text."""
+from agents.tool_formats import FORMATS, Reading, ToolCall, ToolResult, read_calls, write_calls
+from agents.tool_turns import ToolParts, cut_tools, definitions_around
+from agents.tool_values import Definition
 
 
 class Head(NamedTuple):
@@ -62,11 +46,11 @@ class ChatFrame:
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
         blueprint = _bare(json.loads(backend.to_str()))
-        rendered = Rendered(tokenizer, CHATS)
-        self.parts = parts = _cut(rendered)
+        self._tokenizer, rendered = tokenizer, Rendered(tokenizer, CHATS)
+        self.parts = parts = cut(rendered)
         self.prints_time = not (rendered.same(MARKED, LATER) and rendered.same(UNLED, LATER_UNLED))
         """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
-        self.rewrites_thoughts = _rewrites_thoughts(parts, rendered)
+        self.rewrites_thoughts = rewrites_thoughts(parts, rendered)
         """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
         self._framing = _build_tokenizer(blueprint, added, backend.model)
@@ -120,9 +104,32 @@ class ChatFrame:
         """True if the text that ends a user turn has no control id (Llama 2's [/INST]), so any player can write it."""
         return self.control_ids.isdisjoint(self._prompt)
 
-    def open(self, system: str, examples: Sequence[tuple[str, str]] = ()) -> list[int]:
-        """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns."""
+    @cached_property
+    def tools(self) -> ToolParts | None:
+        """The template's tool turns; None if it has none that the frame can compose."""
+        return cut_tools(self._tokenizer, self.parts)
+
+    @property
+    def tool_format(self) -> str:
+        """Name of the format in which this template's models write calls (`agents.tool_formats`)."""
+        return self.tools.format if self.tools else "plain"
+
+    def open(
+        self,
+        system: str,
+        examples: Sequence[tuple[str, str]] = (),
+        tools: Sequence[Definition] = (),
+        asks: bool = False,
+    ) -> list[int]:
+        """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns.
+
+        Definitions of `tools` stand where the template puts them. If that is in the first user's turn, this is the
+        first example's, or else a turn of its own. With `asks` and no examples it stays open: continue with
+        `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises ChatError if definitions contain control tokens.
+        """
         parts, user = self.parts, self._user
+        if tools and self.tools:
+            return self._open_with_tools(system, examples, tools, asks)
         if parts.system == "turn":
             ids = self._after(self._system, system) + self._frame(parts.system_tail)
         elif not system and parts.system_head.endswith(parts.user_head):
@@ -131,14 +138,56 @@ class ChatFrame:
             examples = examples or [("", ACKNOWLEDGED)]
             ids = self._after(self._system, system)
             user = self._bridge if examples[0][0] or parts.system == "inline" else Head([], "")
-        for see, say in examples:
-            ids += self._after(user, see) + self._after(self._reply, say) + self._tail
-            user = self._user
+        return ids + self._exchanges(user, examples)
+
+    def opens_turn(self, tools: Sequence[Definition], system: str) -> bool:
+        """Return True if definitions or the system text stand in the first user's turn, before its text."""
+        return bool(tools and self.tools) and not self._definitions(tools, system)[1].endswith(self.parts.user_head)
+
+    def ask(self, text: str, opened: bool = False) -> list[int]:
+        """Return the ids of a user turn with this text, followed by the head of the assistant's reply.
+
+        `opened`: the turn's head is there already.
+        """
+        return self._after(Head([], "") if opened else self._user, text) + self._prompt
+
+    def answer(self, results: Sequence[ToolResult], text: str = "") -> list[int]:
+        """Return the ids of tool turns with results, then a user turn if `text` is not "", and the head of a reply.
+
+        A template without tool turns gets one user turn with a line `tool: …` for each result.
+        """
+        parts = self.tools
+        if not parts:
+            lines = [f"{result.name or 'tool'}: {result.text}" for result in results]
+            return self.ask("\n".join([*lines, text] if text else lines))
+        *around, end = parts.result
+        if text and parts.user_bridge is None:
+            results = [*results[:-1], replace(results[-1], text=f"{results[-1].text}\n\n{text}")]
+        ids: list[int] = []
+        for place, result in enumerate(results):
+            slots = {"text": parts.quoted(_without_surrogates(result.text)), "id": result.id, "name": result.name}
+            heads = [around[0] if place == 0 else parts.between, *around[2::2]]
+            for head, slot in zip(heads, around[1::2], strict=True):
+                framed = self._head(head)
+                ids += framed.ids + self.encode(framed.lead + slots[slot])
+        if text and parts.user_bridge is not None:
+            return ids + self._after(self._head(parts.user_bridge + self.parts.user_head), text) + self._prompt
+        return ids + self._frame(end)
+
+    def write_calls(self, speech: str, calls: Sequence[ToolCall]) -> list[int]:
+        """Return the ids of speech and calls as this template's models write them, without the end of the turn.
+
+        Only the format's own marks are control ids. Raises ChatError for calls that the format cannot express.
+        """
+        gap = (self.tools.gap if self.tools else None) or "\n"
+        ids = self.encode(speech + gap) if speech else []
+        for mark, text in write_calls(self.tool_format, calls):
+            ids += self._frame(mark) + self.encode(text)
         return ids
 
-    def ask(self, text: str) -> list[int]:
-        """Return the ids of a user turn with this text, followed by the head of the assistant's reply."""
-        return self._after(self._user, text) + self._prompt
+    def read_calls(self, ids: Iterable[int], tools: Sequence[Definition] = (), first: int = 0) -> Reading:
+        """Read speech and tool calls from sampled ids; never raises. See `agents.tool_formats.read_calls`."""
+        return read_calls(self.tool_format, self.decode(ids, marks=True), tools, first)
 
     def close(self, finish: Literal["stop", "length"]) -> list[int]:
         """Return the ids that complete the turn after a sampled reply; a stopped one already contains its stop id."""
@@ -159,21 +208,61 @@ class ChatFrame:
                 done = end
         return ids + self._piece(text[done:])
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int], marks: bool = False) -> str:
         """Return the text of sampled ids. Control ids are dropped, and broken UTF-8 becomes U+FFFD.
 
-        Added tokens that are not special, such as <think> in some models, become their text.
+        Added tokens that are not special, such as <think> in some models, become their text; with `marks` those of
+        tool calls too, special or not.
         """
-        kept = (token for token in ids if token in self.tags or token not in self.control_ids)
+        tags = self.tags | self._marks if marks else self.tags
+        kept = (token for token in ids if token in tags or token not in self.control_ids)
         pieces = (
-            [self.tags[token] for token in run] if tagged else [self._plain.decode([*run], skip_special_tokens=False)]
-            for tagged, run in groupby(kept, self.tags.__contains__)
+            [tags[token] for token in run] if tagged else [self._plain.decode([*run], skip_special_tokens=False)]
+            for tagged, run in groupby(kept, tags.__contains__)
         )
         return "".join(text for piece in pieces for text in piece)
 
     def knows(self, ids: Iterable[int]) -> bool:
         """Return True if all ids exist in the vocabulary, control ids included; an edited log may contain others."""
         return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
+
+    @cached_property
+    def _marks(self) -> dict[int, str]:
+        """Marks of this template's calls that are control tokens, by id."""
+        ids = {mark: self._framing.token_to_id(mark) for mark in FORMATS[self.tool_format].marks}
+        return {token: mark for mark, token in ids.items() if token in self.control_ids}
+
+    def _open_with_tools(
+        self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], asks: bool
+    ) -> list[int]:
+        before, between = self._definitions(tools, system)
+        inside = not between.endswith(self.parts.user_head)
+        first = self._head(between) if inside else self._user
+        ids = self._after(self._head(before), system)
+        if not inside:
+            ids += self._frame(between.removesuffix(self.parts.user_head))
+        elif asks and not examples:
+            return ids + self._frame(between)
+        return ids + self._exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
+
+    def _definitions(self, tools: Sequence[Definition], system: str) -> tuple[str, str]:
+        """Return the template's texts before and after the system text, with these definitions.
+
+        Raises ChatError if a definition contains a control token or cannot be printed.
+        """
+        plain = json.loads(_without_surrogates(json.dumps(list(tools), ensure_ascii=False)))
+        for text in _texts_in(plain):
+            if not self.control_ids.isdisjoint(self._frame(text)):
+                raise ChatError(f"the definition of a tool contains a control token: {text[:80]!r}")
+        return definitions_around(self._tokenizer, self.parts, plain, bool(system))
+
+    def _exchanges(self, user: Head, examples: Sequence[tuple[str, str]]) -> list[int]:
+        """Return the ids of (observation, reply) turns; `user` is the first one's head."""
+        ids: list[int] = []
+        for see, say in examples:
+            ids += self._after(user, see) + self._after(self._reply, say) + self._tail
+            user = self._user
+        return ids
 
     def _piece(self, text: str) -> list[int]:
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
@@ -192,6 +281,15 @@ class ChatFrame:
 
     def _frame(self, text: str) -> list[int]:
         return list(self._framing.encode(text, add_special_tokens=False).ids)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield all texts in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _texts_in(part)
 
 
 def _without_surrogates(text: str) -> str:
@@ -239,97 +337,6 @@ def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[st
     blanks = [token for token in added if token["content"].isspace() and not token["special"]]
     vocabulary = backend.get_vocab(with_added_tokens=False) if blanks else {}
     return [token for token in blanks if vocabulary.get(token["content"]) == token["id"]]
-
-
-SYSTEM, USERS, REPLIES = "sYs7m", ("uSr0q", "uSr1q", "uSr2q"), ("rPl0y", "rPl1y")
-ACKNOWLEDGED = "Understood."
-BRIDGE = "\n\n"
-"""Text between the system text and the first user text, for templates without a system role."""
-PROBE = ("Be brief.", "Hello?", "Take 1, please.", "I want 2.", "No deal: 3 or nothing!", "So?")
-
-TURNS = (USERS[0], REPLIES[0], USERS[1], REPLIES[1], USERS[2])
-MARKED, UNLED = Chat((SYSTEM, *TURNS), True), Chat(TURNS, False)
-ENDED, BLANK = Chat(TURNS[:2], False, prompt=False), Chat((f"\n\n{USERS[0]}\n\n",), False)
-THINKING = tuple(f"<think>\nHm.\n</think>\n\n{text}" if place in (2, 4) else text for place, text in enumerate(PROBE))
-
-
-def _inline(texts: Sequence[str]) -> Chat:
-    return Chat((texts[0] + BRIDGE + texts[1], *texts[2:]), False)
-
-
-PROBED, PROBED_INLINE = Chat(PROBE, True), _inline(PROBE)
-THOUGHTFUL, THOUGHTFUL_INLINE = Chat(THINKING, True), _inline(THINKING)
-ASKED = Chat(USERS[:1], False, prompt=False)
-AFTER = CLOCK.replace(year=2031, month=11, day=3, hour=17, minute=42, second=9)
-LATER, LATER_UNLED = MARKED._replace(clock=AFTER), UNLED._replace(clock=AFTER)
-CHATS = (
-    MARKED, UNLED, ENDED, BLANK, PROBED, PROBED_INLINE, THOUGHTFUL, THOUGHTFUL_INLINE, ASKED, LATER, LATER_UNLED
-)  # fmt: skip
-
-
-def _rewrites_thoughts(parts: Parts, rendered: Rendered) -> bool:
-    try:
-        text = rendered.text(THOUGHTFUL_INLINE if parts.system == "none" else THOUGHTFUL)
-    except Refused:
-        return True
-    return text != _composed(parts, THINKING)
-
-
-def _cut(rendered: Rendered) -> Parts:
-    """Derive the parts of a chat template by rendering marker words, and verify them by rendering other words.
-
-    Raises ChatError if the template refuses plain turns or changes texts by their position.
-    """
-    try:
-        parts = _parts(rendered)
-        if _composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
-            return parts
-    except Refused as error:
-        raise ChatError(f"the chat template refuses plain turns ({error}); set a plainer one") from error
-    raise ChatError("the chat template changes texts by where they stand; set a plainer chat_template")
-
-
-def _parts(rendered: Rendered) -> Parts:
-    system: Literal["turn", "inline", "none"] = "inline"
-    try:
-        pieces = _split(rendered.text(MARKED), MARKED.texts)
-    except (Refused, ChatError):
-        system = "none"
-        pieces = _split(rendered.text(UNLED), TURNS)
-        pieces.insert(1, BRIDGE)
-    head, bridge, reply_head, back, *_, prompt = pieces
-    # What ends a reply is what stands after it both in the middle and at the end of a conversation.
-    ending = rendered.text(ENDED).split(REPLIES[0])[-1]
-    shared = (index for index, pair in enumerate(zip(back, ending, strict=False)) if len(set(pair)) > 1)
-    tail = back[: next(shared, min(len(back), len(ending)))]
-    user_head = back.removeprefix(tail)
-    if system == "inline" and bridge.endswith(user_head):
-        system, bridge = "turn", bridge.removesuffix(user_head)
-    trims = f"{USERS[0]}\n\n" not in rendered.text(BLANK)
-    user_tail = rendered.text(ASKED).split(USERS[0])[-1]
-    default = rendered.text(UNLED).split(USERS[0])[0].removesuffix(user_head)
-    return Parts(head, bridge, user_head, reply_head, prompt, tail, system, trims, user_tail, default)
-
-
-def _split(rendered: str, markers: Sequence[str]) -> list[str]:
-    """Return the texts before, between and after the markers. Raises ChatError unless each occurs once, in order."""
-    pieces, rest = [], rendered
-    for marker in markers:
-        if rendered.count(marker) != 1 or marker not in rest:
-            raise ChatError("the chat template leaves out or moves turns; set a plainer chat_template")
-        piece, rest = rest.split(marker)
-        pieces.append(piece)
-    return [*pieces, rest]
-
-
-def _composed(parts: Parts, texts: Sequence[str]) -> str:
-    """Compose system, user, assistant, …, user texts with a chat template's parts, up to the prompt for a reply."""
-    head = parts.user_head if parts.system == "turn" else ""
-    rendered = parts.system_head + texts[0] + parts.system_tail
-    for user, reply in zip(texts[1:-1:2], texts[2:-1:2], strict=True):
-        rendered += head + user + parts.reply_head + reply + parts.reply_tail
-        head = parts.user_head
-    return rendered + head + texts[-1] + parts.prompt
 
 
 def written(tokenizer: Any, frame: ChatFrame) -> str:

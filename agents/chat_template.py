@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from agents import chat_template_child
 from agents.errors import ChatError
@@ -46,9 +46,19 @@ class Chat(NamedTuple):
         """Return the variables for the chat template: messages, add_generation_prompt, date_string and clock."""
         roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
         messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
-        # Llama 3.2 takes the date from a variable, Llama 3.3, gpt-oss, Granite and SmolLM3 from strftime_now.
-        date, clock = f"{self.clock:%d %b %Y}", self.clock.isoformat()
-        return {"messages": messages, "add_generation_prompt": self.prompt, "date_string": date, "clock": clock}
+        return {"messages": messages, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
+
+
+class Variables(Protocol):
+    """Hashable conversation to render: `variables` returns what a chat template reads."""
+
+    def variables(self) -> dict[str, Any]: ...
+
+
+def time_variables(clock: datetime) -> dict[str, str]:
+    """Return the variables for templates that print the time: `date_string` and `clock`."""
+    # Llama 3.2 takes the date from a variable, Llama 3.3, gpt-oss, Granite and SmolLM3 from strftime_now.
+    return {"date_string": f"{clock:%d %b %Y}", "clock": clock.isoformat()}
 
 
 class Refused(Exception):
@@ -72,26 +82,26 @@ def template_of(tokenizer: Any) -> str:
 class Rendered:
     """Conversations rendered with a tokenizer's chat template in a child process; `text` returns one of them."""
 
-    def __init__(self, tokenizer: Any, chats: Sequence[Chat]) -> None:
+    def __init__(self, tokenizer: Any, chats: Sequence[Variables]) -> None:
         """Render the conversations. Raises ChatError without a template or if rendering fails or exceeds its limits."""
         template = template_of(tokenizer)
         special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
         self._texts = dict(zip(chats, _in_child(template, special, tuple(chats)), strict=True))
 
-    def text(self, chat: Chat) -> str:
+    def text(self, chat: Variables) -> str:
         """Return the text of a rendered conversation. Raises Refused if the template refused it."""
         text, why = self._texts[chat]
         if why:
             raise Refused(why)
         return text
 
-    def same(self, chat: Chat, other: Chat) -> bool:
+    def same(self, chat: Variables, other: Variables) -> bool:
         """Return True if two conversations have the same rendering or refusal."""
         return self._texts[chat] == self._texts[other]
 
 
 @functools.lru_cache(maxsize=256)
-def _in_child(template: str, special: str, chats: tuple[Chat, ...]) -> list[tuple[str, str]]:
+def _in_child(template: str, special: str, chats: tuple[Variables, ...]) -> list[tuple[str, str]]:
     """Render conversations in a child process; return (text, "") or ("", reason for refusal) for each. Cached.
 
     `special` is the JSON object of the tokenizer's special tokens. Retries once if something else killed the process.

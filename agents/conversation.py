@@ -1,30 +1,42 @@
 """A seat's observations and replies as chat messages."""
 
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
+from agents.chat import ChatFrame
+from agents.chat_parts import ACKNOWLEDGED
 from agents.memory import plan
+from agents.pending_calls import PendingCalls
 from agents.role import Role
+from agents.tool_formats import read_calls
+from agents.tool_turns import reply_message, result_message
+from agents.tool_values import Definition
 from games.contracts import View
 
-Chat = list[dict[str, str]]
-"""Messages with `role` (system, user or assistant) and `content`."""
+Chat = list[dict[str, Any]]
+"""Messages with `role` (system, user, assistant or tool) and `content`; with native tools as in OpenAI's API."""
 
 
 class Conversation:
     """Chat history of one seat in one match, built according to the role's memory and history settings.
 
     Call `ask` with each view and `said` with the reply. Examples are exchanges like any others. The caller decides when
-    to write a summary (`ask_summary`); afterwards the conversation restarts from it.
+    to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a model and a
+    role with native tools, calls and results are messages of their own.
     """
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, frame: ChatFrame | None = None) -> None:
         self.role = role
+        self._frame = frame if frame and role.reply.format == "native" and frame.tools else None
+        self._calls = PendingCalls()
         self._opening: Chat | None = None
-        self._history: Chat = []
-        """Two messages per exchange. Views of the history share this list."""
+        self._history: list[Chat] = []
+        """Messages of each exchange: what was asked, then the reply."""
         self._begun = 0
         """Index of the first exchange in the chat; memory `window` drops earlier ones."""
-        self._see = ""
+        self._asked: Chat = []
+        self._tools: Sequence[Definition] = ()
         self._summed_up = False
         """Whether the last exchange is a summary."""
 
@@ -33,34 +45,64 @@ class Conversation:
         """Whether the seat has replied already."""
         return bool(self._history)
 
+    @property
+    def is_native(self) -> bool:
+        """True if calls and results are messages of their own."""
+        return self._frame is not None
+
     def ask(self, view: View) -> Chat:
         """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `said` next.
 
         Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
         """
-        taken = len(self._history) // 2
+        taken = len(self._history)
         kept = 1 if self._summed_up else plan(self.role.memory, taken)
         self._summed_up = False
         fresh = self._opening is None or kept is not None
         if self._opening is None or kept is not None:
-            self._opening, self._begun = self._opened(view), taken - (kept or 0)
-        self._see = self.role.render_turn(view, first=fresh)
-        return [*self._opening, *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
+            self._opening, self._begun = self._opened(view, alone=not kept), taken - (kept or 0)
+        self._asked, self._tools = self._observation(view, fresh), view.tools
+        return [*self._opening, *self._kept(), *self._asked]
 
     def ask_summary(self) -> Chat:
         """Return the chat messages that ask the seat for a summary of its conversation so far. Call `said` next."""
-        self._see, self._summed_up = self.role.memory.ask, True
-        return [*(self._opening or []), *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
+        self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
+        return [*(self._opening or []), *self._kept(), *self._asked]
 
     def said(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
         strip = self.role.history == "strip"
-        self._history += _chat([(self._see, self.role.reply.without_private(text) if strip else text)])
+        shown = self.role.reply.without_private(text) if strip else text
+        self._history.append([*self._asked, self.reply(shown)])
+        if self._frame:
+            self._calls.said(read_calls(self._frame.tool_format, text, self._tools, self._calls.made).calls)
 
-    def _opened(self, view: View) -> Chat:
+    def reply(self, text: str) -> dict[str, Any]:
+        """Return a reply to the last request as a message; `said` appends it to the history."""
+        if self._frame and self._frame.tools:
+            return reply_message(self._frame.tools, text, self._tools, self._calls.made)
+        return {"role": "assistant", "content": text}
+
+    def _kept(self) -> Chat:
+        return [*chain.from_iterable(self._history[self._begun :])]
+
+    def _observation(self, view: View, fresh: bool) -> Chat:
+        if self._frame is None:
+            return [{"role": "user", "content": self.role.render_turn(view, first=fresh)}]
+        results, rest = self._calls.split(view)
+        text = self.role.render_turn(rest, first=fresh)
+        if text and results and self._frame.tools and self._frame.tools.user_bridge is None:
+            raise ValueError("the chat template has no user turn after a tool's result")
+        return [*map(result_message, results), *([{"role": "user", "content": text}] if text or not results else [])]
+
+    def _opened(self, view: View, alone: bool) -> Chat:
+        """Return the system text and the examples, or what the frame puts in their place to hold definitions."""
         system = self.role.render_system(view)
         opening = [{"role": "system", "content": system}] if system else []
-        return opening + _chat([(example.see, example.say) for example in self.role.examples])
+        examples = [(example.see, example.say) for example in self.role.examples]
+        if self._frame and not examples and self._frame.opens_turn(view.tools, system):
+            examples = [] if alone and not self._calls.split(view)[0] else [("", ACKNOWLEDGED)]
+        return opening + _chat(examples)
 
 
 def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:

@@ -44,12 +44,14 @@ class Reply:
 class ReplySpec(BaseModel):
     """Reply format of a role: `tagged` or `json` with named fields, or `free`, which is `ACT | talk` in one line.
 
-    `whole` passes every line but the private field to the game, for acts with code or tool calls.
+    `whole` passes every line but the private field to the game, for acts with code or tool calls. `native` is `whole`
+    with tools as the model's chat template has them: their definitions, and their results as turns of their own. Calls
+    are written in the model's own format. A template without tools, or an endpoint, gets them as text.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    format: Literal["tagged", "json", "free", "whole"] = "free"
+    format: Literal["tagged", "json", "free", "whole", "native"] = "free"
     action: FieldName | None = None
     """Name of the field for the game."""
     public: FieldName | None = None
@@ -62,13 +64,18 @@ class ReplySpec(BaseModel):
         names = [name for name in (self.action, self.public, self.private) if name is not None]
         if self.format == "free" and names:
             raise ValueError("format free has no fields: remove action, public and private")
-        if self.format == "whole" and (self.action or self.public):
-            raise ValueError("format whole gives the game all but the private field: remove action and public")
+        if self.is_whole and (self.action or self.public):
+            raise ValueError(f"format {self.format} gives the game all but the private field: remove action and public")
         if self.format in ("tagged", "json") and self.action is None:
             raise ValueError(f"format {self.format} needs the name of its action field: add `action: act`")
         if len(set(names)) < len(names):
             raise ValueError("action, public and private must have different names")
         return self
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the game reads all lines but the private field."""
+        return self.format in ("whole", "native")
 
     def parse(self, text: str, stop: Sequence[str] = ()) -> Reply:
         """Parse any text as a reply in this format; never raises. Ignores text after the first `stop` text."""
@@ -79,7 +86,7 @@ class ReplySpec(BaseModel):
                 return self._tagged(text)
             case "json":
                 return self._json(text)
-            case "whole":
+            case "whole" | "native":
                 return self._whole(text)
         lines = visible(text, keep="\n").strip().split("\n")
         action, _, public = lines[0].partition("|")
@@ -88,11 +95,12 @@ class ReplySpec(BaseModel):
     def write(self, action: str, public: str = "", private: str = "") -> str:
         """Return a reply text that parses to these fields, for examples and scripted policies.
 
-        Format `free` leaves out `private`, `whole` leaves out `public`, the others leave out fields without a name.
+        Format `free` leaves out `private`, `whole` and `native` leave out `public`, the others leave out fields without
+        a name.
         """
         if self.format == "free":
             return f"{action} | {public}" if public else action
-        if self.format == "whole":
+        if self.is_whole:
             thought = f"<{self.private}>{private}</{self.private}>\n" if self.private and private else ""
             return f"{thought}{action}"
         pairs = [(self.private, private), (self.public, public), (self.action, action)]
@@ -118,7 +126,8 @@ class ReplySpec(BaseModel):
     def adapted_rules(self, rules: str) -> str:
         """Return a game's rules with their sentence on talk adapted to this format.
 
-        Formats `free` and `whole` keep the bar "|"; the others name the public field, or drop the sentence without one.
+        Formats `free`, `whole` and `native` keep the bar "|"; the others name the public field, or drop the sentence
+        without one.
         """
         if self.format not in ("tagged", "json"):
             return rules

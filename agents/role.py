@@ -212,7 +212,7 @@ class Role(Part):
 
     def write(self, game_text: str, talk: bool = True) -> str:
         """Return a reply in this role's format for a game text `ACT` or `ACT | talk`. `talk=False` drops the talk."""
-        if self.reply.format == "whole":
+        if self.reply.is_whole:
             return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
         return self.reply.write(action.strip(), public.strip() if talk else "")
@@ -233,9 +233,13 @@ class Role(Part):
             raise RoleError(f"role {self.role}: {field}: {error}") from None
 
 
+def shown_text(text: str) -> str:
+    """Return a message's text as models read it: cut to 4,000 characters and without invisible ones."""
+    return visible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
+
+
 def _visible_text(text: str) -> str:
-    shown = text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …"
-    return visible(shown, keep="\n").replace("\n", "\n  ")
+    return shown_text(text).replace("\n", "\n  ")
 
 
 def read_role(path: str | Path) -> Role:

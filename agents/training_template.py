@@ -47,6 +47,31 @@ def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
     )
 
 
+def tool_template(tokenizer: Any, frame: ChatFrame) -> str | None:
+    """Return the tokenizer's chat template with generation marks around replies, in conversations with tools too.
+
+    It renders the conversation before and after each reply and marks the difference. The text never changes; it stays
+    unmarked where a reply changes what stands before it. Returns None if replies are marked already, or end without a
+    stop token.
+    """
+    own = template_of(tokenizer).removesuffix("\n")
+    if MARKED.search(own) or frame.stop not in frame.parts.reply_tail:
+        return None
+    stop = _quoted(frame.stop)
+    return (
+        f"{{%- macro printed(messages, add_generation_prompt) %}}{own}{{% endmacro -%}}"
+        "{%- set whole = printed(messages, add_generation_prompt) -%}{%- set done = namespace(count=0) -%}"
+        "{%- for message in messages -%}{%- if message['role'] == 'assistant' -%}"
+        "{%- set before = printed(messages[:loop.index0], true) -%}"
+        "{%- set after = printed(messages[:loop.index], false) -%}"
+        "{%- if whole.startswith(before) and after.startswith(before) and whole.startswith(after) -%}"
+        f"{{%- set reply = after[before | length:].split({stop})[:-1] | join({stop}) ~ {stop} -%}}"
+        "{{- whole[done.count:before | length] -}}{%- generation -%}{{- reply -}}{%- endgeneration -%}"
+        "{%- set done.count = (before ~ reply) | length -%}{%- endif -%}{%- endif -%}{%- endfor -%}"
+        "{{- whole[done.count:] -}}"
+    )
+
+
 def _template(
     frame: ChatFrame, reply_head: str, stop: str, after: str, no_system: str, *, marked: bool, verbatim: bool = False
 ) -> str:

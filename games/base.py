@@ -194,6 +194,10 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Return the legal acts of this seat, which is to move, or None if they cannot be listed."""
         return None
 
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definitions of the seat's tools in this match, as in OpenAI's API."""
+        return ()
+
     def play(self, seat: str, act: str) -> str:
         """Play an act and return its text for other seats, or "". Raises IllegalAct, changing nothing, if illegal."""
         raise NotImplementedError
@@ -260,6 +264,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self.truncations = dict.fromkeys(self.seats, False)
         self.set_up(self.rng, options or {})
         self._rules = self.rules()
+        self._definitions = {seat: tuple(self.definitions(seat)) for seat in self.seats}
         self._publish()
 
     def step(self, action: str | None) -> None:
@@ -419,3 +424,5 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             private=self.private(mover),
             legal=None if self.ended else self.legal(mover),
         )
+        if self._definitions[mover]:
+            self.infos[mover]["tools"] = self._definitions[mover]

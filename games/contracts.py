@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 REFEREE = "referee"
 """Sender of messages that come from no seat."""
+TOOL = "tool"
+"""Sender of a tool's result, which only the caller receives."""
 ILLEGAL = "illegal"
 """Name of the reward part for illegal acts, in every game."""
 MOST_PIXELS = 2**16
@@ -105,6 +107,8 @@ class View(NamedTuple):
     private: Mapping[str, Any]
     legal: tuple[str, ...] | None
     """Legal acts, or None if they cannot be listed."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Definitions of the seat's tools as in OpenAI's API, for models with a tool format of their own."""
 
     @classmethod
     def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
@@ -119,6 +123,7 @@ class View(NamedTuple):
             info.get("public", {}),
             info.get("private", {}),
             None if legal is None else tuple(legal),
+            tuple(info.get("tools", ())),
         )
 
 
@@ -172,7 +177,8 @@ class Game(Protocol):
 
     `messages(seat)` returns the seat's new messages, typed; `observe(seat)` returns the same in PettingZoo's spaces.
     `infos[seat]` holds the last step's named `rewards` and whether the seat's last act was `valid`. For the seat to
-    move it also holds `rules`, `public` and `private` facts, and `legal`, the list of its acts or None.
+    move it also holds `rules`, `public` and `private` facts, `legal`, the list of its acts or None, and `tools`, the
+    definitions of its tools, if there are any.
     """
 
     name: str

@@ -81,6 +81,13 @@ class Tool:
         """Name by which a model calls the tool."""
         return self.shape.name
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Definition as in OpenAI's API, which chat templates print."""
+        shape = self.shape
+        function = {"name": shape.name, "description": shape.description, "parameters": shape.parameters}
+        return {"type": "function", "function": function}
+
 
 def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "signatures") -> str:
     """Describe the tools for a prompt, one per line.
@@ -90,19 +97,7 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
     """
     if style == "signatures":
         return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
-    return "\n".join(
-        _compact(
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.shape.description,
-                    "parameters": tool.shape.parameters,
-                },
-            }
-        )
-        for tool in tools
-    )
+    return "\n".join(_compact(tool.definition) for tool in tools)
 
 
 def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:

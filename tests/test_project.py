@@ -43,8 +43,8 @@ def test_versions_agree() -> None:
 
 
 def test_each_version_in_the_changelog_has_its_sections_once() -> None:
-    newest, *older = re.split(r"^## .*$", CHANGES, flags=re.M)[1:]
-    for version in (newest, *older):
+    unreleased, newest, *older = re.split(r"^## \[\d.*$", CHANGES, flags=re.M)
+    for version in (unreleased, newest, *older):
         sections = re.findall(r"^### (.*)$", version, re.M)
         assert len(sections) == len(set(sections))
     assert {"Removed", "Renamed", "Fixed", "Security"} <= set(re.findall(r"^### (.*)$", newest, re.M))

@@ -6,12 +6,14 @@ from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
-from agents.errors import ContextFull, RoleError
+from agents.errors import ChatError, ContextFull, RoleError
 from agents.memory import plan
 from agents.model_config import NO_LIMIT
+from agents.pending_calls import PendingCalls
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
 from agents.stream import Stream
+from agents.tool_formats import read_calls
 from games.contracts import Act, TurnSource, View
 
 
@@ -30,6 +32,8 @@ class Exchange:
     finish: Literal["stop", "length"]
     stripped: bool = False
     """Whether the reply differs from the sampled one: its private part was removed, or the act was replaced."""
+    opened: bool = False
+    """Whether `seen` continues a user turn that the tools' definitions opened."""
 
 
 class ChatPlayer:
@@ -59,6 +63,8 @@ class ChatPlayer:
         self.context = min(role.memory.context or positions, positions)
         """Maximum tokens of a stream with the next reply, and with the next summary if one may follow."""
         self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
+        self.calls = PendingCalls() if role.reply.format == "native" and frame.tools else None
+        """Calls that await results in tool turns; None if the role or the chat template has no native tools."""
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         """Names of the streams, under which an engine may keep attention caches."""
@@ -79,16 +85,35 @@ class ChatPlayer:
         if self._is_full(view):
             return await self._sum_up(view)
         stream, closing, fresh = self._stream_for(view)
-        prompt = tuple(self.frame.ask(self.role.render_turn(view, first=fresh)))
+        opened = fresh and self._first == len(self._history) and self._opens_turn(view, ())
+        prompt = tuple(self._prompt(view, fresh, opened))
         self._check_room(len(stream) + len(closing), len(prompt), fresh)
         stream.observe((*closing, *prompt))
         completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
         raw = self._wrote(view, stream, completion)
-        self._history.append(self._as_remembered(prompt, completion, raw))
+        self._history.append(replace(self._as_remembered(prompt, completion, raw), opened=opened))
+        if self.calls:
+            self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.made).calls)
         reply = self.role.parse(raw)
         count = len(completion.ids)
         excused = self.role.excuses(completion.finish)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source, excused)
+
+    def _prompt(self, view: View, first: bool, opened: bool = False) -> list[int]:
+        """Return the ids of the view's turn: tool turns with the results if tools are native, and the role's text."""
+        if self.calls is None:
+            return self.frame.ask(self.role.render_turn(view, first=first))
+        results, rest = self.calls.split(view)
+        text = self.role.render_turn(rest, first=first)
+        return self.frame.answer(results, text) if results else self.frame.ask(text, opened)
+
+    def _opens_turn(self, view: View, kept: Sequence[Exchange]) -> bool:
+        """Return True if a stream with these exchanges begins with a user turn that definitions open."""
+        if self.calls is None or self.role.examples:
+            return False
+        if not self.frame.opens_turn(view.tools, self.role.render_system(view)):
+            return False
+        return kept[0].opened if kept else not self.calls.split(view)[0]
 
     def _request(self, view: View, stream: Stream, max_tokens: int) -> Request:
         sampling = self.role.sampling
@@ -108,12 +133,13 @@ class ChatPlayer:
         """Append a reply to its stream, record the weights' version, and return the reply's text."""
         stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
-        return self.frame.decode(completion.ids)
+        return self.frame.decode(completion.ids, marks=self.calls is not None)
 
     def _as_remembered(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """Return this exchange as later turns will see it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
-            return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
+            said = spoken(self.frame, rest, completion.finish, native=self.calls is not None).ids
+            return Exchange(prompt, said, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
     def _stream_for(self, view: View) -> tuple[Stream, Sequence[int], bool]:
@@ -129,7 +155,8 @@ class ChatPlayer:
         first = len(self._history) - kept if kept is not None else self._first
         stream = Stream()
         examples = [(example.see, example.say) for example in self.role.examples]
-        stream.observe(self.frame.open(self.role.render_system(view), examples))
+        tools, opens = (view.tools, self._opens_turn(view, self._history[first:])) if self.calls else ((), False)
+        stream.observe(self.frame.open(self.role.render_system(view), examples, tools, opens))
         for exchange in self._history[first:]:
             stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
         self.stream_keys.append(f"{self.key}/{len(self.streams)}" if is_new else self.stream_keys[-1])
@@ -143,7 +170,9 @@ class ChatPlayer:
         The act is context in the next stream and belongs to no policy.
         """
         raw = self.role.write(act)
-        said = spoken(self.frame, raw).ids
+        said = spoken(self.frame, raw, native=self.calls is not None).ids
+        if self.calls:
+            self.calls.said(self.frame.read_calls(said, view.tools, self.calls.made).calls)
         self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(act, raw, public, "", "script", 0, "patch")
@@ -170,7 +199,7 @@ class ChatPlayer:
         last = self._history[-1]
         grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
-        used = closed + len(self.frame.ask(self.role.render_turn(view, first=False)))
+        used = closed + len(self._prompt(view, first=False))
         if self._missing(used) <= 0:
             return False
         if self._summaries == memory.summaries:
@@ -235,8 +264,10 @@ def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Wri
 def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
     """Return a writer of a scripted policy's replies as if the model had sampled them, for imitation learning.
 
-    Talk is left out if the reply would exceed the role's tokens. A script without summaries gives empty ones.
+    Talk is left out if the reply would exceed the role's tokens. A script without summaries gives empty ones. Calls of
+    tools are written in the model's own format if the role says `native`.
     """
+    native = role.reply.format == "native" and frame.tools is not None
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
@@ -244,16 +275,34 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
             most = request.max_tokens
             return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
         text = script.act(view)
-        reply = spoken(frame, role.write(text))
-        return reply if len(reply.ids) <= request.max_tokens else spoken(frame, role.write(text, talk=False))
+        reply = spoken(frame, role.write(text), native=native)
+        if len(reply.ids) <= request.max_tokens:
+            return reply
+        return spoken(frame, role.write(text, talk=False), native=native)
 
     return write
 
 
-def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop") -> Completion:
-    """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0."""
-    ids = (*frame.encode(text), *([frame.stop_id] if finish == "stop" else []))
+def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop", native: bool = False) -> Completion:
+    """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0.
+
+    `native`: write readable calls of tools as the model's own.
+    """
+    said = native_ids(frame, text) if native else frame.encode(text)
+    ids = (*said, *([frame.stop_id] if finish == "stop" else []))
     return Completion(ids, (0.0,) * len(ids), finish, 0)
+
+
+def native_ids(frame: ChatFrame, text: str) -> list[int]:
+    """Return the ids of a reply whose calls, plain or the model's own, are written in the model's format."""
+    for format in (frame.tool_format, "plain"):
+        reading = read_calls(format, text)
+        if reading.calls and not reading.problem:
+            try:
+                return frame.write_calls(reading.speech, reading.calls)
+            except ChatError:
+                break
+    return frame.encode(text)
 
 
 class ScriptedPlayer:

@@ -4,23 +4,29 @@ The log has no prompts, so each match is replayed from its seed and logged acts,
 seats of models and endpoints have chats.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 import games
+from agents.chat import ChatFrame
 from agents.conversation import Chat, Conversation
-from agents.errors import RoleError
+from agents.errors import ChatError, RoleError, WeightsError
+from agents.policy import tokenizer_and_frame
 from agents.role import Role
+from agents.weights import resolve
 from arena.config.own_files import same_game, with_own_roles
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
 from arena.play.texts import view_of
+from arena.store import checkpoints
 from arena.store.reader import RunReader
 from games.contracts import Deal
 
@@ -34,6 +40,8 @@ CHATS = pa.schema(
         ("all_valid", pa.bool_()),
     ]
 )
+WITH_TOOLS = CHATS.append(pa.field("tools", pa.string()))
+"""Columns of chats with native tools: `tools` is a JSON list of definitions."""
 
 
 class Reply(NamedTuple):
@@ -45,6 +53,10 @@ class Reply(NamedTuple):
     """Log row of the turn; `raw` is the reply's text."""
     prompt: Chat
     """Messages that the model read before this reply."""
+    said: dict[str, Any]
+    """The reply as a message."""
+    tools: str
+    """JSON list of the seat's native tools; "" without any."""
     worth: float
     """Undiscounted return of the seat from this turn to the end of the match."""
 
@@ -54,12 +66,14 @@ class Chats:
     """Reader of a run's selected chats, which replays each match to restore its prompts.
 
     `rows` yields whole chats, `iterations` single replies. Both count in `left_out`, by reason, the matches that could
-    not be replayed. `trust` allows code from the run's folder.
+    not be replayed. `trust` allows code from the run's folder. With `native`, calls and results of roles with native
+    tools are messages of their own, as their policy read them.
     """
 
     reader: RunReader
     selection: Selection
     trust: bool = False
+    native: bool = False
     left_out: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,6 +82,31 @@ class Chats:
         self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
         tables = set_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
+
+    @property
+    def has_tools(self) -> bool:
+        """True if a role of the run has native tools and they are exported."""
+        return self.native and any(role.reply.format == "native" for role in self.roles.values())
+
+    def folders(self) -> dict[str, Path]:
+        """Return the folder with the tokenizer of each selected policy: its newest checkpoint, else its initial model."""
+        run, chosen = self.reader.path, self.selection.policies
+        newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
+        folders = {}
+        for name, spec in self.experiment.policies.items():
+            if not chosen or name in chosen:
+                trained = newest.policy(name) if newest and spec.train else None
+                folders[name] = trained if trained and trained.is_dir() else resolve(spec.model)
+        return folders
+
+    def _frame(self, policy: str) -> ChatFrame | None:
+        """Return the policy's chat frame if chats have native tools; None if it has none here."""
+        if not self.has_tools or policy not in (folders := self.folders()):
+            return None
+        try:
+            return tokenizer_and_frame(folders[policy])[1]
+        except (ChatError, WeightsError):
+            return None
 
     def iterations(self) -> Iterator[tuple[int, Iterator[Reply]]]:
         """Yield each selected iteration's number with an iterator of the model replies in its finished matches.
@@ -93,7 +132,7 @@ class Chats:
                 if row is None or row["messages"] != reply.prompt[: len(row["messages"])]:
                     row = current[key] = _chat_row(reply)
                     rows.append(row)
-                row["messages"] = [*reply.prompt, {"role": "assistant", "content": reply.turn["raw"]}]
+                row["messages"] = [*reply.prompt, reply.said]
                 row["all_valid"] &= reply.turn["valid"]
             yield rows
 
@@ -108,7 +147,10 @@ class Chats:
 
     def _replay(self, row: Row, worth: Mapping[int, float]) -> Iterator[Reply]:
         name = same_game(row["game"], self.experiment)
-        conversations = {seat: Conversation(self._role(name, held)) for seat, held in self._model_seats(row).items()}
+        conversations = {
+            seat: Conversation(self._role(name, held), self._frame(held["policy"]))
+            for seat, held in self._model_seats(row).items()
+        }
         game = games.deal(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
             raise StoreError(f"the rules of {name} were changed since")
@@ -119,7 +161,8 @@ class Chats:
             conversation = conversations.get(seat)
             if source == "summary":
                 if conversation:
-                    yield Reply(row, turn, conversation.ask_summary(), worth[turn["index"]])
+                    prompt = conversation.ask_summary()
+                    yield Reply(row, turn, prompt, conversation.reply(turn["raw"]), "", worth[turn["index"]])
                     conversation.said(turn["raw"])
                 continue
             if source == "replaced":
@@ -132,7 +175,8 @@ class Chats:
             if conversation:
                 prompt = conversation.ask(view)
                 if source == "policy":
-                    yield Reply(row, turn, prompt, worth[turn["index"]])
+                    tools = json.dumps(list(view.tools)) if view.tools and conversation.is_native else ""
+                    yield Reply(row, turn, prompt, conversation.reply(turn["raw"]), tools, worth[turn["index"]])
                 conversation.said(turn["raw"])
             game.step(turn["action"])
 
@@ -162,5 +206,5 @@ def _chat_row(first: Reply) -> Row:
         **{name: turn[name] for name in ("seat", "role", "policy", "version")}, "first_turn": turn["index"],
         "payoff": row["payoffs"].get(turn["seat"]), "return": first.worth, "all_valid": True,
         "opening": len(first.prompt), "source": row.get("source", "played"), "parent": row.get("parent", ""),
-        "started": row["started"],
+        "started": row["started"], "tools": first.tools or None,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from arena.errors import StoreError
 from arena.export import inspect_log, tables
-from arena.export.chats import CHATS, Chats
+from arena.export.chats import CHATS, WITH_TOOLS, Chats
 from arena.export.pairs import PAIRS, pair_rows
 from arena.export.selection import Selection
 from arena.export.training import write_templates
@@ -27,7 +27,7 @@ def export_matches(reader: RunReader, selection: Selection, name: str, to: Path,
         counts, notes = _write_tables(reader, selection, name, to)
         selection.check_met()
     else:
-        counts, notes = _write_chats(Chats(reader, selection, trust), name, to)
+        counts, notes = _write_chats(Chats(reader, selection, trust, native=name == "chats"), name, to)
     if not any(counts.values()):
         reason = f" ({notes[-1]})" if notes else ""
         if name == "pairs":
@@ -58,7 +58,8 @@ def _write_chats(chats: Chats, name: str, to: Path) -> Written:
     if name == "inspect":
         counts = {"samples": inspect_log.write(chats, to)}
     else:
-        schema, batches = (CHATS, chats.rows()) if name == "chats" else (PAIRS, pair_rows(chats))
+        columns = WITH_TOOLS if chats.has_tools else CHATS
+        schema, batches = (columns, chats.rows()) if name == "chats" else (PAIRS, pair_rows(chats))
         counts = {name: write_json_lines(to / f"{name}.jsonl", schema, batches)}
     chats.selection.check_met()
     notes = []

@@ -87,5 +87,5 @@ def _sample(row: Row) -> EvalSample:
         messages=messages,
         output=ModelOutput.from_content(row["policy"], answer),
         scores={name: Score(value=row[name], answer=answer) for name in SCORES if row[name] is not None},
-        metadata={name: value for name, value in row.items() if name not in ("messages", *SCORES)},
+        metadata={name: value for name, value in row.items() if name not in ("messages", "tools", *SCORES)},
     )

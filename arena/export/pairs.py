@@ -55,7 +55,7 @@ def _pair(group: list[Reply], iteration: int) -> Row | None:
     best, worst = max(worth, key=worth.__getitem__), min(worth, key=worth.__getitem__)
     if worth[best] - worth[worst] < TOLERANCE:
         return None
-    row, turn, prompt, _ = by_text[best][0]
+    row, turn, prompt, *_ = by_text[best][0]
     return {
         "prompt": prompt,
         "chosen": [{"role": "assistant", "content": best}],

@@ -8,10 +8,8 @@ from agents.adapter_config import is_adapter
 from agents.chat import ChatFrame
 from agents.errors import ChatError, WeightsError
 from agents.policy import tokenizer_and_frame
-from agents.training_template import frame_template, marked_template
-from agents.weights import resolve
+from agents.training_template import frame_template, marked_template, tool_template
 from arena.export.chats import Chats
-from arena.store import checkpoints
 from arena.store.files import write_atomic
 
 TEMPLATE = "chat_template.jinja"
@@ -41,13 +39,14 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
     such as the reason why a policy has none.
     """
     notes, by_policy = [], dict[str, str]()
-    for policy, folder in _folders(chats).items():
+    for policy, folder in chats.folders().items():
         try:
-            _, frame = tokenizer_and_frame(folder)
+            tokenizer, frame = tokenizer_and_frame(folder)
         except (ChatError, WeightsError) as why:
             notes.append(f"{policy}: no {TEMPLATE}, because {why}")
             continue
-        if template := frame_template(frame):
+        template = tool_template(tokenizer, frame) if chats.has_tools and frame.tools else frame_template(frame)
+        if template:
             by_policy[policy] = template
         notes += _notes(policy, frame, chats)
     for policy, template in by_policy.items():
@@ -56,21 +55,13 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
     return notes
 
 
-def _folders(chats: Chats) -> dict[str, Path]:
-    """Return the folder with the tokenizer of each selected policy: its newest checkpoint, else its initial model."""
-    run, chosen = chats.reader.path, chats.selection.policies
-    newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
-    folders = {}
-    for name, spec in chats.experiment.policies.items():
-        if not chosen or name in chosen:
-            trained = newest.policy(name) if newest and spec.train else None
-            folders[name] = trained if trained and trained.is_dir() else resolve(spec.model)
-    return folders
-
-
 def _notes(policy: str, frame: ChatFrame, chats: Chats) -> list[str]:
     if frame.parts.system != "turn":
         return [f"{policy}: its chat template has no system turn, and no template renders the chats as they were read"]
+    if chats.has_tools and frame.tools and frame.tools.rewrites:
+        return [
+            f"{policy}: its chat template moves definitions of tools or changes earlier turns, unlike what was read"
+        ]
     if frame.rewrites_thoughts and any(role.history == "keep" for role in chats.roles.values()):
         own = f"{policy}: its own chat template rewrites thoughts of earlier replies"
         return [f"{own}, which were read as they stand in the chats: train with {TEMPLATE}"]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import flag, number, whole_number
+from games.contracts import TOOL
 from simulators.base import Answer, Simulator
 from simulators.desk import listing, players, tasks
 from simulators.desk.airline.world import Airline
@@ -30,7 +31,7 @@ from simulators.person import PERSONAS, SPEECHES
 from simulators.person import Speech as Wording
 from simulators.tools import Call, describe, read_calls, run
 
-AGENT, CUSTOMER, TOOL = "agent", "customer", "tool"
+AGENT, CUSTOMER = "agent", "customer"
 WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline}
 
 
@@ -141,6 +142,10 @@ class Desk(Simulator):
             f"TELL fact value (facts: {facts}); DENY reason; ELSE (asks what else); SAY text (plain words). "
             "DONE ends the talk."
         )
+
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definitions of the agent's tools, none in terse mode."""
+        return [tool.definition for tool in self.world.tools()] if seat == AGENT and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
         """Return the facts for all seats: {"today": ISO date, "left": remaining acts of the agent}."""

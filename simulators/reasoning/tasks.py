@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from games.base import IllegalAct, flag, number, whole_number
-from games.contracts import View
+from games.contracts import TOOL, View
 from games.families.book import fold
 from games.slow import slowly
 from simulators.base import Answer
@@ -21,7 +21,7 @@ from simulators.reasoning.typed import bare
 from simulators.tools import Tool, read_calls, run
 
 Protocol = Literal["single", "retry", "correct", "code"]
-SOLVER, TOOL = "solver", "tool"
+SOLVER = "solver"
 RIGHT, WRONG = "right", "wrong"
 AGAIN = "Incorrect. Please think again."
 CORRECT = (
@@ -124,6 +124,11 @@ class Reasoning(Asked):
                 f"{self.max_turns} replies in all."
             )
         return says
+
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definition of `python` if code is run by tool calls."""
+        calls = self.protocol == "code" and self.code == "tool_call"
+        return [Tool.of(self.python).definition] if calls else ()
 
     def public(self) -> dict[str, Any]:
         """Return `question`, `terse` (the task without the words around it, if known), `family`, `turns_left`."""

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from games.base import IllegalAct, whole_number
-from games.contracts import View
+from games.contracts import TOOL, View
 from games.slow import slowly
 from simulators.base import Answer, Simulator
 from simulators.confine.code import available, run_python
 
-ENGINEER, TOOL = "engineer", "tool"
+ENGINEER = "engineer"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
 EDIT = re.compile(r"EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
 VISIBLE, HIDDEN, LARGEST = 2, 6, 9

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from games.base import choice, flag, number, one_line, whole_number
+from games.contracts import TOOL
 from simulators.base import DRAWS, Simulator, SimulatorFault, held_out
 from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
@@ -20,7 +21,6 @@ from simulators.search.session import Budget, Session
 from simulators.search.world import LEAST, MOST
 from simulators.tools import describe
 
-TOOL = "tool"
 SPARE_ACTS = 4
 LISTED = 12
 """Maximum number of names in listed acts."""

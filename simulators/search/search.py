@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from games.base import choice
 from simulators.base import Answer
 from simulators.search import players
-from simulators.search.acts import must, read_act
+from simulators.search.acts import must, read_act, tools_of
 from simulators.search.base import LibraryGame, as_record, question_from
 from simulators.search.pages import render
 from simulators.search.questions import NONE
@@ -59,6 +59,10 @@ class Search(LibraryGame):
             f"Tools, one call at a time, at most {self.budget.searches} searches:\n{self.tools()}\n"
             f"ANSWER text ends the match: a name, a number, or {NONE} where no page says."
         )
+
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definitions of the solver's tools, none in terse mode."""
+        return [tool.definition for tool in tools_of(self.work)] if seat == SOLVER and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
         """Return `question`, its text, and `left`, the remaining calls by tool."""

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jinja2 import TemplateError
 
 from agents import chat_template_child, weights
-from agents.chat import ACKNOWLEDGED, CHATS, ChatFrame
+from agents.chat import ChatFrame
+from agents.chat_parts import ACKNOWLEDGED, CHATS
 from agents.chat_template import Chat, Refused, Rendered, _in_child
 from agents.errors import ChatError
 from agents.nano import nano_tokenizer

@@ -104,7 +104,7 @@ def test_fields_are_short_lines_without_anything_invisible() -> None:
         ({"format": "whole", "action": "a"}, "all but the private field"),
         ({"format": "tagged", "action": "a", "public": "a"}, "different names"),
         ({"format": "tagged", "action": "a>"}, "String should match"),
-        ({"format": "xml"}, "Input should be 'tagged', 'json', 'free' or 'whole'"),
+        ({"format": "xml"}, "Input should be 'tagged', 'json', 'free', 'whole' or 'native'"),
         ({"format": "json", "action": "a", "secret": "b"}, "Extra inputs"),
     ],
 )

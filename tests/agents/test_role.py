@@ -180,7 +180,7 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
         ("role: x\nreply: {format: tagged}", ":2: reply: format tagged needs the name of its action field"),
         (
             "role: x\nreply:\n  format: tags",
-            ":3: reply.format: should be 'tagged', 'json', 'free' or 'whole', not 'tags'",
+            ":3: reply.format: should be 'tagged', 'json', 'free', 'whole' or 'native', not 'tags'",
         ),
         ("role: x\nexamples:\n- see: a", ":3: examples[0].say: missing: this field is required"),
         (

@@ -7,8 +7,10 @@ from jinja2 import TemplateError
 
 from agents.chat import ChatFrame, written
 from agents.nano import nano_tokenizer
-from agents.training_template import frame_template, marked_template
+from agents.tool_formats import ToolCall
+from agents.training_template import frame_template, marked_template, tool_template
 from tests.factories.families import CHATML, FAMILIES, STRIPPING
+from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
 
 SYSTEM = {"role": "system", "content": "Be brief. It's \\ \U0001f600"}
 PLAIN = [
@@ -94,3 +96,38 @@ def test_without_a_system_turn_no_template_is_what_was_read() -> None:
         tokenizer = tokenizer_of(name)
         assert frame_template(ChatFrame(tokenizer)) is None
         assert marked_template(tokenizer, ChatFrame(tokenizer)) == tokenizer.chat_template
+
+
+DEFINITIONS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "find", "description": "Find.", "parameters": {"type": "object"}}}
+]
+CALL = {"id": "call00000", "type": "function", "function": {"name": "find", "arguments": {"query": "Ada"}}}
+WITH_TOOLS: list[dict[str, Any]] = [
+    {"role": "user", "content": "Where?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "name": "find", "tool_call_id": "call00000", "content": "Tarn"},
+    {"role": "assistant", "content": "ANSWER Tarn"},
+]
+
+
+@pytest.mark.parametrize("family", TOOL_FAMILIES)
+def test_calls_are_marked_as_sampled(family: str) -> None:
+    tokenizer = tool_tokenizer(family)
+    frame = ChatFrame(tokenizer)
+    template = tool_template(tokenizer, frame)
+    assert template
+    chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
+    given = {"tools": DEFINITIONS, "tokenize": False}
+    expected = tokenizer.apply_chat_template(chat, **given)
+    assert tokenizer.apply_chat_template(chat, chat_template=template, **given) == expected
+    told = tokenizer.apply_chat_template(
+        chat, tools=DEFINITIONS, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
+    )
+    pairs = zip(told["input_ids"], told["assistant_masks"], strict=True)
+    marked = [token for token, mask in pairs if mask]
+    call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
+    if frame.tools and frame.tools.exact and family != "mistral":
+        assert marked == [*call, frame.stop_id, *frame.encode("ANSWER Tarn"), frame.stop_id]
+    assert marked.count(frame.stop_id) == 2
+    plain = tokenizer.apply_chat_template(PLAIN, chat_template=template, tokenize=False)
+    assert plain == tokenizer.apply_chat_template(PLAIN, tokenize=False)

@@ -196,6 +196,8 @@ def said(
         row,
         {"index": turn, "seat": "a", "role": "r", "policy": "p", "version": 1, "raw": raw, "valid": True},
         prompt,
+        {"role": "assistant", "content": raw},
+        "",
         worth,
     )
 

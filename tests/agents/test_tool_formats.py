@@ -1,0 +1,204 @@
+"""Formats of tool calls: what is written is read as it was, and no text is too hostile to be read."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import tool_formats
+from agents.errors import ChatError
+from agents.tool_formats import FORMATS, MOST_CALLS, Format, ToolCall, call_id, joined, read_calls, write_calls
+from tests.factories.families import FAMILIES
+
+TOKENIZER = FAMILIES["qwen"]()
+MARKUP = (
+    *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "</think>", "<think>", "\n</parameter>\n"),
+    *("<parameter=x>", "</function>\n</tool_call>", '{"name": "f", "parameters": {}}', "\nf(x=1)", "|", '"', "\\", "é"),
+)
+TEXTS = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=12),
+    st.lists(st.sampled_from(MARKUP), max_size=3).map("".join),
+)
+NUMBERS = st.one_of(st.integers(-(10**30), 10**30), st.floats(allow_nan=False, allow_infinity=False))
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
+)
+NAMES = st.from_regex(r"[a-z][a-z_]{0,9}", fullmatch=True).filter(lambda name: name not in ("is", "in", "if", "as"))
+ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
+
+
+@st.composite
+def _several(draw: st.DrawFn) -> list[ToolCall]:
+    pairs = draw(st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=3))
+    return [ToolCall(call_id(place), name, arguments) for place, (name, arguments) in enumerate(pairs)]
+
+
+def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
+    """Definitions that give every argument the type that it has; one tool for each call."""
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": call.name,
+                "parameters": {
+                    "properties": {
+                        key: {"type": kinds.get(type(value), "null")} for key, value in call.arguments.items()
+                    }
+                },
+            },
+        }
+        for call in calls
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "qwen_xml"])
+@settings(max_examples=300, deadline=None)
+@given(calls=_several())
+def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
+    try:
+        text = joined(write_calls(name, calls))
+    except ChatError:
+        assert "</think>" in repr(calls), "which would make a thought of what is before"
+        return
+    assert read_calls(name, text) == ("", tuple(calls), "")
+
+
+@settings(max_examples=300, deadline=None)
+@given(calls=_several())
+def test_xml_is_read_with_the_tools_types_or_refused(calls: list[ToolCall]) -> None:
+    call = calls[0]
+    try:
+        text = joined(write_calls("qwen_xml", [call]))
+    except ChatError:
+        assert "</parameter>" in repr(call) or "</think>" in repr(call)
+        return
+    assert read_calls("qwen_xml", text, definitions([call])) == ("", (call,), "")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_speech_around_calls_is_kept(name: str) -> None:
+    calls = (ToolCall(call_id(0), "find", {"query": "Ada Lom"}),)
+    block = joined(write_calls(name, calls))
+    assert read_calls(name, f"Let me look.\n{block}\nOne moment.") == ("Let me look.\nOne moment.", calls, "")
+    assert read_calls(name, "ANSWER Tarn") == ("ANSWER Tarn", (), "")
+    assert read_calls(name, f"<think>{block}</think>\n{block}")[1:] == (calls, "")
+    assert read_calls(name, f"hm {block}</think>\n{block}")[1:] == (calls, "")
+    assert read_calls(name, f"<think>\n{block}") == (f"<think>\n{block}", (), "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}}', "does not end in </tool_call>"),
+        ("hermes", '<tool_call>{"name": "f", }</tool_call>', "not JSON"),
+        ("hermes", '<tool_call>{"name": "f", "arguments": [1]}</tool_call>', "a call is"),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "NaN is no number"),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1e999}}</tool_call>', "too large"),
+        ("hermes", f'<tool_call>{{"name": "f", "arguments": {{"a": 1{"0" * 60}}}}}</tool_call>', "40 digits"),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1, "a": 2}}</tool_call>', "twice"),
+        ("hermes", f'<tool_call>{{"name": "f", "arguments": {{"a": {"[" * 30}{"]" * 30}}}}}</tool_call>', "deep"),
+        ("hermes", f"<tool_call>{'[' * 19_000}", "deep"),
+        ("mistral", "[TOOL_CALLS] nothing", "not JSON"),
+        ("llama", '{"name": "f", "parameters": {', "not JSON"),
+        ("llama", '{"name": "f", "parameters": 3}', '"parameters": {…}'),
+        ("qwen_xml", "<tool_call>\n<parameter=a>\n1\n</parameter>\n</tool_call>", "begins with <function=NAME>"),
+        ("qwen_xml", "<tool_call>\n<function=f>\n<parameter=a>\n1\n</function>\n</tool_call>", "parameter a does not"),
+        ("qwen_xml", "<tool_call>\n<function=f>\n", "ends in </function>"),
+    ],
+)
+def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, why: str) -> None:
+    reading = read_calls(name, text)
+    assert reading.calls == () and why in reading.problem and "\n" not in reading.problem
+    after = joined(write_calls(name, [ToolCall(call_id(3), "g", {})]))
+    if not text.endswith(("{", "[", "}")) or "not JSON" not in why:
+        again = read_calls(name, f"{after}\n{text}", first=3)
+        assert [call.id for call in again.calls] == ["call00003"] and why in again.problem
+
+
+def test_calls_are_bounded_in_number_and_length() -> None:
+    calls = [ToolCall(call_id(place), "f", {}) for place in range(40)]
+    for name, format in FORMATS.items():
+        reading = read_calls(name, joined(format.write(calls)))
+        assert len(reading.calls) == MOST_CALLS and f"at most {MOST_CALLS}" in reading.problem
+        late = " " * tool_formats.LONGEST + joined(format.write(calls[:1]))
+        assert read_calls(name, late).calls == ()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_hostile_texts_are_read_in_little_time(name: str) -> None:
+    texts = [
+        mark * (20_000 // len(mark)) for mark in (*MARKUP, "<tool_call>{", "[TOOL_CALLS][", "f(x=", "f(x=[)\n", "\t")
+    ]
+    texts += ["f(" + "(" * 9_000 + ")" * 9_000 + ")", '{"name": "f", "parameters": ' * 700]
+    begun = time.monotonic()
+    for text in texts:
+        read_calls(name, text)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(st.one_of(st.sampled_from(MARKUP), st.text(max_size=8)), max_size=8).map("".join))
+def test_reading_never_raises(name: str, text: str) -> None:
+    reading = read_calls(name, text)
+    assert "\n" not in reading.problem
+
+
+def test_other_spellings_of_a_call_are_read() -> None:
+    call = ToolCall("call00000", "f", {"a": 1})
+    same = {
+        "hermes": '<tool_call> {"arguments": "{\\"a\\": 1}", "name": "f"} </tool_call>',
+        "llama": '<|python_tag|>{"type": "function", "name": "f", "parameters": {"a": 1}}',
+        "mistral": '[TOOL_CALLS]{"name": "f", "arguments": {"a": 1}, "id": "short"}',
+        "plain": "f( a = 1 )",
+    }
+    assert {name: read_calls(name, text).calls for name, text in same.items()} == dict.fromkeys(same, (call,))
+    assert (
+        read_calls("mistral", '[TOOL_CALLS] [{"name": "f", "arguments": {}, "id": "abcDEF123"}]').calls[0].id
+        == "abcDEF123"
+    )
+    assert read_calls("plain", '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>').calls == (call,)
+    assert read_calls("plain", "f(1)\nprint(a=b)\nf(**a)").calls == ()
+
+
+THEIRS = {"hermes": "qwen3_template", "qwen_xml": "qwen3_5_template", "llama": "llama3_template"}
+TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), max_size=9).map(str.strip)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+@settings(max_examples=50, deadline=None)
+@given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
+def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str, Any]) -> None:
+    theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
+    calls = [ToolCall(call_id(0), "find", arguments)]
+    text = joined(write_calls(name, calls))
+    end = "<|eot_id|>" if name == "llama" else "<|im_end|>"
+    tools = definitions(calls)
+    parsed = TOKENIZER.parse_response(text + end, getattr(theirs, THEIRS[name]), prefix="", tools=tools)
+    functions = [call["function"] for call in parsed["tool_calls"]]
+    assert functions == [
+        {"name": call.name, "arguments": call.arguments} for call in read_calls(name, text, tools).calls
+    ]
+
+
+def test_one_more_format_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FunctionGemma's marks, for instance, around what Hermes writes."""
+
+    def write(calls: Any) -> tool_formats.Pieces:
+        return [("<call>", json.dumps([{"name": call.name, "arguments": call.arguments} for call in calls]))]
+
+    def find(text: str, at: int) -> tool_formats.Found | None:
+        start = text.find("<call>", at)
+        if start < 0:
+            return None
+        values, end = json.JSONDecoder().raw_decode(text, start + 6)
+        return start, end, [("", value["name"], value["arguments"]) for value in values]
+
+    monkeypatch.setitem(FORMATS, "toy", Format(write, find))
+    calls = (ToolCall("call00000", "f", {"a": [1]}), ToolCall("call00001", "g"))
+    assert read_calls("toy", "Well: " + joined(write_calls("toy", calls))) == ("Well:", calls, "")

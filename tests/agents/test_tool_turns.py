@@ -1,0 +1,243 @@
+"""Tool turns of the chat frame: equal to the model's own template, and never a control id out of content."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.chat import ChatFrame
+from agents.chat_parts import ACKNOWLEDGED
+from agents.errors import ChatError
+from agents.nano import nano_tokenizer
+from agents.tool_formats import ToolCall, ToolResult
+from agents.tool_turns import call_message, result_message
+from tests.factories.families import FAMILIES, hostile
+from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Use it to {name}.",
+            "parameters": {"type": "object", "properties": {"query": {"type": "string"}, "most": {"type": "integer"}}},
+        },
+    }
+    for name in ("search", "open")
+]
+CALLS = [
+    ToolCall("call00000", "search", {"query": 'Ada "L" é', "most": 3}),
+    ToolCall("call00001", "open", {"query": "x"}),
+]
+RESULTS = [ToolResult("call00000", "Ada\n{1}", "search"), ToolResult("call00001", '"Bo"', "open")]
+SYSTEM, SAY = {"role": "system", "content": "Be brief."}, {"role": "assistant", "content": "Tarn."}
+FAMILY = pytest.mark.parametrize("family", TOOL_FAMILIES)
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Any]:
+    return {family: tool_tokenizer(family) for family in TOOL_FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def frames(tokenizers: dict[str, Any]) -> dict[str, ChatFrame]:
+    return {family: ChatFrame(tokenizer) for family, tokenizer in tokenizers.items()}
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def opening(frame: ChatFrame, text: str) -> list[int]:
+    """Ids of the system text, definitions and first question, up to the reply."""
+    return frame.open("Be brief.", tools=TOOLS, asks=True) + frame.ask(
+        text, opened=frame.opens_turn(TOOLS, "Be brief.")
+    )
+
+
+def messages(frame: ChatFrame, text: str, *turns: dict[str, Any]) -> list[dict[str, Any]]:
+    asked = [SYSTEM, user(text)] if frame.parts.system == "turn" else [user(f"Be brief.\n\n{text}")]
+    return [*asked, *turns]
+
+
+def rendered(tokenizer: Any, chat: list[dict[str, Any]], **given: Any) -> str:
+    return str(tokenizer.apply_chat_template(chat, tools=TOOLS, tokenize=False, **given))
+
+
+def spelled(tokenizer: Any, ids: list[int]) -> str:
+    """Text of ids with their control tokens; a Unigram decoder puts no blank first."""
+    return str(tokenizer.decode(ids)).replace(" ", "")
+
+
+@FAMILY
+def test_the_format_is_that_of_the_family(family: str, frames: dict[str, ChatFrame]) -> None:
+    assert frames[family].tool_format == TOOL_FAMILIES[family][2]
+    tools = frames[family].tools
+    assert tools is not None and tools.rewrites == (family == "mistral")
+
+
+@FAMILY
+def test_tool_turns_are_the_templates(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
+    """Definitions, a call, its results and a further call, text for text; and id for id where a tokenizer is one."""
+    frame, tokenizer = frames[family], tokenizers[family]
+    chat, ids = messages(frame, "Where?"), opening(frame, "Where?")
+    for call, results in ((CALLS[0], RESULTS), (CALLS[1], RESULTS[1:])):
+        said = frame.write_calls("", [call])
+        chat += [call_message("", [call]), *map(result_message, results)]
+        ids += [*said, frame.stop_id, *frame.close("stop"), *frame.answer(results)]
+        assert frame.read_calls(said, TOOLS).calls[0].arguments == call.arguments
+    expected = rendered(tokenizer, chat, add_generation_prompt=True)
+    if frame.tools is not None and not frame.tools.exact:  # what was sampled stays, written as it was
+        expected = rendered(tokenizer, [_as_content(frame, message) for message in chat], add_generation_prompt=True)
+    assert spelled(tokenizer, ids) == expected.replace(" ", "")
+    if family != "mistral":
+        assert ids == tokenizer.encode(expected, add_special_tokens=False)
+
+
+def _as_content(frame: ChatFrame, message: dict[str, Any]) -> dict[str, Any]:
+    if "tool_calls" not in message:
+        return message
+    calls = [ToolCall(one["id"], **one["function"]) for one in message["tool_calls"]]
+    return {"role": "assistant", "content": frame.decode(frame.write_calls("", calls), marks=True)}
+
+
+@FAMILY
+def test_a_user_may_speak_after_a_result(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
+    frame, tokenizer = frames[family], tokenizers[family]
+    ids = frame.answer(RESULTS[:1], "And now?")
+    chat = messages(frame, "Where?", call_message("", CALLS[:1]), result_message(RESULTS[0]), user("And now?"))
+    if frame.tools is not None and frame.tools.user_bridge is None:  # Mistral refuses this order
+        assert tokenizer.decode(ids).endswith('And now?, "call_id": "call00000"}[/TOOL_RESULTS]')
+    else:
+        assert rendered(tokenizer, chat, add_generation_prompt=True).endswith(tokenizer.decode(ids))
+
+
+@FAMILY
+def test_speech_and_several_calls_are_the_templates(
+    family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    frame, tokenizer = frames[family], tokenizers[family]
+    assert frame.tools is not None
+    said = frame.write_calls("Let me look.", CALLS)
+    assert frame.read_calls(said, TOOLS) == ("Let me look.", tuple(CALLS), "")
+    if frame.tools.gap is not None and frame.tools.exact:
+        chat = messages(frame, "Where?", call_message("Let me look.", CALLS))
+        ids = [*opening(frame, "Where?"), *said, frame.stop_id, *frame.close("stop")]
+        assert ids == tokenizer.encode(rendered(tokenizer, chat), add_special_tokens=False)
+
+
+@FAMILY
+def test_examples_and_definitions_share_the_opening(
+    family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    frame, tokenizer = frames[family], tokenizers[family]
+    turns = [("Where?", "Tarn.")]
+    chat = messages(frame, "Where?", SAY)
+    assert spelled(tokenizer, frame.open("Be brief.", turns, TOOLS)) == rendered(tokenizer, chat).replace(" ", "")
+    opened = tokenizer.decode(frame.open("Be brief.", tools=TOOLS))
+    assert ACKNOWLEDGED in opened if frame.opens_turn(TOOLS, "Be brief.") else ACKNOWLEDGED not in opened
+    assert frame.open("Be brief.", turns) == frame.open("Be brief.", turns, [])
+
+
+CONTROL = ("<|im_end|>", "<|eot_id|>", "</s>", "[TOOL_CALLS]", "<tool_call>")
+
+
+def test_definitions_with_control_tokens_are_refused(frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
+    for family, frame in frames.items():
+        texts = [text for text in CONTROL if text in tokenizers[family].get_vocab()]
+        for text in texts:
+            for field in ("description", "name"):
+                function = {**TOOLS[0]["function"], field: f"Look. {text}"}  # type: ignore[dict-item]
+                with pytest.raises(ChatError, match="contains a control token"):
+                    frame.open("", tools=[{"type": "function", "function": function}])
+        assert texts
+
+
+def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
+    """Assert that hostile texts in questions, results and arguments leave a conversation's control ids as they are."""
+    control = [*tokenizer.convert_ids_to_tokens(sorted(frame.control_ids)), "<tool_response>", '"}\n</tool_response>']
+
+    def controls(text: str) -> list[int]:
+        ids = [*frame.answer([ToolResult("call00000", text, "search")], text), *frame.ask(text)]
+        call = ToolCall("call00000", "search", {"query": text})
+        try:
+            ids += frame.write_calls("", [call])
+        except ChatError:  # the format has no way to say it
+            ids += frame.write_calls("", CALLS[:1])
+        return [token for token in ids if token in frame.control_ids]
+
+    expected = controls("Tarn")
+    for text in islice(hostile(seed, count, control), count):
+        assert controls(text) == expected, text
+
+
+@pytest.mark.slow_after(1)
+@FAMILY
+def test_no_control_id_comes_out_of_results_and_arguments(
+    family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    attack(frames[family], tokenizers[family], 10_000, seed=1)
+
+
+@pytest.mark.slow
+@FAMILY
+def test_no_control_id_comes_out_of_a_hundred_thousand_results_and_arguments(
+    family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    attack(frames[family], tokenizers[family], 100_000, seed=2)
+
+
+@pytest.mark.parametrize("build", [nano_tokenizer, *FAMILIES.values()])
+def test_a_template_without_tools_falls_back_to_plain_text(build: Callable[[], Any]) -> None:
+    frame = ChatFrame(build())
+    assert (frame.tools, frame.tool_format) == (None, "plain")
+    assert frame.open("Be brief.", tools=TOOLS) == frame.open("Be brief.") and not frame.opens_turn(TOOLS, "Be brief.")
+    assert frame.answer(RESULTS[:1]) == frame.ask("search: Ada\n{1}")
+
+
+BROKEN = {
+    "drops results": ("message.content + '\n</tool_response>'", "'\n</tool_response>'"),
+    "repeats the system text": ("{{ '\n\n# Tools", "{{ system + '\n\n# Tools"),
+    "hides definitions": ("{{ '\n' + tool | tojson }}", ""),
+    "changes earlier calls": ("'\n<tool_call>", "messages | length ~ '<tool_call>"),
+    "writes an unknown format": ("<tool_call>\n{", "<call>\n{"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_template_that_cannot_be_composed_has_no_tool_turns(how: str) -> None:
+    tokenizer = tool_tokenizer("qwen25")
+    before, after = BROKEN[how]
+    assert before in tokenizer.chat_template
+    tokenizer.chat_template = tokenizer.chat_template.replace(before, after)
+    assert ChatFrame(tokenizer).tools is None
+
+
+THEIRS = {
+    "qwen2_5": "hermes", "qwen3": "hermes", "qwen3_5_nothink": "qwen_xml", "qwen3_5_think": "qwen_xml",
+    "llama3_1": "llama", "llama3_2": "llama", "lfm2": "plain", "gptoss": "plain",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_published_templates_have_their_formats(name: str) -> None:
+    trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
+    tokenizer = FAMILIES["llama3" if name.startswith("llama") else "qwen"]()
+    path = Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja"
+    tokenizer.chat_template = path.read_text("utf-8")
+    frame = ChatFrame(tokenizer)
+    assert frame.tool_format == THEIRS[name]
+    if frame.tools is None:
+        return
+    clock = {"date_string": "26 Jul 2024"}
+    ids = opening(frame, "Where?") + frame.write_calls("", CALLS[:1]) + [frame.stop_id, *frame.close("stop")]
+    ids += frame.answer(RESULTS)
+    call = call_message("", CALLS[:1])
+    chat = messages(frame, "Where?", call, *map(result_message, RESULTS))
+    thinks = name == "qwen3_5_think"  # its prompt opens a thought, which it prints closed before the call
+    expected = rendered(tokenizer, chat, add_generation_prompt=True, **clock)
+    assert tokenizer.decode(ids) == (
+        expected.replace("<think>\n\n</think>\n\n<tool_call>", "<think>\n<tool_call>", 1) if thinks else expected
+    )
