@@ -89,7 +89,7 @@ class Chats:
         return self.native and any(role.reply.format == "native" for role in self.roles.values())
 
     def folders(self) -> dict[str, Path]:
-        """Return the folder with the tokenizer of each selected policy: its newest checkpoint, else its initial model."""
+        """Return the tokenizer folder of each selected policy: its newest checkpoint, else its initial model."""
         run, chosen = self.reader.path, self.selection.policies
         newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
         folders = {}
