@@ -10,7 +10,8 @@ from contextlib import suppress
 SHARE, ROOM = 1.5, 1 << 30
 """`trim_holes` lets the heap grow to this multiple of its largest use so far, plus this many bytes.
 
-With 1.3 and 256 MB an iteration of the flagship took 1.05 times its CPU time without trimming, and learning 1.21 times.
+With these, two iterations of the flagship trim nothing and learn in 1.03 times the CPU time without trimming. With 1.3
+and 256 MB learning took 1.21 times, and the peak was 3.70 instead of 3.95 GB.
 """
 
 _largest_use = 0
