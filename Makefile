@@ -46,6 +46,7 @@ $(VENV)/compiled: $(VENV)/installed
 
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 	$(BIN)/python -m pytest -m slow
+	ARENA_THOROUGH=1 $(BIN)/python -m pytest -m 'thorough and not slow'
 
 test-scale: $(VENV)/installed ## the long tests of runs on several processes, by Ray
 	$(BIN)/python -m pytest -m slow tests/arena/scale

@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import arena  # noqa: F401  before torch loads
 from agents import strict_yaml
 from tests.factories.commands import TINY
 from tests.factories.commands import arena as arena_command
+from tests.factories.thorough import cases
 
-settings.register_profile("unhurried", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried", deadline=None, max_examples=cases(50, 200), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("unhurried")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests of Ctrl-C need it
@@ -29,13 +32,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 @pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `slow_after(n)`, all cases but the first n are slow."""
-    cases: Counter[tuple[Path, str]] = Counter()
+    """Mark as slow all cases but the first n of a test marked `slow_after(n)`, and property tests as thorough."""
+    seen: Counter[tuple[Path, str]] = Counter()
     for item in items:
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("thorough")
         mark = item.get_closest_marker("slow_after")
         if mark and item.get_closest_marker("slow") is None and isinstance(item, pytest.Function):
-            cases[item.path, item.originalname] += 1
-            if cases[item.path, item.originalname] > mark.args[0]:
+            seen[item.path, item.originalname] += 1
+            if seen[item.path, item.originalname] > mark.args[0]:
                 item.add_marker("slow")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.errors import RoleError
@@ -328,7 +328,6 @@ def test_the_guide_shows_a_role_that_works(role_file: Any) -> None:
 TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(["\ud800", "{{ 9**9 }}", "\r\nreferee: x", "\u2028"])
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["opener", "referee"]), TEXTS), max_size=4), st.booleans())
 def test_nothing_others_say_breaks_a_turn_or_speaks_as_another(lines: list[tuple[str, str]], first: bool) -> None:
     view = heard(*lines)

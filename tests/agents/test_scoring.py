@@ -208,7 +208,6 @@ def test_the_common_prefix_is_shared_by_all_and_cannot_be_longer(sequences: list
     assert len(longer) > 1 or any(len(s) == len(prefix) for s in sequences)
 
 
-@settings(max_examples=50, deadline=None)
 @given(seeds, st.integers(1, 200))
 def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> None:
     streams, heat = random_streams(seed)
@@ -234,7 +233,6 @@ def computed(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], sta
     return sum(start + p + sum(len(sequences[i]) - p for i in group) for p, group in zip(prefixes, groups, strict=True))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), max_size=8).map(tuple), min_size=1, max_size=12), st.integers(0, 12))
 def test_families_are_a_partition_and_never_dearer_than_one_pass_for_all(
     sequences: list[tuple[int, ...]], start: int

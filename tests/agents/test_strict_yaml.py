@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.names import nearest
 from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, gravest, line_of, load, read
+from tests.factories.thorough import cases
 
-FUZZ = settings(max_examples=170, deadline=None)
+FUZZ = settings(max_examples=cases(170, 700), deadline=None)
 
 
 def fault(text: str) -> str:
@@ -252,7 +253,6 @@ def test_mutated_documents_never_raise_anything_else(tree: Any, at: int, cut: in
     never_raises_but_yaml_errors(text[:at] + put + text[at + cut :])
 
 
-@settings(max_examples=50, deadline=None)
 @given(TREES)
 def test_json_is_read_as_it_was_written(tree: Any) -> None:
     text = json.dumps(tree)
@@ -281,7 +281,6 @@ def test_a_text_is_written_so_that_it_is_read_as_that_text(text: str) -> None:
     assert load(dump(value, "it"), "it") == value == yaml.safe_load(dump(value, "it"))
 
 
-@settings(max_examples=50, deadline=None)
 @given(WRITABLE)
 def test_a_value_is_written_so_that_it_is_read_back_or_refused(value: Any) -> None:
     try:

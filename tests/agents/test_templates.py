@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.templates import FILTER_NAMES, MAX_TEXT, BadTemplate, compiled, rendered
@@ -48,7 +48,6 @@ AFTER = [
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(VALUES),
     st.lists(st.sampled_from(FILTERS), max_size=4),

@@ -171,7 +171,6 @@ TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), ma
 
 
 @pytest.mark.parametrize("name", THEIRS)
-@settings(max_examples=50, deadline=None)
 @given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
 def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str, Any]) -> None:
     theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")

@@ -73,7 +73,6 @@ def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> N
         torch.testing.assert_close(mine / largest, theirs / largest, atol=1e-6, rtol=0)
 
 
-@settings(max_examples=50, deadline=None)
 @given(seeds, st.integers(1, 200), st.sampled_from([0, 1, 50, 10**9]))
 def test_every_stream_is_a_path_of_its_row(seed: int, budget: int, scores: int) -> None:
     streams, heat = grown(seed)
@@ -201,7 +200,6 @@ def test_a_match_of_very_many_turns_is_packed() -> None:
     assert sorted(i for one in found for i in one.index) == list(range(1500))
 
 
-@settings(max_examples=50, deadline=None)
 @given(seeds, st.integers(100, 20_000))
 def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
     streams, heat = grown(seed)

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import analysis
@@ -315,7 +315,6 @@ def _chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(iterations())
-@settings(max_examples=50, deadline=None)
 def test_any_log_makes_the_tables_that_its_rows_make(
     tmp_path_factory: pytest.TempPathFactory, log: list[tuple[bool, bool, list[MatchRecord]]]
 ) -> None:

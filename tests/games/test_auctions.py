@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyspiel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from games.auctions import FirstPriceAuction, SecondPriceAuction
@@ -125,7 +125,6 @@ def test_mean_revenues_in_equilibrium():
     assert means[SecondPriceAuction] == pytest.approx(SecondPriceAuction.theory["truthful_revenue"])
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     data=st.data(), kind=st.sampled_from(BOTH), players=st.integers(2, 6), most=st.integers(2, 30),
     seed=st.integers(0, 2**32 - 1),

@@ -46,7 +46,6 @@ def chances_of(name, seed, game):
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(SMALL), st.sampled_from(PANEL), st.sampled_from(Negotiation.seats),
     st.integers(1, 3), st.sampled_from([0.0, 0.2]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import chess
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from games.chess_endgame import ChessEndgame
@@ -141,7 +141,6 @@ def test_bad_options():
             ChessEndgame(**options)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.text(st.characters(), max_size=12))
 def test_any_text_is_harmless(text):
     game = start(MATE_IN_2)

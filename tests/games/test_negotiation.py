@@ -17,6 +17,7 @@ from games.contracts import View
 from games.families.bargaining import nash_deals, subgame_perfect
 from games.families.pools import frontier, instances, remainder, splits, worth
 from games.negotiation import Negotiation
+from tests.factories.thorough import cases
 
 HOSTILE = [
     "", " ", "|", "OFFER", "OFFER 1 1", "OFFER 1 1 1 1", "OFFER -1 0 0", "OFFER 1.0 0 0", "OFFER ١ 0 0",
@@ -196,7 +197,7 @@ NEARLY = st.lists(st.one_of(WORD, NUMBER, SPACE, SPACE), max_size=9).map("".join
 OFFERS = st.tuples(SPACE, WORD, SPACE, NUMBER, SPACE, NUMBER, SPACE, NUMBER, SPACE).map("".join)
 
 
-@settings(deadline=None, max_examples=70)
+@settings(deadline=None, max_examples=cases(70, 300))
 @given(st.one_of(st.text(st.characters(), max_size=40), NEARLY, OFFERS), st.booleans())
 @example("OFFER 0 0 0", False)
 @example(" \n walk\t", True)
@@ -412,7 +413,6 @@ OPTIONS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=50)
 @given(OPTIONS, st.integers(0, 2**32), st.integers(0, 2**32))
 def test_with_any_options_a_match_is_sound_repeats_itself_and_can_be_copied(options, seed, acts):
     def played(game, rng, until=math.inf):
@@ -570,7 +570,6 @@ def test_the_splits_shown_are_those_that_waste_nothing():
     ]  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(instances()))
 def test_every_split_shown_is_worth_what_it_says_and_nothing_is_better_for_both(instance):
     game = Negotiation(values="public", splits="shown")

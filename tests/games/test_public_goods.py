@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from games.public_goods import PublicGoods
@@ -65,7 +65,6 @@ def test_theory_values_at_the_defaults():
     assert payoffs(game, (10, 10, 10)) == [PublicGoods.theory["best_mean_payoff"]] * 3
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     data=st.data(), players=st.integers(3, 6), endowment=st.integers(1, 30), multiplier=st.floats(0, 10),
     rounds=st.integers(1, 3),

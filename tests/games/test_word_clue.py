@@ -7,7 +7,7 @@ import string
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import games
@@ -202,7 +202,6 @@ def test_boards_and_targets_are_drawn_evenly_from_the_seed():
     assert words == set(nouns()) and np.all(abs(places - 400) < 80)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.one_of(st.text(max_size=30), st.sampled_from(
     ["CLUE wild 2", "CLUE {} 1", "GUESS bear", "GUESS cloud", "STOP", "GUESS apple | you know", "CLUE bear 1"]
 )), max_size=20), st.integers(2, 5), st.sampled_from(["retry", "end"]))  # fmt: skip

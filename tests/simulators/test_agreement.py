@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulators.agreement import read_agreement
@@ -125,7 +125,6 @@ def test_the_scripted_answers_are_read():
     assert read_agreement(NO) == "deny" and read_agreement(INSIST) is None
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.text()
     | st.lists(st.sampled_from([*"yn,.?!*", "yes", "no", "not", "if", "ok", "please", "\ud800"])).map(" ".join)

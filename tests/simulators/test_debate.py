@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agents.role import load_role
 from simulators import conformance
 from simulators.reasoning import Debate, gym
+from tests.factories.thorough import cases
 
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
 
@@ -36,6 +37,7 @@ def say(debate: Debate, *answers: str) -> None:
 # What simulators promise.
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "options",
@@ -47,7 +49,7 @@ def say(debate: Debate, *answers: str) -> None:
     ],
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Debate(**options), seeds=3, acts=80)
+    findings = conformance.check(lambda: Debate(**options), seeds=cases(3, 6), acts=cases(80, 200))
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 

@@ -14,6 +14,7 @@ from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
 from simulators.extractor import vocabulary
 from simulators.person import PERSONAS, WORDINGS, Act, Renderings, listed, may_leave, worded
+from tests.factories.thorough import cases
 
 WORDS = invented(0, 20, len(SYMPTOMS)).words
 SIGNS = st.sampled_from(SYMPTOMS)
@@ -32,7 +33,7 @@ def test_every_wording_of_every_act_about_every_symptom_is_read_back():
                     assert WORDS.read(text, sign.name) == {sign.name: stance}, (manner, text)
 
 
-@settings(deadline=None, max_examples=70)
+@settings(deadline=None, max_examples=cases(70, 300))
 @given(SIGNS, STANCES, st.sampled_from(sorted(PERSONAS)), st.integers(0, 999), st.data())
 def test_synonyms_are_read_in_its_place(sign, stance, persona, seed, data):
     word = data.draw(st.sampled_from(WORDS.words(sign.name)))
@@ -40,14 +41,12 @@ def test_synonyms_are_read_in_its_place(sign, stance, persona, seed, data):
     assert WORDS.read(text, sign.name) == {sign.name: stance}
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(SIGNS, max_size=6, unique=True), st.sampled_from(OPENINGS))
 def test_a_complaint_is_read_back(signs, opening):
     text = opening.format(them=listed([sign.it for sign in signs])) if signs else UNWELL[0]
     assert WORDS.read(text) == {sign.name: "inform" for sign in signs}
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(SIGNS, STANCES), min_size=1, max_size=4, unique_by=lambda fact: fact[0].name), st.randoms())
 def test_several_facts_in_sentences_of_their_own(facts, rng):
     said = [rng.choice(WORDINGS["plain"][stance]).format(it=sign.it) for sign, stance in facts]
@@ -133,7 +132,7 @@ def test_texts_of_a_small_model_are_read_as_they_were_labelled_by_hand():
     assert len(sure) > 0.9 * sum(label != "other" for _, _, label in readings)
 
 
-@settings(deadline=None, max_examples=70)
+@settings(deadline=None, max_examples=cases(70, 300))
 @given(
     st.text()
     | st.lists(st.sampled_from(["no", "fever", ",", "?", "not sure", "but", "\ud800", "|", "\n", "yes"])).map(" ".join)

@@ -15,6 +15,7 @@ from simulators.base import SimulatorFault
 from simulators.reasoning import ProposerSolver, expression, gym
 from simulators.reasoning.proposer import PAYS
 from simulators.reasoning.typed import FAMILIES, bare, families_of, same_number
+from tests.factories.thorough import cases
 
 PLAIN = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
@@ -251,7 +252,7 @@ def test_questions_and_answers_are_those_of_reasoning_gym(family: str) -> None:
         assert checker.check(drawn.text) == drawn
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=cases(70, 300), deadline=None)
 @given(st.text("0123456789+-*() ", max_size=40))
 def test_expressions_come_to_what_python_says(text: str) -> None:
     try:
@@ -263,7 +264,6 @@ def test_expressions_come_to_what_python_says(text: str) -> None:
     assert expression.tokens(" ".join(found)) == found
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     act=st.one_of(st.text(max_size=60), st.text("0123456789+-*(), \n[]=", max_size=60)),
     family=st.sampled_from(list(FAMILIES)),

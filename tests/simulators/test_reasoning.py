@@ -12,6 +12,7 @@ from simulators.base import SimulatorFault
 from simulators.confine.code import available
 from simulators.reasoning import Reasoning, gym
 from simulators.reasoning.gym import Task
+from tests.factories.thorough import cases
 
 FAMILIES = sorted(
     {
@@ -51,6 +52,7 @@ def _task(*outcomes: Any) -> Task:
     return Task("made", "1 + 1?", "2", {"answer": "2"}, Scorer(*outcomes))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "options",
@@ -62,7 +64,7 @@ def _task(*outcomes: Any) -> Task:
     ],
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Reasoning(**options), seeds=3, acts=40)
+    findings = conformance.check(lambda: Reasoning(**options), seeds=cases(3, 4), acts=cases(40, 60))
     assert [finding for finding in findings if finding.ok is False] == []
 
 

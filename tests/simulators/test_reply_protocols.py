@@ -252,7 +252,6 @@ def test_answers_are_read_as_they_were_written(form: str, answer: str) -> None:
     assert replies.final_answer(replies.write_answer(answer, form), form) == answer.strip()
 
 
-@settings(max_examples=50, deadline=None)
 @given(text=PIECES, form=st.sampled_from(replies.ANSWERS), code=st.sampled_from(replies.CODES))
 def test_any_text_is_read(text: str, form: str, code: str) -> None:
     answer, block = replies.final_answer(text, form), replies.first_block(text, code)
@@ -260,7 +259,6 @@ def test_any_text_is_read(text: str, form: str, code: str) -> None:
     assert block is None or (block.text.strip() and block.text in text)
 
 
-@settings(max_examples=50, deadline=None)
 @given(acts=st.lists(PIECES, min_size=1, max_size=6), protocol=st.sampled_from(["single", "retry", "correct"]))
 def test_any_replies_leave_a_match_in_order(acts: list[str], protocol: Any) -> None:
     game = _game(protocol=protocol)

@@ -5,7 +5,7 @@ import json
 from typing import Any, Literal
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from simulators.base import SimulatorFault
@@ -355,7 +355,6 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(HOSTILE)
 @example("(" * 3_000)
 @example("refund(" + "-" * 3_000 + "1)")

@@ -10,6 +10,7 @@ import games
 from agents.players.guessers import GAMES, SCRIPTED, marks
 from games.contracts import View
 from games.wordle import feedback
+from tests.factories.thorough import cases
 
 
 def view_of(game):
@@ -60,10 +61,11 @@ def test_marks_are_the_games():
         assert marks(guess, word) == feedback(guess, word)
 
 
+@pytest.mark.thorough
 def test_a_consistent_guesser_never_tries_what_cannot_be():
     game = games.make("wordle", max_turns=12)
     turns = []
-    for seed in range(20):
+    for seed in range(cases(20, 60)):
         game.reset(seed=seed)
         turns.append(play(game, SCRIPTED["consistent_guesser"](seed))["turns"])
         guesses = [line.split() for line in game.public()["guesses"]]

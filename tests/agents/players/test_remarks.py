@@ -15,6 +15,7 @@ from games.contracts import View
 from games.families.pools import instances, remainder, worth
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
+from tests.factories.thorough import cases
 
 ITEMS = ("books", "hats", "balls")
 INSTANCES = st.integers(0, len(instances()) - 1).map(lambda number: instances()[number])
@@ -98,7 +99,6 @@ def played(names, seeds, instance, **options):
     return told, game.payoffs()
 
 
-@settings(max_examples=50, deadline=None)
 @given(INSTANCES, st.tuples(st.sampled_from(BARGAINERS[:6]), st.sampled_from(BARGAINERS)), st.tuples(SEEDS, SEEDS),
        st.integers(1, 6))  # fmt: skip
 def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, turns):
@@ -121,7 +121,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
 
 
 @pytest.mark.slow
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=cases(70, 300), deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
 def test_every_situation_has_words(instance, data, seed):
     """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""
@@ -138,7 +138,6 @@ def test_every_situation_has_words(instance, data, seed):
     assert len(set(said)) == len(set(said[: len(set(said))]))
 
 
-@settings(max_examples=50, deadline=None)
 @given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
 def test_names_of_items_break_nothing(instance, seed, names):
     pool, (own, _) = instance

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.commands import arena, refused
+from tests.factories.thorough import cases
 
 BROKEN = """
 from games.kuhn_poker import KuhnPoker
@@ -38,11 +39,13 @@ def test_what_could_not_be_checked_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert [finding["ok"] for finding in findings if finding["name"] == "secrets"] == [None]
 
 
+@pytest.mark.thorough
 def test_a_simulator_is_held_to_its_yardsticks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    told = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", "3", "--acts", "50")
+    seeds = cases(3, 10)
+    told = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", cases(50, 100))
     assert told.code == 0 and told.out.splitlines()[-1] == "clinic: keeps what simulators promise"
-    assert "score 1 on each of 3 seeds" in told.out and "nothing found" in told.out
+    assert f"score 1 on each of {seeds} seeds" in told.out and "nothing found" in told.out
 
 
 def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

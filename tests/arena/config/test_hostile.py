@@ -19,6 +19,7 @@ from games.contracts import Deal
 from tests.factories import hostile
 from tests.factories.commands import arena
 from tests.factories.hostile import at_most
+from tests.factories.thorough import cases
 
 PATIENCE = 10
 
@@ -95,16 +96,18 @@ def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sample_of_experiments(seed: int) -> None:
-    assert 0 < try_experiments(random.Random(seed), 50) < 50
+    assert 0 < try_experiments(random.Random(seed), count := cases(50, 125)) < count
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sample_of_settings(seed: int) -> None:
-    assert 0 < try_settings(random.Random(seed), 70) < 70
+    assert 0 < try_settings(random.Random(seed), count := cases(70, 175)) < count
 
 
 @pytest.mark.slow_after(1)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.packing import Costs, Pass
@@ -195,7 +195,6 @@ def test_gradients_of_ranks_add_up_to_that_of_one(case: str, monkeypatch: pytest
 passes_ = st.lists(st.tuples(st.integers(1, 5), st.integers(2, 40)), max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
 @given(passes_, st.integers(1, 5))
 def test_passes_are_dealt_to_all_ranks_alike(sizes: list[tuple[int, int]], ranks: int) -> None:
     """Streams are numbered pass after pass; all of a pass are equally long."""

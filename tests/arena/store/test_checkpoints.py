@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import StoreError
@@ -98,7 +98,6 @@ def test_a_damaged_checkpoint_is_skipped_and_named(run: Path, reason: str) -> No
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
 def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     run = tmp_path_factory.getbasetemp() / "changed"
     if not run.exists():

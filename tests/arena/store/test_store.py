@@ -232,7 +232,6 @@ def test_another_schema_is_refused_in_one_line(tmp_path: Path, other: int) -> No
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
 def test_a_damaged_sealed_file_never_reads_as_something_else(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from games.families.bargaining import figures, nash_deals, subgame_perfect
@@ -75,7 +75,6 @@ DEALS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=1, 
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(DEALS, st.integers(1, 9), st.integers(0, 99))
 def test_nobody_gains_by_waiting_whatever_the_deals(deals, turns, percent):
     assert subgame_perfect(deals, turns, percent / 100)[0].offer == pytest.approx(
@@ -136,7 +135,6 @@ def test_figures_by_hand():
     assert "equilibrium_payoff_first" not in figures((0, 0), deals)
 
 
-@settings(max_examples=50, deadline=None)
 @given(*[st.tuples(*[st.integers(0, most)] * 3) for most in (4, 9, 9)])
 def test_the_frontier_is_what_no_other_deal_dominates(pool, one, two):
     deals = {(worth(one, share), worth(two, remainder(pool, share))) for share in splits(pool)}

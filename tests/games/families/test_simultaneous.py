@@ -6,7 +6,7 @@ import json
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import games
@@ -114,7 +114,6 @@ def test_bad_options_are_named(name, options):
         games.make(name, **options)
 
 
-@settings(deadline=None, max_examples=50)
 @given(name=st.sampled_from(NAMES), act=st.text(st.characters(), max_size=30))
 def test_any_text_is_either_a_legal_act_or_refused(name, act):
     game = reset(name)
@@ -124,7 +123,6 @@ def test_any_text_is_either_a_legal_act_or_refused(name, act):
     assert game.infos[game.seats[0]]["valid"] == (written in acts and act.partition("|")[0].isascii())
 
 
-@settings(deadline=None, max_examples=50)
 @given(data=st.data(), name=st.sampled_from(NAMES), blanks=st.text(" \t", max_size=3))
 def test_case_and_blanks_do_not_matter(data, name, blanks):
     game = reset(name)

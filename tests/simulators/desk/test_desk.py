@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import games
@@ -15,6 +15,7 @@ from simulators.base import held_out
 from simulators.conformance import check_outcomes, play, view_of, walk
 from simulators.desk import Desk, listing
 from simulators.desk.speech import read_speech
+from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 
 VARIANTS = [
@@ -25,10 +26,11 @@ VARIANTS = [
 BOTH = pytest.mark.parametrize("domain", ["shop", "airline"])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_what_simulators_promise(options):
-    assert broken(lambda: Desk(**options), seeds=2, acts=50) == []
+    assert broken(lambda: Desk(**options), seeds=cases(2, 3), acts=cases(50, 100)) == []
 
 
 @pytest.mark.slow
@@ -227,7 +229,6 @@ def test_hostile_acts_change_nothing_and_never_raise(act):
         assert not any(text in heard for person, texts in people.items() if person != "C1" for text in texts)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.text(max_size=300))
 def test_any_text_is_some_speech_or_illegal(text):
     for prefix in ("", "SAY ", "CONFIRM ", "TELL ", "DENY "):

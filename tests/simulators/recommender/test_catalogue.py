@@ -176,7 +176,7 @@ def test_a_genre_that_could_not_be_understood_is_refused(tmp_path, name):
 
 
 @given(st.lists(st.lists(st.text(max_size=8), max_size=6), max_size=25))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_file_is_a_catalogue_or_one_line(tmp_path, lines):
     path = written(tmp_path, [*rows(), *lines])
     try:

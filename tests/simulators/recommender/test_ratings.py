@@ -126,7 +126,7 @@ def test_a_broken_file_is_named(tmp_path, lines, header, words):
 
 
 @given(st.lists(st.lists(st.text(max_size=6), max_size=6), max_size=8))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_file_is_read_or_one_line(tmp_path, lines):
     path = written(tmp_path, [["u0", "m0", "3", "F", "war"], ["u0", "m1", "3", "F", "drama"], *lines])
     try:

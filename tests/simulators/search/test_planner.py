@@ -4,6 +4,7 @@ import pytest
 
 from simulators.conformance import play
 from simulators.search import SearchPlanner
+from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 
 OPTIONS = {
@@ -16,10 +17,11 @@ OPTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: SearchPlanner(**options), seeds=3, acts=80) == []
+    assert broken(lambda: SearchPlanner(**options), seeds=cases(3, 8), acts=cases(80, 200)) == []
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import pytest
 
 from simulators.conformance import play, walk
 from simulators.search import Search
+from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 
 OPTIONS = {
@@ -21,10 +22,11 @@ OPTIONS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: Search(**options), seeds=3, acts=100) == []
+    assert broken(lambda: Search(**options), seeds=cases(3, 8), acts=cases(100, 300)) == []
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from simulators.search.pages import Notes, read, render
 from simulators.search.programs import answers, evidence, parse, parse_terse
 from simulators.search.questions import NONE, SORTS, draw, in_words, read_question
 from simulators.search.world import World
+from tests.factories.thorough import cases
 
 worlds = st.builds(World, st.integers(20, 150), st.integers(0, 10**6), st.booleans())
 
@@ -108,7 +109,7 @@ def test_what_is_wrong_with_a_program_is_one_line(text: str, why: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=cases(70, 300), deadline=None)
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from(["Ada", ">", "^", "mentor", "count ", "larger born:", "|"])).map("".join)
