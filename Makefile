@@ -44,9 +44,8 @@ $(VENV)/compiled: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 	touch $@
 
-slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
-	$(BIN)/python -m pytest -m slow
-	ARENA_THOROUGH=1 $(BIN)/python -m pytest -m 'thorough and not slow'
+slow: $(VENV)/installed ## the long tests, and more cases of the property tests
+	ARENA_THOROUGH=1 $(BIN)/python -m pytest -m 'slow or thorough'
 
 test-scale: $(VENV)/installed ## the long tests of runs on several processes, by Ray
 	$(BIN)/python -m pytest -m slow tests/arena/scale

@@ -80,7 +80,6 @@ class StreamScorer(torch.nn.Module):
         self.source = source
         self.bf16, self.gradient_checkpointing = bf16, gradient_checkpointing
         config = _config(model)
-        self.vision = Vision.of(config)
         self.plain_head = not any(
             getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
@@ -92,7 +91,8 @@ class StreamScorer(torch.nn.Module):
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
-            body, features = text_body(self.model), self._features(batch)
+            features = self._features(batch)
+            body = self.model.base_model if features is None else text_body(self.model)
             if self.plain_head:
                 logits = self.model.get_output_embeddings()(predictors(body, batch, features))
             else:
@@ -102,13 +102,15 @@ class StreamScorer(torch.nn.Module):
     def _features(self, batch: StreamBatch) -> torch.Tensor | None:
         """Return the features [M * tokens, width] of the batch's images; None without images.
 
-        Raises ValueError if the model cannot see, or an image is missing or cannot be read.
+        Raises ValueError if the model has no vision, or if an image is missing or cannot be read, and WeightsError if
+        the model's layout is not supported.
         """
         if batch.images is None:
             return None
-        if self.vision is None:
+        vision = Vision.of(_config(self.model))
+        if vision is None:
             raise ValueError("streams have images, and the model has no vision")
-        return self.vision.features(self.model, batch.images.load(self.vision, self.source))
+        return vision.features(self.model, batch.images.load(vision, self.source))
 
 
 class _TokenScores(torch.autograd.Function):

@@ -146,9 +146,8 @@ def _pixels(vision: Vision, source: Source, name: str) -> torch.Tensor:
 
 
 def text_body(model: Any) -> Any:
-    """Return the part of a model that maps embeddings to hidden states: the language model behind the vision."""
-    body = model.base_model
-    return getattr(body, "text_model", body)
+    """Return the language model of a model with vision, which maps embeddings to hidden states."""
+    return model.base_model.text_model
 
 
 def no_images(name: str) -> bytes:

@@ -9,6 +9,8 @@ from games.base import ACTION_LENGTH, TextGame
 
 USAGE = re.compile(r"\b[A-Z]{2,}(?: (?:word|number|[a-z])\b)*")
 BRACKETS = re.compile(r"\[[^\[\]\n]{1,60}\]")
+MARKED = re.compile(r"[\\<][^\s…]*…[^\s.,;]*")
+"""Answer in marks, such as `\\boxed{…}` and `<answer>…</answer>`."""
 NUMBER = re.compile(r"\d+")
 LETTERS = "bcdfghjklmnpqrstvwxzaeiou"
 WORD = re.compile(r"[a-z]{3,12}")
@@ -75,16 +77,18 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
 
 def _forms(game: TextGame) -> list[str]:
-    """Return forms of acts found in the game's texts: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
+    """Return forms of acts in the game's texts: examples in brackets, usages (`CLUE word number`), or marked answers."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
-    return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or ["OK"]
+    return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or MARKED.findall(info["rules"]) or ["OK"]
 
 
 def filled(form: str, game: TextGame, rng: random.Random) -> str:
     """Fill a form at random: digits in brackets are replaced, blanks get small numbers or words. It may be illegal."""
     if form.startswith("["):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
+    if "…" in form:
+        return form.replace("…", str(rng.randrange(9)))
     verb, *blanks = form.split()
     words = WORD.findall(_example_texts(game)) if "word" in blanks else []
     return " ".join([verb, *(_word(words, rng) if blank == "word" else str(rng.randrange(5)) for blank in blanks)])

@@ -172,6 +172,27 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
         Vision.of(Qwen2VLConfig())
 
 
+def test_a_model_with_vision_scores_text_alone() -> None:
+    text = Stream()
+    text.observe([20, 30, 40])
+    text.wrote([50, 60], [-1.0, -1.0], 0)
+    (scores,) = score_streams(StreamScorer(MODEL), [text], [1.0])
+    with torch.no_grad():
+        logits = torch.log_softmax(MODEL(input_ids=torch.tensor([text.ids])).logits[0], -1)
+    assert scores == pytest.approx([float(logits[2, 50]), float(logits[3, 60])], abs=2e-5)
+
+
+def test_a_layout_without_support_still_scores_text() -> None:
+    """Only images need the layout."""
+    model = smolvlm(2)
+    model.config.model_type = "another"
+    text = stream(picture(1))
+    with pytest.raises(WeightsError, match="another sees in another layout"):
+        score_streams(scorer(model), [text], [1.0])
+    text.media.clear()
+    assert len(score_streams(scorer(model), [text], [1.0])[0]) == 9
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8), st.sampled_from("abcd")), max_size=6))
 def test_keys_are_equal_exactly_if_contexts_are(spans: list[tuple[int, int, str]]) -> None:

@@ -18,6 +18,7 @@ from arena.config.seating import set_tables
 from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.parts.apportion import apportion
+from tests.factories.thorough import cases
 
 BASE = """\
 name: small
