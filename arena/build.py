@@ -37,6 +37,7 @@ from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
+from arena.play.parts.guard import GuardedPart
 from arena.play.source import Ahead, Play, Source, load_parts
 from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
@@ -48,6 +49,7 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
 from arena.store.warm_start import Imitated
+from games.adapters.loading import file_of
 from games.contracts import Game
 
 if TYPE_CHECKING:
@@ -218,7 +220,8 @@ def _rollout_parts(
         missing_deals=crediting.due,
         note=watcher.note,
     )
-    return [chosen(context) for chosen in experiment.play.parts]
+    parts = ((chosen.name, chosen(context)) for chosen in experiment.play.parts)
+    return [GuardedPart(part, name) if file_of(name) else part for name, part in parts]
 
 
 def _lineup(

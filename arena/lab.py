@@ -24,7 +24,7 @@ from arena.config.saved_config import identity
 from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
 from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
-from arena.errors import DivergedError, StoreError
+from arena.errors import ConfigError, DivergedError, StoreError
 from arena.league.pool import version_name
 from arena.learn.gate import tolerance
 from arena.learn.plan import Plan
@@ -135,7 +135,10 @@ class Lab:
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
-        row |= self.parts.play.metrics(records)
+        sections = self.parts.play.metrics(records)
+        if taken := sorted(row.keys() & sections.keys()):
+            raise ConfigError(f"play.parts: metrics have a section '{taken[0]}' already: give it another name")
+        row |= sections
         row |= {"critic": foreseen} if foreseen else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
         if judged := await self.examine(k):

@@ -25,7 +25,7 @@ from agents.errors import (
     WeightsError,
 )
 from agents.players.human import HumanLeft
-from arena.errors import BugError, WorkerLost
+from arena.errors import BugError, ConfigError, WorkerLost
 from arena.plain import truncate_middle, without_secrets
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
@@ -63,10 +63,10 @@ class OutcomeError(ValueError):
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
     """Return the log's description of an exception that ended a match of `game` at a turn of `seat`.
 
-    `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Raises WeightsError and
-    EnginesLost again, because they would fail every match.
+    `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Raises WeightsError,
+    EnginesLost and ConfigError (of a user's rollout part) again, because they would fail every match.
     """
-    if isinstance(error, WeightsError | EnginesLost):
+    if isinstance(error, WeightsError | EnginesLost | ConfigError):
         raise error
     frames = list(traceback.walk_tb(error.__traceback__))
     if isinstance(error, OutcomeError):

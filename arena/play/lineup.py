@@ -73,8 +73,8 @@ class Lineup:
             if table.fits(plan):
                 return table
         raise ConfigError(
-            f"match {plan.id}, which was not finished, is of {plan.game} with {plan.options}, and no table is: "
-            "set the game and its options back"
+            f"match {plan.id} is of {plan.game} with {plan.options}, and no table is: set the game and its options "
+            "back (rollout parts name an option that they change in `capped`)"
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
+from arena.errors import ConfigError
 from arena.plain import clean_text, finite, plain
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
@@ -284,6 +285,8 @@ class _Playthrough:
             self._add_turn(view, act._replace(source="replaced"), True, start, situation)
             if isinstance(decision, Stop):
                 return self._cut_off("stopped", decision.reason)
+            if not hasattr(player, "put"):
+                raise ConfigError(f"play.parts: the act of {seat} cannot be replaced: no model with weights plays it")
             view, situation = view._replace(turn=self.count, messages=()), ""
             act = player.put(view, clean_text(decision.act))  # type: ignore[attr-defined]  # a model's ChatPlayer
         now.act = act.action  # if the step fails, the failure names the act

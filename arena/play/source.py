@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
+from arena.errors import ConfigError
 from arena.league.matchmaking import Matchmaker
 from arena.league.pool import Pool
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import check_losses, play_all
-from arena.play.parts.base import Progress, RolloutPart, blame
+from arena.play.parts.base import Progress, RolloutPart
 from arena.play.plans import iteration_plans
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import Logged, Room, Stragglers, over, past_versions, plan_of, plan_row
@@ -20,6 +21,10 @@ from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
 from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
+from games.contracts import MatchId
+
+MOST_MATCHES = 10**6
+"""Maximum matches of an iteration, whose records are all held in memory."""
 
 
 class Played(NamedTuple):
@@ -82,7 +87,7 @@ class Play:
     async def matches(self, k: int) -> Played:
         """Play the matches of iteration `k` and those that parts add, and return them.
 
-        Raises PlayError if more matches are lost than kept.
+        Raises PlayError if more matches are lost than kept, and ConfigError if parts plan none, or one twice.
         """
         if self.rule.enough < 1:
             taken = await self._stragglers.matches(k, await self._plans(k))
@@ -92,7 +97,11 @@ class Play:
         late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
         finished, failures = await self.played(late) if late else ([], [])
         plans, deals, played = await self._plans(k), self.rule.deals, Played.of(finished, failures)
+        if not plans:
+            raise ConfigError(f"play.parts: they left no match of iteration {k} to play")
+        planned = set[MatchId]()
         while plans:
+            _count(plans, planned)
             more, failed = await self.played(plans)
             finished, failures = [*finished, *more], [*failures, *failed]
             played = Played.of(finished, failures)
@@ -108,15 +117,15 @@ class Play:
         tables, seed = self.lineup.tables, self.lineup.seed
         plans = iteration_plans(self.rule, seed, k, tables, self.policies, self.matchmaker, deals, before)
         for part in self.parts:
-            with blame(part):
-                plans = await part.plan(k, plans)
+            plans = await part.plan(k, plans)
         return plans
 
     async def _expand(self, k: int, progress: Progress) -> tuple[list[MatchPlan], int]:
         """Return the further plans of the first part that has some, and the number of deals planned then."""
         for part in self.parts:
-            with blame(part):
-                more = await part.expand(k, progress)
+            more = await part.expand(k, progress)
+            if progress.deals + more.deals > MOST_MATCHES:
+                raise ConfigError(f"play.parts: iteration {k} would have more than {MOST_MATCHES:,} deals")
             new = await self._plans(k, more.deals, progress.deals) if more.deals else []
             if plans := [*more.plans, *new]:
                 return plans, progress.deals + more.deals
@@ -164,8 +173,7 @@ class Play:
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Let the parts learn from the finished matches of iteration `k`."""
         for part in self.parts:
-            with blame(part):
-                part.observe(k, records)
+            part.observe(k, records)
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
         """Return the parts' sections of an iteration's metrics, from its matches without branches."""
@@ -240,6 +248,16 @@ class Ahead:
     def _begin(self, k: int) -> None:
         if k not in self._tasks:
             self._tasks[k] = asyncio.create_task(self.source.matches(k))
+
+
+def _count(plans: Iterable[MatchPlan], planned: set[MatchId]) -> None:
+    """Add the plans' identities to `planned`. Raises ConfigError for a duplicate, or for more than `MOST_MATCHES`."""
+    for plan in plans:
+        if plan.identity in planned:
+            raise ConfigError(f"play.parts: match {plan.id} is planned twice")
+        planned.add(plan.identity)
+    if len(planned) > MOST_MATCHES:
+        raise ConfigError(f"play.parts: more than {MOST_MATCHES:,} matches are planned in one iteration")
 
 
 def load_parts(parts: Sequence[RolloutPart], state: Mapping[str, Any]) -> list[MatchPlan]:

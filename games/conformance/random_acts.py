@@ -77,7 +77,7 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
 
 def _forms(game: TextGame) -> list[str]:
-    """Return forms of acts in the game's texts: examples in brackets, usages (`CLUE word number`), or marked answers."""
+    """Return forms of acts in the game's texts: examples in brackets, usages (`CLUE word n`), or marked answers."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
     return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or MARKED.findall(info["rules"]) or ["OK"]

@@ -7,17 +7,13 @@ needed before a run exists. A built-in part has a line in `arena.play.parts`; a 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from agents.engines.base import Engine
 from agents.policy import Policy
 from agents.role import Role
-from arena.errors import ConfigError
 from arena.parts.chosen import Chosen, part
 from arena.play.control import MatchControl
 from arena.play.match import MatchPlan
@@ -193,19 +189,6 @@ def _check(chosen: Chosen, check: Callable[..., None], *arguments: Any) -> None:
         if not (path := file_of(chosen.name)):
             raise
         raise ValueError(f"play.parts: {chosen.name}: {error_line(error, path)}") from error
-
-
-@contextmanager
-def blame(part: RolloutPart) -> Iterator[None]:
-    """Turn an exception of a user's part in the block into a ConfigError of one line; built-in parts raise it as is."""
-    try:
-        yield
-    except Exception as error:
-        ours = ("arena.", "agents.")
-        if type(part).__module__.startswith(ours) or type(error).__module__.startswith(ours):
-            raise
-        path = Path(inspect.getfile(type(part)))
-        raise ConfigError(f"play.parts: {path}:{type(part).__name__} failed: {error_line(error, path)}") from error
 
 
 def learners(plan: MatchPlan) -> list[str]:
