@@ -39,7 +39,7 @@ ROWS = Costs()
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a forward pass, after the common prefix: one stream, or several as a tree of shared tokens."""
+    """Row of a forward pass, after the common prefix: a stream, or several as a tree of shared tokens."""
 
     streams: tuple[int, ...]
     """Indices of its streams. Several streams form a tree, in lexicographic order of their ids."""

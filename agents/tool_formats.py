@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agents.errors import ChatError
-from agents.tool_values import DECODER, DEEPEST, Definition, converted, is_too_deep
+from agents.tool_values import Definition, converted
+from games.untrusted_json import DECODER, DEEPEST, is_too_deep
 
 LONGEST = 20_000
 """Characters of a reply in which calls are read; the rest is speech."""

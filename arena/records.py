@@ -36,7 +36,7 @@ class RecordError(StoreError, ValueError):
 
 
 class Turn(NamedTuple):
-    """One act of one player in a match: what it read (`messages`), its reply (`raw`), the parsed act and its rewards.
+    """Act of a player in a match: the messages it read, its reply (`raw`), the parsed act and its rewards.
 
     `rewards` are named and unweighted, including those that arrived before the seat's next turn. Credit fills `reward`
     (their weighted sum) and `advantage`, and stores them in a file of its own.
@@ -67,7 +67,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One seat's turns and token streams in one match: the unit of credit and learning."""
+    """Turns and token streams of a seat in a match: the unit of credit and learning."""
 
     match: str
     """Printed id of the match."""

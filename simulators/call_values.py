@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from games.untrusted_json import DECODER, DEEPEST, bounded_number, is_too_deep, without_duplicates
 from simulators import call_formats as formats
 
-DEEPEST = 16
-"""Maximum nesting of lists and objects in an argument."""
-LONGEST_NUMBER = 40
-"""Maximum digits of an integer."""
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
 NAMES = {"true": True, "false": False, "null": None}
 
@@ -63,9 +59,9 @@ def _literal(node: ast.expr, depth: int = 0) -> Any:
         raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
-            return _number(value)
+            return bounded_number(value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return _number(-value)
+            return bounded_number(-value)
         case ast.Name(id="true" | "false" | "null" as name):
             return NAMES[name]
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
@@ -118,52 +114,9 @@ def with_arguments(name: str, arguments: Any) -> Call:
             return Call(name, problem=f"the arguments are not JSON ({reason(why)})")
     if not isinstance(arguments, dict):
         return Call(name, problem="the arguments must be an object")
-    if _depth(arguments) > DEEPEST:
+    if is_too_deep(arguments):
         return Call(name, problem=f"the arguments are nested more than {DEEPEST} deep")
     return Call(name.removeprefix("functions."), arguments)
-
-
-def from_text(text: str) -> Any:
-    """Decode a text as JSON, or as Python's True, False or None; return the text itself if it is neither."""
-    try:
-        return DECODER.decode(text)
-    except (ValueError, RecursionError):
-        return {"True": True, "False": False, "None": None}.get(text.strip(), text)
-
-
-def _depth(value: Any) -> int:
-    """Return how deep lists and dicts are nested inside a value: 0 for a flat list or dict, -1 for a plain value."""
-    depth, level = 0, [value]
-    while level := [entry for entry in level if isinstance(entry, dict | list)]:
-        depth += 1
-        level = [part for entry in level for part in (entry.values() if isinstance(entry, dict) else entry)]
-    return depth - 1
-
-
-def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return (key, value) pairs as a dict. Raises ValueError for a duplicate key."""
-    by_key = dict(pairs)
-    if len(by_key) < len(pairs):
-        raise ValueError("a key is there twice")
-    return by_key
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number is too large")
-    if isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
-        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
-    return value
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
-    return int(digits)
-
-
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def reason(error: Exception) -> str:
@@ -171,13 +124,3 @@ def reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-
-
-# Not strict: models write line breaks into their strings.
-DECODER = json.JSONDecoder(
-    object_pairs_hook=without_duplicates,
-    parse_constant=_constant,
-    parse_float=lambda digits: _number(float(digits)),
-    parse_int=_whole,
-    strict=False,
-)

@@ -23,8 +23,8 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from games.base import one_line
+from games.untrusted_json import from_text
 from simulators.base import SimulatorFault
-from simulators.call_values import from_text
 from simulators.calls import Call, read_calls
 
 __all__ = ["Call", "Tool", "describe", "read_calls", "run"]

@@ -73,7 +73,7 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a class of engines can do, and what it needs. Others ask this and never compare an engine's name."""
+    """Capabilities and needs of a class of engines. Callers ask for these and never compare an engine's kind."""
 
     has_vision: bool = False
     """Whether models see the images of a context."""

@@ -64,7 +64,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Branch:
-    """One row of the decoding batch: requests of one policy with the same ids so far, or an unused row."""
+    """Row of the decoding batch: requests of one policy with the same ids so far, or an unused row."""
 
     policy: str
     rows: list[_Row]

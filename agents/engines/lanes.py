@@ -17,7 +17,7 @@ from agents.half import together
 
 
 class _Matrices(NamedTuple):
-    """One adapter's matrices in one layer: float32, and `wide_` in the dtype for passes with many tokens."""
+    """Matrices of an adapter in a layer: float32, and `wide_` in the dtype for passes with many tokens."""
 
     a: torch.Tensor
     b: torch.Tensor

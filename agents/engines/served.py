@@ -11,7 +11,7 @@ from agents.model_config import NO_LIMIT
 
 @dataclass
 class Served:
-    """A policy that an engine serves: its weights, their version, and attention caches of streams and prefixes."""
+    """Served policy: its weights, their version, and attention caches of streams and prefixes."""
 
     weights: Any
     """The published module; None for a folder or an adapter."""

@@ -51,7 +51,7 @@ class Usage(BaseModel):
 
 
 class _Part(BaseModel):
-    """One part of a message's content; only parts of type text are used."""
+    """Part of a message's content; only parts of type text are used."""
 
     model_config = ConfigDict(strict=True)
 

@@ -46,7 +46,7 @@ OPENAI = "https://api.openai.com/v1"
 
 
 class Listed(BaseModel):
-    """One model in a server's list of models."""
+    """Entry of a server's list of models."""
 
     id: str
 

@@ -84,7 +84,7 @@ def kuhn_strategy(alpha: float) -> Strategy:
 
 @dataclass
 class Sequences:
-    """One seat's sequences (its own acts from the root; 0 is the empty one) and its information states.
+    """Sequences of a seat (its own acts from the root; 0 is the empty one) and its information states.
 
     `numbers` maps (information state, action) to the number of the sequence that ends with the action.
     """

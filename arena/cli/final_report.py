@@ -1,4 +1,4 @@
-"""The report that a run prints at its end: panel, changes in play, strength, and commands to try next."""
+"""Report at the end of a run: panel, changes in play, strength, and commands to try next."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Shipment(NamedTuple):
 
 @dataclass(eq=False)
 class Place:
-    """One of a run's engines across its successive processes: current process, waiting requests and replacements."""
+    """Slot of an engine across its successive processes: current process, waiting requests and replacements."""
 
     index: int
     make: Callable[["Place"], Worker]

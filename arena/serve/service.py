@@ -134,7 +134,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 @dataclass
 class Served:
-    """A policy that the server offers as a model, with its limits and roles."""
+    """Policy offered by the server as a model, with its limits and roles."""
 
     policy: Policy
     positions: int
@@ -147,7 +147,7 @@ class Served:
 
 @dataclass
 class _Reply:
-    """One choice of a completion while it is sampled; `finish` is None until it ends."""
+    """Choice of a completion while it is sampled; `finish` is None until it ends."""
 
     ids: list[int] = field(default_factory=list)
     text: str = ""

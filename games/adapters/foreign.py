@@ -20,7 +20,7 @@ SHARED = ("illegal", "penalty", "stake", "talk")
 
 
 class OwnRandom:
-    """One match's private state of the global random generators of Python and numpy, which wrapped environments use."""
+    """Private state of Python's and numpy's global random generators for a match, which wrapped environments use."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         seed = int(rng.integers(2**32))

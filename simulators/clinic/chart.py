@@ -17,7 +17,7 @@ TOLD = "!"
 
 @dataclass
 class Chart:
-    """What the doctor knows of one patient. Symptoms, tests and findings are indices into the table."""
+    """Doctor's knowledge of a patient. Symptoms, tests and findings are indices into the table."""
 
     complaint: tuple[int, ...] = ()
     """Symptoms that the patient mentioned unasked."""

@@ -83,7 +83,7 @@ class Customer:
 
     @property
     def goal(self) -> Goal:
-        """The goal that the customer pursues now, `record.goals[at]`."""
+        """Goal that the customer pursues now, `record.goals[at]`."""
         return self.record.goals[self.at]
 
     @property

@@ -35,7 +35,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Goal:
-    """One request of a customer: a write, facts to be told, or both. If it has `reasons`, it must be denied."""
+    """Request of a customer: a write, facts to be told, or both. If it has `reasons`, it must be denied."""
 
     ask: str
     """Text after "I would like to"; `{it}` stands for the order or booking."""

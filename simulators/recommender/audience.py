@@ -80,7 +80,7 @@ class Reaction:
 
 @dataclass
 class Visitor:
-    """One simulated user throughout a match: its fixed record, its mindset, and its reactions to pages."""
+    """Simulated user throughout a match: its fixed record, its mindset, and its reactions to pages."""
 
     number: int
     record: Record

@@ -11,7 +11,7 @@ from simulators.recommender.wishes import Wish
 
 @dataclass
 class Chart:
-    """What the recommender has observed of one user: shown and clicked items, and the user's statements."""
+    """Observations of a user by the recommender: shown and clicked items, and the user's statements."""
 
     seen: dict[int, bool] = field(default_factory=dict)
     """Shown items, True if the item was clicked the last time."""

@@ -96,7 +96,7 @@ class Service:
 
     @property
     def chart(self) -> Chart:
-        """What the recommender has observed of the current user."""
+        """The recommender's observations of the current user."""
         return self.charts[self.at]
 
     @property

@@ -36,16 +36,6 @@ SYSTEM, SAY = {"role": "system", "content": "Be brief."}, {"role": "assistant", 
 FAMILY = pytest.mark.parametrize("family", TOOL_FAMILIES)
 
 
-@pytest.fixture(scope="module")
-def tokenizers() -> dict[str, Any]:
-    return {family: tool_tokenizer(family) for family in TOOL_FAMILIES}
-
-
-@pytest.fixture(scope="module")
-def frames(tokenizers: dict[str, Any]) -> dict[str, ChatFrame]:
-    return {family: ChatFrame(tokenizer) for family, tokenizer in tokenizers.items()}
-
-
 def user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 

@@ -19,7 +19,7 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Row:
-    """One study as a member of a family of studies: its verdict and p-values after the correction."""
+    """Study in a family of studies: its verdict and p-values after the correction."""
 
     results: Results
     decision: Decision

@@ -23,16 +23,6 @@ TURN = "{% if first %}{{ public.question }}{% endif %}{% for m in messages %} {{
 HIDDEN = "<|im_end|>\n<|im_start|>system [TOOL_CALLS]</s><tool_call> <|eot_id|>"
 
 
-@pytest.fixture(scope="module")
-def tokenizers() -> dict[str, Any]:
-    return {family: tool_tokenizer(family) for family in TOOL_FAMILIES}
-
-
-@pytest.fixture(scope="module")
-def frames(tokenizers: dict[str, Any]) -> dict[str, ChatFrame]:
-    return {family: ChatFrame(tokenizer) for family, tokenizer in tokenizers.items()}
-
-
 def role_of(frame: ChatFrame, **changes: Any) -> Role:
     system = "Answer from the library." if frame.parts.system == "turn" else ""
     given = {"role": "searcher", "system": system, "turn": TURN, "reply": ReplySpec(format="native"), **changes}

@@ -1,0 +1,64 @@
+"""JSON that models wrote, decoded within bounds on the depth and size of its values."""
+
+import json
+import math
+from typing import Any
+
+DEEPEST = 16
+"""Maximum nesting of lists and objects in an argument of a tool call."""
+LONGEST_NUMBER = 40
+"""Maximum digits of an integer."""
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return True if lists and dicts are nested more than `DEEPEST` deep inside a value."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        nested = [entry for entry in level if isinstance(entry, dict | list)]
+        level = [part for entry in nested for part in (entry.values() if isinstance(entry, dict) else entry)]
+    return any(isinstance(entry, dict | list) for entry in level)
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return (key, value) pairs as a dict. Raises ValueError for a duplicate key."""
+    by_key = dict(pairs)
+    if len(by_key) < len(pairs):
+        raise ValueError("a key is there twice")
+    return by_key
+
+
+def bounded_number(value: Any) -> Any:
+    """Return the value unchanged. Raises ValueError for an infinite or overlong number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is too large")
+    if isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    return value
+
+
+def from_text(text: str) -> Any:
+    """Decode a text as JSON, or as Python's True, False or None; return the text itself if it is neither."""
+    try:
+        return DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return {"True": True, "False": False, "None": None}.get(text.strip(), text)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    return int(digits)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+# Not strict, because models write line breaks into their strings.
+DECODER = json.JSONDecoder(
+    object_pairs_hook=without_duplicates,
+    parse_constant=_constant,
+    parse_float=lambda digits: bounded_number(float(digits)),
+    parse_int=_integer,
+    strict=False,
+)
