@@ -288,7 +288,7 @@ class _Playthrough:
             if not hasattr(player, "put"):
                 raise ConfigError(f"play.parts: the act of {seat} cannot be replaced: no model with weights plays it")
             view, situation = view._replace(turn=self.count, messages=()), ""
-            act = player.put(view, clean_text(decision.act))  # type: ignore[attr-defined]  # a model's ChatPlayer
+            act = player.put(view, clean_text(decision.act))  # a model's ChatPlayer
         now.act = act.action  # if the step fails, the failure names the act
         if self.steps:
             step = partial(game.step, act.action)
