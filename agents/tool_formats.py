@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -318,7 +319,9 @@ def _plain_lines(text: str, at: int) -> Iterator[Found]:
     """Yield lines that are a call with named literal arguments. Other lines are speech, however much like a call."""
     for found in PLAIN_CALL.finditer(text, at):
         try:
-            node = ast.parse(found[0].strip(), mode="eval").body
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # such as of an invalid escape in a model's text
+                node = ast.parse(found[0].strip(), mode="eval").body
             keywords = node.keywords if isinstance(node, ast.Call) and not node.args else []
             arguments = {str(one.arg): ast.literal_eval(one.value) for one in keywords}
             _check_literal(arguments)

@@ -201,3 +201,8 @@ def test_one_more_format_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FORMATS, "toy", Format(write, find))
     calls = (ToolCall("call00000", "f", {"a": [1]}), ToolCall("call00001", "g"))
     assert read_calls("toy", "Well: " + joined(write_calls("toy", calls))) == ("Well:", calls, "")
+
+
+def test_reading_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    speech, calls, problem = read_calls("plain", 'f(x="\\d", y=1 is 1)\nf(x="\\d")')
+    assert [dict(call.arguments) for call in calls] == [{"x": "\\d"}] and not problem and not recwarn.list
