@@ -143,10 +143,16 @@ def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scal
 
 
 def _linears(base: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, layer) for each linear layer except the output head, which may share the embedding's weights."""
+    """Yield (name, layer) for each linear layer of the language model.
+
+    The output head is left out, which may share the embedding's weights. So are vision tower and connector, which run
+    once per image, whatever policy the rows of a batch have.
+    """
     head = base.get_output_embeddings()
+    body = getattr(base.base_model, "text_model", base)
+    own = set(body.modules())
     for name, layer in base.named_modules():
-        if layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
+        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
             yield name, layer
 
 

@@ -12,14 +12,16 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import Tokenizer
 
-from agents.chat_parts import ACKNOWLEDGED, CHATS, LATER, LATER_UNLED, MARKED, UNLED, cut, rewrites_thoughts
-from agents.chat_template import Rendered
+from agents.chat_images import Content, ImageToken, after, as_text, cut_images
+from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, cut, rewrites_thoughts
+from agents.content_tokenizer import bare_blueprint, blank_tokens, with_added
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, Reading, ToolCall, ToolResult, read_calls, write_calls
 from agents.tool_turns import ToolParts, cut_tools, definitions_around
 from agents.tool_values import Definition
+from games.contracts import Image
 
 
 class Head(NamedTuple):
@@ -37,24 +39,25 @@ class ChatFrame:
     it becomes a user turn of its own, answered with `ACKNOWLEDGED`.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        """Derive the turn format from `tokenizer.chat_template`.
+    def __init__(self, tokenizer: Any, image: ImageToken | None = None) -> None:
+        """Derive the turn format from `tokenizer.chat_template`; `image` is the placeholder of a model with vision.
 
         Raises ChatError for a slow tokenizer, a template that alters or reorders contents, or a missing end of turn.
         """
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
-        blueprint = _bare(json.loads(backend.to_str()))
-        self._tokenizer, rendered = tokenizer, Rendered(tokenizer, CHATS)
-        self.parts = parts = cut(rendered)
+        blueprint = bare_blueprint(json.loads(backend.to_str()))
+        self._tokenizer = tokenizer
+        rendered, parts = cut(tokenizer, has_images=image is not None)
+        self.parts = parts
         self.prints_time = not (rendered.same(MARKED, LATER) and rendered.same(UNLED, LATER_UNLED))
         """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
         self.rewrites_thoughts = rewrites_thoughts(parts, rendered)
         """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
-        self._framing = _build_tokenizer(blueprint, added, backend.model)
-        blank = _blanks(added, backend)
+        self._framing = with_added(blueprint, added, backend.model)
+        blank = blank_tokens(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
         """Ids of all added and special tokens, except runs of blanks, which some tokenizers add as text."""
@@ -62,11 +65,18 @@ class ChatFrame:
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
         """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
-        self._plain = _build_tokenizer(blueprint, blank, backend.model)
+        self._plain = with_added(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
         self._unspeakable = self.control_ids | {raw[byte] for byte in BYTES if byte in raw}
         self._system, self._user = self._head(parts.system_head), self._head(parts.user_head)
+        self.image = image
+        """Placeholder of an image; None for a model without vision."""
+        if image:
+            markup = cut_images(tokenizer, parts, tokenizer.convert_ids_to_tokens(image.id))
+            around = self._frame(markup.before), self._frame(markup.after)
+            self._image = [*around[0], *[image.id] * image.tokens, *around[1]]
+            self._user_of_image = self._head(markup.user_head)
         self._bridge, self._reply = self._head(parts.system_tail), self._head(parts.reply_head)
         self._prompt, self._tail = self._frame(parts.prompt), self._frame(parts.reply_tail)
         ends = [place for place, token in enumerate(self._tail) if token in self.control_ids]
@@ -144,25 +154,27 @@ class ChatFrame:
         """Return True if definitions or the system text stand in the first user's turn, before its text."""
         return bool(tools and self.tools) and not self._definitions(tools, system)[1].endswith(self.parts.user_head)
 
-    def ask(self, text: str, opened: bool = False) -> list[int]:
-        """Return the ids of a user turn with this text, followed by the head of the assistant's reply.
+    def ask(self, content: Content, opened: bool = False) -> list[int]:
+        """Return the ids of a user turn with this content, followed by the head of the assistant's reply.
 
-        `opened`: the turn's head is there already.
+        `opened`: the turn's head is there already. Images need a model with vision (`image`).
         """
-        return self._after(Head([], "") if opened else self._user, text) + self._prompt
+        begins_with_image = bool(content) and isinstance(content[0], Image)
+        user = self._user_of_image if begins_with_image else self._user
+        return self._after(Head([], "") if opened else user, content) + self._prompt
 
-    def answer(self, results: Sequence[ToolResult], text: str = "") -> list[int]:
-        """Return the ids of tool turns with results, then a user turn if `text` is not "", and the head of a reply.
+    def answer(self, results: Sequence[ToolResult], text: Content = "") -> list[int]:
+        """Return the ids of tool turns with results, then a user turn if `text` is not empty, and the head of a reply.
 
         A template without tool turns gets one user turn with a line `tool: …` for each result.
         """
         parts = self.tools
         if not parts:
-            lines = [f"{result.name or 'tool'}: {result.text}" for result in results]
-            return self.ask("\n".join([*lines, text] if text else lines))
+            lines = "\n".join(f"{result.name or 'tool'}: {result.text}" for result in results)
+            return self.ask(after(f"{lines}\n", text) if text else lines)
         *around, end = parts.result
         if text and parts.user_bridge is None:
-            results = [*results[:-1], replace(results[-1], text=f"{results[-1].text}\n\n{text}")]
+            results = [*results[:-1], replace(results[-1], text=f"{results[-1].text}\n\n{as_text(text)}")]
         ids: list[int] = []
         for place, result in enumerate(results):
             slots = {"text": parts.quoted(_without_surrogates(result.text)), "id": result.id, "name": result.name}
@@ -272,8 +284,18 @@ class ChatFrame:
         letters = (self._plain.encode(letter, add_special_tokens=False).ids for letter in text)
         return [token for ids in letters for token in ids if token not in self.control_ids]
 
-    def _after(self, head: Head, text: str) -> list[int]:
-        return head.ids + self.encode(head.lead + (text.strip() if self.parts.trims else text))
+    def _after(self, head: Head, content: Content) -> list[int]:
+        if isinstance(content, str):
+            return head.ids + self.encode(head.lead + (content.strip() if self.parts.trims else content))
+        ids, lead, last = list(head.ids), head.lead, len(content) - 1
+        for place, part in enumerate(content):
+            if isinstance(part, Image):
+                ids, lead = ids + self.encode(lead) + self._image, ""
+                continue
+            trims = self.parts.trims
+            text = part.lstrip() if trims and place == 0 else part
+            ids, lead = ids + self.encode(lead + (text.rstrip() if trims and place == last else text)), ""
+        return ids
 
     def _head(self, text: str) -> Head:
         frame = text.rstrip(" ")
@@ -302,41 +324,6 @@ def _without_surrogates(text: str) -> str:
 
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-STAGES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
-
-
-def _bare(blueprint: dict[str, Any]) -> dict[str, Any]:
-    """Change a parsed tokenizer.json to add no prefix blank, template, truncation or padding; return a copy."""
-    for stage, parts in STAGES.items():
-        node = blueprint.get(stage)
-        steps = [] if node is None else node[parts] if node["type"] == "Sequence" else [node]
-        kept = [_unprefixed(step) for step in steps if step["type"] not in ("Prepend", "Strip")]
-        blueprint[stage] = {"type": "Sequence", parts: kept} if kept else None
-    return blueprint | {"post_processor": None, "truncation": None, "padding": None}
-
-
-def _unprefixed(step: dict[str, Any]) -> dict[str, Any]:
-    if step["type"] == "Metaspace":
-        return step | {"prepend_scheme": "never"}
-    return step | {"add_prefix_space": False} if step["type"] == "ByteLevel" else step
-
-
-def _build_tokenizer(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: Any) -> Tokenizer:
-    """Return a tokenizer with the steps of a parsed tokenizer.json, these added tokens only, and an existing model."""
-    nothing = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
-    tokenizer = Tokenizer.from_str(json.dumps(blueprint | {"model": nothing, "added_tokens": []}))
-    tokenizer.model = model
-    for token in added:
-        add = tokenizer.add_special_tokens if token["special"] else tokenizer.add_tokens
-        add([AddedToken(**{name: value for name, value in token.items() if name != "id"})])
-    return tokenizer
-
-
-def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[str, Any]]:
-    """Return the added tokens that are only blanks (Gemma's newlines) and are part of the model's own vocabulary."""
-    blanks = [token for token in added if token["content"].isspace() and not token["special"]]
-    vocabulary = backend.get_vocab(with_added_tokens=False) if blanks else {}
-    return [token for token in blanks if vocabulary.get(token["content"]) == token["id"]]
 
 
 def written(tokenizer: Any, frame: ChatFrame) -> str:

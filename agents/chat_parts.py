@@ -1,7 +1,7 @@
 """Cut a chat template into the texts around contents, by rendering marker words in their place."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agents.chat_template import CLOCK, Chat, Refused, Rendered
 from agents.errors import ChatError
@@ -62,11 +62,24 @@ def rewrites_thoughts(parts: Parts, rendered: Rendered) -> bool:
     return text != composed(parts, THINKING)
 
 
-def cut(rendered: Rendered) -> Parts:
-    """Derive the parts of a chat template by rendering marker words, and verify them by rendering other words.
+def cut(tokenizer: Any, has_images: bool = False) -> tuple[Rendered, Parts]:
+    """Derive the parts of a tokenizer's chat template; return the renderings they come from, too.
 
-    Raises ChatError if the template refuses plain turns or changes texts by their position.
+    `has_images`: the model has vision, so that its template may know contents as lists of parts only. Raises ChatError
+    if the template refuses plain turns or changes texts by their position.
     """
+    rendered = Rendered(tokenizer, CHATS)
+    try:
+        return rendered, _cut(rendered)
+    except ChatError:
+        if not has_images:
+            raise
+    rendered = Rendered(tokenizer, CHATS, listed=True)
+    return rendered, _cut(rendered)
+
+
+def _cut(rendered: Rendered) -> Parts:
+    """Derive the parts by rendering marker words, and verify them by rendering other words."""
     try:
         parts = _parts(rendered)
         if composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):

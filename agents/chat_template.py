@@ -34,18 +34,21 @@ class Chat(NamedTuple):
     """A conversation to render with a chat template.
 
     `texts` alternate user, assistant, user, …, after a system text if `system` is True. `prompt`: end with the prompt
-    for a reply. `clock`: date and time for templates that print it.
+    for a reply. `clock`: date and time for templates that print it. `listed`: contents are lists of parts, the only
+    form that templates of some models with vision know.
     """
 
     texts: tuple[str, ...]
     system: bool
     prompt: bool = True
     clock: datetime = CLOCK
+    listed: bool = False
 
     def variables(self) -> dict[str, Any]:
         """Return the variables for the chat template: messages, add_generation_prompt, date_string and clock."""
         roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
-        messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
+        contents = [[{"type": "text", "text": text}] for text in self.texts] if self.listed else self.texts
+        messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=False)]
         return {"messages": messages, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
 
 
@@ -82,11 +85,15 @@ def template_of(tokenizer: Any) -> str:
 class Rendered:
     """Conversations rendered with a tokenizer's chat template in a child process; `text` returns one of them."""
 
-    def __init__(self, tokenizer: Any, chats: Sequence[Variables]) -> None:
-        """Render the conversations. Raises ChatError without a template or if rendering fails or exceeds its limits."""
+    def __init__(self, tokenizer: Any, chats: Sequence[Variables], listed: bool = False) -> None:
+        """Render the conversations; `listed`: with their contents as lists of parts.
+
+        Raises ChatError without a template or if rendering fails or exceeds its limits.
+        """
         template = template_of(tokenizer)
         special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
-        self._texts = dict(zip(chats, _in_child(template, special, tuple(chats)), strict=True))
+        sent = tuple(chat._replace(listed=True) if listed and isinstance(chat, Chat) else chat for chat in chats)
+        self._texts = dict(zip(chats, _in_child(template, special, sent), strict=True))
 
     def text(self, chat: Variables) -> str:
         """Return the text of a rendered conversation. Raises Refused if the template refused it."""

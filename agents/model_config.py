@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,15 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
                 raise WeightsError(
                     f"{folder}/config.json: {key} is {str(number)[:24]}, but {held}: fetch the folder again"
                 )
+
+
+VISION_TYPES = ("idefics3", "smolvlm")
+"""Values of `model_type` of the models with vision that can be loaded."""
+
+
+def sees(settings: Mapping[str, Any]) -> bool:
+    """Return True if these settings of a config.json are of a model with vision that can be loaded."""
+    return settings.get("model_type") in VISION_TYPES
 
 
 POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")

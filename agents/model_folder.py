@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.model_config import check_settings, check_sizes, first_line, read_json
+from agents.model_config import check_settings, check_sizes, first_line, read_json, sees
 
 TOKENIZERS = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt",
@@ -88,12 +88,12 @@ def _count_tensors(folder: Path) -> tuple[int, int]:
 
 
 def load_model(path: Path, dtype: Any = None) -> Any:
-    """Load the folder's causal language model on the CPU in eval mode, in float32 or `dtype`.
+    """Load the folder's model, of language or of vision and language, on the CPU in eval mode, in float32 or `dtype`.
 
     Raises WeightsError if the folder is invalid, or weights are missing or not finite.
     """
     check_folder(path)
-    auto_model, _ = auto_classes()  # before all else that would load the most of it
+    auto_model = auto_model_for(read_json(path, "config.json"))  # before all else that would load the most of it
     with _quick_imports():
         import torch
         import transformers.modeling_utils  # noqa: F401 the model's own module would import it
@@ -137,6 +137,15 @@ def auto_classes() -> tuple[Any, Any]:
     with _quick_imports():
         from transformers import AutoModelForCausalLM, AutoTokenizer
     return AutoModelForCausalLM, AutoTokenizer
+
+
+def auto_model_for(settings: dict[str, Any]) -> Any:
+    """Return transformers' class that loads a model with these settings in its config.json."""
+    if not sees(settings):
+        return auto_classes()[0]
+    with _quick_imports():
+        from transformers import AutoModelForImageTextToText
+    return AutoModelForImageTextToText
 
 
 @contextmanager

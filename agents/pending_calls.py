@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agents.role import shown_text
 from agents.tool_formats import ToolCall, ToolResult, call_id
-from games.contracts import TOOL, View
+from games.contracts import TOOL, Image, View
 
 
 class PendingCalls:
@@ -31,3 +31,8 @@ class PendingCalls:
         ]
         rest = tuple(message for message in view.messages if message.sender != TOOL)
         return results, view._replace(messages=rest)
+
+
+def images_from_tools(view: View) -> tuple[Image, ...]:
+    """Return the images among a view's results of tools, in order."""
+    return tuple(image for message in view.messages if message.sender == TOOL for image in message.images)

@@ -4,6 +4,7 @@ What an engine serves depends on the policy (`agents.published`): the module und
 base, or a folder.
 """
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,9 @@ from typing import Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame
-from agents.model_config import NO_LIMIT, positions_in
+from agents.chat_images import ImageToken
+from agents.model_config import NO_LIMIT, positions_in, read_json, sees
+from agents.model_folder import as_weights_error
 from agents.precision import Precision
 
 
@@ -148,6 +151,9 @@ class Policy:
         with quietly():
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        for name in ("preprocessor_config.json", "processor_config.json"):  # of images, for other programs
+            if (self.source / name).is_file():
+                shutil.copyfile(self.source / name, folder / name)
 
 
 def positions_of(folder: Path) -> int:
@@ -177,7 +183,20 @@ def _load_tokenizer_and_frame(folder: Path, changed: int) -> tuple[Any, ChatFram
     from agents.weights import load_tokenizer
 
     tokenizer = load_tokenizer(folder)
-    return tokenizer, ChatFrame(tokenizer)
+    return tokenizer, ChatFrame(tokenizer, image_token_of(folder))
+
+
+def image_token_of(folder: Path) -> ImageToken | None:
+    """Return the placeholder of images of a folder's model; None for a model without vision."""
+    if not (folder / "config.json").exists() or not sees(read_json(folder, "config.json")):
+        return None
+    from transformers import AutoConfig
+
+    from agents.vision import Vision
+
+    with as_weights_error(folder):
+        vision = Vision.of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False))
+    return ImageToken(vision.image_token, vision.tokens) if vision else None
 
 
 def trainable(model: Any) -> dict[str, Any]:

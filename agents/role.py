@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import count
 from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,13 +25,14 @@ from pydantic import (
 )
 
 from agents import strict_yaml
+from agents.chat_images import Content
 from agents.errors import RoleError
 from agents.memory import Memory
 from agents.names import nearest
 from agents.patterns import Pattern
 from agents.reply import TALK, Reply, ReplySpec, visible
 from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
-from games.contracts import View
+from games.contracts import ContentPart, Image, View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
@@ -198,6 +200,30 @@ class Role(Part):
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
+
+    def render_parts(self, view: View, first: bool) -> Content:
+        """Render one turn as `render_turn` does, for a model that sees: its texts and images in order.
+
+        An image that the template cuts, like any other text, is left out.
+        """
+        images = [image for message in view.messages for image in message.images]
+        text = self.render_turn(view, first)
+        if not images:
+            return text
+        # A character that the text lacks stands for images, so that no text can forge one.
+        mark = next(chr(code) for code in range(0x4E00, 0xA000) if chr(code) not in text)
+        numbers = count()
+
+        def marked(part: ContentPart) -> str:
+            return f"{mark}{next(numbers)}{mark}" if isinstance(part, Image) else part
+
+        messages = tuple(message._replace(parts=tuple(map(marked, message.parts))) for message in view.messages)
+        *found, rest = re.split(f"{mark}([0-9]+){mark}", self.render_turn(view._replace(messages=messages), first))
+        parts: list[ContentPart] = [
+            images[int(part)] if place % 2 else re.sub(f"{mark}[0-9]*", "", part)
+            for place, part in enumerate([*found, rest])
+        ]
+        return tuple(part for part in parts if part)
 
     def excuses(self, finish: str) -> bool:
         """Return True if a reply with this finish reason is excused from the penalty for an illegal act.

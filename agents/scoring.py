@@ -16,7 +16,7 @@ import torch
 from agents.packing import ROWS, Costs, Pass, passes
 from agents.stream import Stream
 from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
-from agents.vision import Images, Source, Vision, embed, images_in, no_images, text_body
+from agents.vision import Images, Vision, embed, images_in, text_body
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,9 @@ class Scores:
 class StreamScorer(torch.nn.Module):
     """A causal language model that scores the sampled tokens of a `StreamBatch`."""
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        bf16: bool = False,
-        gradient_checkpointing: bool = False,
-        source: Source = no_images,
-    ) -> None:
-        """Create the scorer of a transformers model; `source` returns the bytes of the streams' images."""
+    def __init__(self, model: torch.nn.Module, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
         super().__init__()
         self.model: Any = model
-        self.source = source
         self.bf16, self.gradient_checkpointing = bf16, gradient_checkpointing
         config = _config(model)
         self.plain_head = not any(
@@ -110,7 +102,7 @@ class StreamScorer(torch.nn.Module):
         vision = Vision.of(_config(self.model))
         if vision is None:
             raise ValueError("streams have images, and the model has no vision")
-        return vision.features(self.model, batch.images.load(vision, self.source))
+        return vision.features(self.model, batch.images.load(vision))
 
 
 class _TokenScores(torch.autograd.Function):

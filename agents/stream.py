@@ -1,8 +1,8 @@
 """The token record of one seat in one match, with the images among its tokens."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 OBSERVED = -1
@@ -12,9 +12,13 @@ OBSERVED = -1
 OFFSETS = 1 << 12
 """Maximum tokens of one image."""
 
+Picture = Callable[[str], bytes]
+"""Function from an image's hash to its encoded bytes. Raises KeyError if there is no such image."""
 
-class MediaSpan(NamedTuple):
-    """Image in a context: its placeholder tokens and the hash of its bytes."""
+
+@dataclass(frozen=True, slots=True)
+class MediaSpan:
+    """Image in a context: its placeholder tokens, and its bytes with their hash."""
 
     start: int
     """Position of the first placeholder token."""
@@ -22,6 +26,8 @@ class MediaSpan(NamedTuple):
     """Number of placeholder tokens, which hold the image's features."""
     hash: str
     """SHA-256 of the encoded image, as hex digits."""
+    data: bytes = field(default=b"", compare=False, repr=False)
+    """The encoded image. Empty in a log's row, whose image is a file of its own."""
 
     def token_keys(self) -> range:
         """Return a negative integer per token, which no other image and no token id has: 48 bits of hash, 12 of offset.
@@ -32,6 +38,13 @@ class MediaSpan(NamedTuple):
             raise ValueError(f"an image has 1 to {OFFSETS} tokens, not {self.length}")
         first = -1 - int(self.hash[:12], 16) * OFFSETS
         return range(first, first - self.length, -1)
+
+
+class Context(NamedTuple):
+    """Tokens that a policy reads before a reply, and the images among them."""
+
+    ids: list[int]
+    media: list[MediaSpan]
 
 
 def keys_of(ids: Sequence[int], media: Sequence[MediaSpan]) -> list[int]:
@@ -87,13 +100,17 @@ class Stream:
         """The ids, with distinct negative integers in place of images' placeholders; see `keys_of`."""
         return keys_of(self.ids, self.media) if self.media else self.ids
 
+    def before(self, place: int) -> Context:
+        """Return the tokens before a place, with the images that end there or earlier."""
+        return Context(self.ids[:place], [span for span in self.media if span.start + span.length <= place])
+
     def observe(self, ids: Sequence[int], media: Sequence[MediaSpan] = ()) -> None:
         """Append tokens that the policy reads: turn markup, observations and tool results. They carry no loss.
 
         `media` are the images among them, with positions in `ids`. Raises ValueError if they overlap or lie outside.
         """
         keys_of(ids, media)
-        self.media.extend(span._replace(start=len(self) + span.start) for span in media)
+        self.media.extend(replace(span, start=len(self) + span.start) for span in media)
         self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
 
     def wrote(

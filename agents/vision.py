@@ -8,7 +8,7 @@ with other positions for images, such as Qwen2-VL, are refused: their attention 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,23 +16,19 @@ import numpy as np
 import torch
 
 from agents.errors import WeightsError
-from agents.stream import Stream
+from agents.model_config import VISION_TYPES
+from agents.stream import MediaSpan, Stream
 
-MODEL_TYPES = ("idefics3", "smolvlm")
-"""Values of `model_type` in config.json of the supported layouts."""
 LARGEST = 4096
 """Maximum width and height of an image, in pixels."""
-
-Source = Callable[[str], bytes]
-"""Function from an image's hash to its encoded bytes. Raises KeyError if there is no such image."""
 
 
 def has_vision(config: Any) -> bool:
     """Return True if a model's config has a vision tower. Raises WeightsError for an unsupported layout."""
     if getattr(config, "vision_config", None) is None:
         return False
-    if config.model_type not in MODEL_TYPES:
-        raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(MODEL_TYPES)}")
+    if config.model_type not in VISION_TYPES:
+        raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(VISION_TYPES)}")
     return True
 
 
@@ -74,21 +70,31 @@ class Vision:
         levels = torch.from_numpy(np.asarray(scaled, np.float32).copy()).permute(2, 0, 1)
         return levels / 127.5 - 1.0
 
+    def pixels_of(self, span: MediaSpan) -> torch.Tensor:
+        """Return `pixels` of a span's image. Raises ValueError, with its hash, for an image that cannot be read."""
+        try:
+            return self.pixels(span.data)
+        except ValueError as error:
+            raise ValueError(f"image {span.hash}: {error}") from None
+
     def features(self, model: Any, pixels: torch.Tensor) -> torch.Tensor:
         """Return the features [M * tokens, width] of images [M, 3, size, size] by the tower and the connector."""
-        body = model.base_model
-        weight = next(body.vision_model.parameters())
-        found = body.get_image_features(pixel_values=pixels[:, None].to(weight.dtype), return_dict=True).pooler_output
-        features: torch.Tensor = found.reshape(-1, found.shape[-1])
-        return features
+        body, tower = model.base_model, model.base_model.vision_model
+        patch = tower.embeddings.patch_embedding
+        patches = patch(pixels.to(patch.weight.dtype)).flatten(2).transpose(1, 2)
+        # In place of the model's own positions, which rounding misplaces on most grids: 11 of 6 x 6 in bfloat16.
+        places = tower.embeddings.position_embedding(torch.arange(patches.shape[1], device=pixels.device))
+        hidden = tower.encoder(inputs_embeds=patches + places, attention_mask=None).last_hidden_state
+        features: torch.Tensor = body.connector(tower.post_layernorm(hidden))
+        return features.reshape(-1, features.shape[-1])
 
 
 @dataclass(frozen=True)
 class Images:
     """Distinct images of a forward pass, and the places of their features in its rows."""
 
-    hashes: tuple[str, ...]
-    """Hash of each image; M in all."""
+    media: tuple[MediaSpan, ...]
+    """A span of each image; M in all."""
     tokens: int
     """Number of tokens per image."""
     prefix: torch.Tensor
@@ -98,13 +104,13 @@ class Images:
 
     def to(self, device: torch.device) -> Images:
         """Return the images with all tensors on a device."""
-        return Images(self.hashes, self.tokens, self.prefix.to(device), self.suffix.to(device))
+        return Images(self.media, self.tokens, self.prefix.to(device), self.suffix.to(device))
 
-    def load(self, vision: Vision, source: Source) -> torch.Tensor:
-        """Return the pixels [M, 3, size, size]. Raises ValueError for images of another size in tokens, or missing."""
+    def load(self, vision: Vision) -> torch.Tensor:
+        """Return the pixels [M, 3, size, size]. Raises ValueError for images of another number of tokens."""
         if self.tokens != vision.tokens:
             raise ValueError(f"images have {self.tokens} tokens, and the model has {vision.tokens} for each")
-        return torch.stack([_pixels(vision, source, name) for name in self.hashes]).to(self.suffix.device)
+        return torch.stack([vision.pixels_of(span) for span in self.media]).to(self.suffix.device)
 
 
 def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
@@ -127,7 +133,7 @@ def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Ten
         found = [-1 if key >= 0 else rows[key] for key in of.flatten().tolist()]
         return torch.tensor(found, dtype=torch.long).reshape(of.shape)
 
-    return Images(tuple(spans), lengths.pop(), places(prefix), places(suffix))
+    return Images(tuple(spans.values()), lengths.pop(), places(prefix), places(suffix))
 
 
 def embed(model: Any, ids: torch.Tensor, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -136,20 +142,49 @@ def embed(model: Any, ids: torch.Tensor, features: torch.Tensor, rows: torch.Ten
     return torch.where((rows >= 0)[..., None], features.to(words.dtype)[rows.clamp(min=0)], words)
 
 
-def _pixels(vision: Vision, source: Source, name: str) -> torch.Tensor:
-    try:
-        return vision.pixels(source(name))
-    except KeyError:
-        raise ValueError(f"there is no image {name}") from None
-    except ValueError as error:
-        raise ValueError(f"image {name}: {error}") from None
+class Features:
+    """Features of the images among some keys, computed without gradients when a pass first needs an image."""
+
+    def __init__(self, model: Any, media: Iterable[MediaSpan]) -> None:
+        """Raise ValueError if the model has no vision, and WeightsError if its layout is not supported."""
+        vision = Vision.of(model.config)
+        if vision is None:
+            raise ValueError("a context has images, and the model has no vision")
+        self._model, self._vision = model, vision
+        self._spans = {key: (span, at) for span in set(media) for at, key in enumerate(span.token_keys())}
+        self._rows: dict[str, int] = {}
+        """First row in `_known` of each image's features, by hash."""
+        self._known: torch.Tensor | None = None
+
+    def embed(self, keys: torch.Tensor) -> torch.Tensor:
+        """Return the input embeddings [B, W, width] of ids, and of images' keys, [B, W] int64.
+
+        Raises ValueError for an image that cannot be read, or that has another number of tokens than the model's.
+        """
+        wanted = [[self._spans[key] if key < 0 else None for key in row] for row in keys.tolist()]
+        new = {one[0].hash: one[0] for row in wanted for one in row if one and one[0].hash not in self._rows}
+        spans = [*new.values()]
+        for start in range(0, len(spans), MOST_IMAGES):
+            self._compute(spans[start : start + MOST_IMAGES])
+        rows = [[self._rows[one[0].hash] + one[1] if one else -1 for one in row] for row in wanted]
+        known = self._known if self._known is not None else keys.new_zeros((1, 1), dtype=torch.float32)
+        return embed(self._model, keys.clamp(min=0), known, torch.tensor(rows, device=keys.device))
+
+    def _compute(self, media: Sequence[MediaSpan]) -> None:
+        if wrong := next((span for span in media if span.length != self._vision.tokens), None):
+            raise ValueError(f"an image has {wrong.length} tokens, and the model has {self._vision.tokens} for each")
+        device = self._model.get_input_embeddings().weight.device
+        pixels = torch.stack([self._vision.pixels_of(span) for span in media]).to(device)
+        features = self._vision.features(self._model, pixels)
+        start = 0 if self._known is None else len(self._known)
+        self._known = features if self._known is None else torch.cat([self._known, features])
+        self._rows |= {span.hash: start + i * self._vision.tokens for i, span in enumerate(media)}
+
+
+MOST_IMAGES = 32
+"""Maximum number of images that pass through the vision tower at once when a context is read."""
 
 
 def text_body(model: Any) -> Any:
     """Return the language model of a model with vision, which maps embeddings to hidden states."""
     return model.base_model.text_model
-
-
-def no_images(name: str) -> bytes:
-    """Source without images."""
-    raise KeyError(name)

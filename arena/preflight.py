@@ -87,8 +87,9 @@ async def preflight(
         check_scale(played.scale, played.engine)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing)]
     check_serving(played, tables)
-    notes += [] if played.engine.capabilities.has_vision else _unseen(tables)
-    notes += [*await check_contexts(tables, _without_weights(played), played.engine.max_context, _turns(played))]
+    shows, known = played.engine.capabilities.has_vision, _without_weights(played)
+    notes += _unseen(tables, known, shows)
+    notes += [*await check_contexts(tables, known, played.engine.max_context, _turns(played), shows)]
     notes += _uncorrected(played)
     ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
     return Prepared(await compute(fitted, ready), notes)
@@ -248,11 +249,19 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
                 answer_in(record.game, record.report, gold)
 
 
-def _unseen(tables: Sequence[Table]) -> list[str]:
-    """Return a note for each game whose messages have images, which policies cannot read."""
-    names = dict.fromkeys(table.game.name for table in tables if isinstance(table.make_game(), Pictures))
-    placeholder = Image("0" * 64, "image/png", 64, 48).text
-    return [f"{name} shows images, which policies cannot see: they read {placeholder} instead" for name in names]
+def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool) -> list[str]:
+    """Return a note for each game whose messages have images, with the policies at its seats that cannot see them."""
+    placeholder, notes = Image("0" * 64, "image/png", 64, 48).text, []
+    for table in tables:
+        if isinstance(table.make_game(), Pictures):
+            held = {name: policy(name) for name in table.holders.values()}
+            blind = [name for name, own in held.items() if own and not (shows_images and own.frame.image)]
+            names = " and ".join(f"policy '{name}'" for name in blind)
+            if blind:
+                notes.append(
+                    f"{table.game.name} shows images, which {names} cannot see: it reads {placeholder} instead"
+                )
+    return notes
 
 
 def _uncorrected(experiment: Experiment) -> list[str]:

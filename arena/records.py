@@ -12,10 +12,10 @@ import numpy as np
 from pydantic_core import to_json
 
 from agents.player import PREFIXES
-from agents.stream import Stream
+from agents.stream import Context, Picture, Stream
 from arena.errors import StoreError
 from arena.plain import clean_text, finite, plain
-from arena.rows import identity_of, identity_row, known, message, message_row, stream_row
+from arena.rows import identity_of, identity_row, known, message, message_row, stream_of, stream_row
 from games.contracts import ILLEGAL, MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ class Trajectory:
     parent_turn: int = -1
     """Index of the first turn that differs from the parent match; -1 without a parent."""
 
-    def contexts(self) -> dict[int, list[int]]:
-        """Return the stream's ids before the first sampled token of each turn, by turn index."""
-        prefixes: dict[int, list[int]] = {}
+    def contexts(self) -> dict[int, Context]:
+        """Return the tokens before the first sampled token of each turn, by turn index."""
+        prefixes: dict[int, Context] = {}
         for stream in self.streams:
             places = np.flatnonzero(stream.mask)
             turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[places], return_index=True)
             starts = zip(turns.tolist(), places[firsts].tolist(), strict=True)
-            prefixes |= {turn: stream.ids[:place] for turn, place in starts}
+            prefixes |= {turn: stream.before(place) for turn, place in starts}
         return prefixes
 
     def observed_ids(self) -> dict[int, list[int]]:
@@ -255,15 +255,19 @@ class MatchRecord:
         return row
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> MatchRecord:
-        """Return the record of a row of `to_json`. Raises RecordError for any other row."""
+    def from_json(cls, row: Mapping[str, Any], picture: Picture = lambda name: b"") -> MatchRecord:
+        """Return the record of a row of `to_json`; `picture` returns the bytes of the streams' images, by hash.
+
+        Without `picture` its streams cannot be computed with again if they have images. Raises RecordError for any
+        other row.
+        """
         try:
             return cls(
                 identity_of(row), row["game"], dict(row["options"]), row["seed"],
                 {seat: Seating(**seating) for seat, seating in row["seats"].items()},
                 row["status"], row["reason"], dict(row["payoffs"]), dict(row["report"]),
                 tuple([_turn(turn) for turn in row["turns"]]),
-                {seat: tuple([Stream(**s) for s in streams]) for seat, streams in row["streams"].items()},
+                {seat: tuple([stream_of(s, picture) for s in streams]) for seat, streams in row["streams"].items()},
                 row["started"], row["seconds"], row["rules"],
                 row.get("group", -1), row.get("stage", ""), known(row.get("source", "played"), MatchSource),
             )  # fmt: skip

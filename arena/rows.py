@@ -1,11 +1,12 @@
 """Conversion of a match's identity, messages and streams to rows of plain values and back."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from agents.stream import Stream
+from agents.stream import MediaSpan, Stream, keys_of
 from games.contracts import CUT, Image, MatchId, Message
 
 Deal = TypeVar("Deal", bound=Hashable)
@@ -65,9 +66,10 @@ def message(row: Mapping[str, Any]) -> Message:
 
 
 def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
-    """Return a stream's lists, with log-probabilities and entropies rounded to float32; entropies only if recorded.
+    """Return a stream's lists, with log-probabilities and entropies rounded to float32.
 
-    Raises ValueError for lists of different lengths, values that are not finite, and token ids beyond 31 bits.
+    Entropies and images are left out if there are none, and images' bytes always. Raises ValueError for lists of
+    different lengths, values that are not finite, and token ids beyond 31 bits.
     """
     if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
         raise ValueError(f"the lists of {seat}'s stream differ in length")
@@ -82,7 +84,21 @@ def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
     }
     if stream.entropy:
         row["entropy"] = _float32(stream.entropy, f"an entropy in {seat}'s stream")
+    if stream.media:
+        row["media"] = [{"start": span.start, "length": span.length, "hash": span.hash} for span in stream.media]
     return row
+
+
+def stream_of(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> Stream:
+    """Return the stream of a row of `stream_row`; `picture` returns the bytes of its images.
+
+    Raises ValueError for lists that do not fit together.
+    """
+    found = Stream(**{name: values for name, values in row.items() if name != "media"})
+    if images := row.get("media"):
+        keys_of(found.ids, spans := [MediaSpan(**span) for span in images])
+        found.media = [replace(span, data=picture(span.hash)) for span in spans]
+    return found
 
 
 def _float32(values: Sequence[float], label: str) -> list[float]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from agents.errors import ContextFull
 from agents.precision import Precision
 from agents.published import Weights
 from agents.role import LEAST_TEMPERATURE
-from agents.stream import Stream
+from agents.stream import MediaSpan, Stream, keys_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Request:
     """Entropy of this reply's random generator. The same seed gives the same draws in any batch."""
     entropy: bool = False
     """Whether to return entropies even if the engine does not by default."""
+    media: tuple[MediaSpan, ...] = ()
+    """Images of the context, for an engine and a policy that see."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
@@ -42,6 +45,12 @@ class Request:
             raise ValueError(f"top_p {self.top_p} or top_k {self.top_k} is out of range")
         if min(self.seed, default=0) < 0:
             raise ValueError(f"seed {self.seed} is negative")
+        _ = self.keys  # raises ValueError for images outside the context
+
+    @cached_property
+    def keys(self) -> tuple[int, ...]:
+        """The ids, with distinct negative integers in place of images' placeholders; see `keys_of`."""
+        return tuple(keys_of(self.ids, self.media)) if self.media else self.ids
 
     def check(self, vocabulary: int, positions: int) -> None:
         """Raise ValueError if the context has a token id outside the model's vocabulary, which has this size.
@@ -130,6 +139,7 @@ class EngineClass(Protocol):
 class Engine(Protocol):
     """Protocol of inference engines for named policies, usable from `open` to `close`. Slow calls are coroutines."""
 
+    capabilities: Capabilities
     max_context: int
     """Maximum tokens of a context with its reply that the engine supports for any model."""
 

@@ -22,6 +22,7 @@ from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
+from agents.vision import Features
 
 _NOTHING = KV((), torch.empty(0))
 
@@ -88,11 +89,14 @@ class Decoder:
         self.model = next(iter(served.values())).model
         self.replays = replays if replays is not None and self._check_replays(replays) else None
         first = next(self.model.parameters())
+        self._features: Features | None = None
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
 
     def decode(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request; return the completions in order. Caches of finished streams are stored."""
+        media = {span for request in requests for span in request.media}
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            self._features = Features(self.model, media) if media else None
             rows = self._new_rows(requests)
             branches = _by_context(rows)
             batch, logits = self._prefill(branches, room=max(request.max_tokens for request in requests))
@@ -114,13 +118,13 @@ class Decoder:
 
     def _new_rows(self, requests: Sequence[Request]) -> list[_Row]:
         """Start a row for every request with the cache of its longest known prefix, computing new contexts."""
-        pasts = [self.served[r.policy].caches.longest_prefix(r.key, r.ids) for r in requests]
+        pasts = [self.served[r.policy].caches.longest_prefix(r.key, r.keys) for r in requests]
         for policy in dict.fromkeys(r.policy for r in requests):
             new = [i for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None]
             if new:
-                begun = self._compute_caches(policy, [requests[i].ids[:-1] for i in new])
+                begun = self._compute_caches(policy, [requests[i].keys[:-1] for i in new])
                 for i in new:
-                    pasts[i] = begun[requests[i].ids[:-1]]
+                    pasts[i] = begun[requests[i].keys[:-1]]
         return [
             _Row(request, self.served[request.policy], past, [] if self.entropy or request.entropy else None)
             for request, past in zip(requests, pasts, strict=True)
@@ -187,7 +191,7 @@ class Decoder:
     def _prefill(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
         """Compute branches' new tokens; return a batch with `room` for more, and next-token logits [B, vocabulary]."""
         pasts = [branch.rows[0].past for branch in branches]
-        news = [branch.rows[0].request.ids[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
+        news = [branch.rows[0].request.keys[len(past.ids) :] for branch, past in zip(branches, pasts, strict=True)]
         width = max(map(len, news))
         tokens = torch.zeros((len(branches), width), dtype=torch.long)
         for i, new in enumerate(news):
@@ -219,19 +223,22 @@ class Decoder:
     ) -> torch.Tensor:
         """Run tokens and positions [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
+        Tokens are ids, and keys of images (`agents.stream.keys_of`).
+
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
-        replays = self.replays if batch.stays and tokens.shape[1] == 1 else None
+        has_images = self._features is not None and bool((tokens < 0).any())
+        replays = self.replays if batch.stays and tokens.shape[1] == 1 and not has_images else None
         if (lanes := self.served[policies[0]].lanes) is not None:
             lanes.route(policies if replays is None else policies[:1] * rows_for(len(policies)))
         if replays is not None:
             logits = replays(self.model, batch, tokens[:, 0], positions)
-        elif tokens.shape[1] == 1 and mask.dim() == 2 and steps(self.model):
+        elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and steps(self.model):
             new = slice(batch.filled, batch.filled + 1)
             logits = step(self.model, batch.data, tokens[:, 0], positions, batch.within_reach(mask), new)
         else:
             logits = self.model(
-                input_ids=tokens,
+                **self._inputs(tokens, has_images),
                 attention_mask=mask.long() if mask.dim() == 2 else mask,
                 position_ids=positions,
                 past_key_values=batch,
@@ -240,6 +247,11 @@ class Decoder:
             ).logits[:, -1]
         batch.advance(tokens.shape[1])
         return logits.float()
+
+    def _inputs(self, tokens: torch.Tensor, has_images: bool) -> dict[str, torch.Tensor]:
+        if self._features is None or not has_images:
+            return {"input_ids": tokens}
+        return {"inputs_embeds": self._features.embed(tokens)}
 
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}
@@ -253,7 +265,7 @@ def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
     """Group rows by policy and context into branches."""
     found: dict[tuple[str, Ids], list[_Row]] = {}
     for row in rows:
-        found.setdefault((row.request.policy, row.request.ids), []).append(row)
+        found.setdefault((row.request.policy, row.request.keys), []).append(row)
     return [_Branch(policy, same) for (policy, _), same in found.items()]
 
 
@@ -290,7 +302,7 @@ def _store_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
     """Store the attention caches of requests that have just finished, under the requests' keys."""
     for at, branch in enumerate(branches):
         if finished := [row for row in branch.rows if row.finish]:
-            kept = KV((*finished[0].request.ids, *finished[0].ids[:-1]), batch.row(at))
+            kept = KV((*finished[0].request.keys, *finished[0].ids[:-1]), batch.row(at))
             for row in finished:
                 row.served.caches.put(row.request.key, kept)
 

@@ -49,7 +49,9 @@ _Asked = tuple[Request, asyncio.Future[Completion | Exception]]
 class InProcessEngine:
     """Inference engine for transformers models in this process: modules under training, folders and adapters."""
 
-    capabilities = Capabilities(serves_adapters=True, serves_several=True, records_entropy=True, shares_weights=True)
+    capabilities = Capabilities(
+        has_vision=True, serves_adapters=True, serves_several=True, records_entropy=True, shares_weights=True
+    )
     max_context = sys.maxsize
 
     def __init__(

@@ -13,7 +13,10 @@ from agents.packing import agreement
 
 @dataclass(frozen=True)
 class KV:
-    """Attention keys and values of one stream's tokens `ids`: `data` is [layers, 2, kv_heads, len(ids), head_dim]."""
+    """Attention keys and values of one stream's tokens `ids`: `data` is [layers, 2, kv_heads, len(ids), head_dim].
+
+    In `ids` images have keys (`agents.stream.keys_of`), so that contexts with equal ids have equal caches.
+    """
 
     ids: tuple[int, ...]
     data: torch.Tensor

@@ -18,13 +18,18 @@ KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
 def steps(model: Any) -> bool:
     """Return True if `step` supports this model: a Llama-like type with full attention in every layer."""
-    config = model.config
+    config = model.config.get_text_config(decoder=True)
     return (
         config.model_type in KINDS
         and hasattr(model, "lm_head")
         and getattr(config, "sliding_window", None) is None
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
     )
+
+
+def text_model(model: Any) -> Any:
+    """Return the layers' model, which a model with vision holds as its `text_model`."""
+    return getattr(model.model, "text_model", model.model)
 
 
 def step(
@@ -40,11 +45,11 @@ def step(
     `data` [layers, 2, B, key heads, S or more, width] holds keys and values; the new ones are written to `column`, a
     slice or an index [1]. `mask` [B, S] is True where a row may attend, including the new column.
     """
-    core = model.model
+    core = text_model(model)
     x = core.embed_tokens(tokens)
     turning = core.rotary_emb(x[:, None], positions)
     attention = _Attention(data, mask, column, *turning)
-    for layer in core.layers[: model.config.num_hidden_layers]:
+    for layer in core.layers[: core.config.num_hidden_layers]:
         x = x + attention(layer.self_attn, _norm(layer.input_layernorm, x))
         x = x + _mlp(layer.mlp, _norm(layer.post_attention_layernorm, x))
     return product(model.lm_head, _norm(core.norm, x))

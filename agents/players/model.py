@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
+from agents.chat_images import Content, after_images, as_text, images_of, moved, spans_in
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError, ContextFull, RoleError
 from agents.memory import plan
 from agents.model_config import NO_LIMIT
-from agents.pending_calls import PendingCalls
+from agents.pending_calls import PendingCalls, images_from_tools
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
-from agents.stream import Stream
+from agents.stream import MediaSpan, Picture, Stream
 from agents.tool_formats import read_calls
 from games.contracts import Act, TurnSource, View
 
@@ -34,6 +35,8 @@ class Exchange:
     """Whether the reply differs from the sampled one: its private part was removed, or the act was replaced."""
     opened: bool = False
     """Whether `seen` continues a user turn that the tools' definitions opened."""
+    media: tuple[MediaSpan, ...] = ()
+    """Images in `seen`."""
 
 
 class ChatPlayer:
@@ -54,11 +57,14 @@ class ChatPlayer:
         write: Writer,
         source: TurnSource = "policy",
         positions: int = NO_LIMIT,
+        picture: Picture | None = None,
     ) -> None:
         """Create the player of `policy`, whose replies `write` returns. `key` names its streams.
 
         `seed` is extended by the turn for each reply. `positions` is the maximum tokens of a context with its reply.
+        `picture` returns the images' bytes; without it, or without vision, the model reads placeholders as text.
         """
+        self.picture = picture if frame.image else None
         self.source = source
         self.context = min(role.memory.context or positions, positions)
         """Maximum tokens of a stream with the next reply, and with the next summary if one may follow."""
@@ -86,12 +92,12 @@ class ChatPlayer:
             return await self._sum_up(view)
         stream, closing, fresh = self._stream_for(view)
         opened = fresh and self._first == len(self._history) and self._opens_turn(view, ())
-        prompt = tuple(self._prompt(view, fresh, opened))
+        prompt, media = self._prompt(view, fresh, opened)
         self._check_room(len(stream) + len(closing), len(prompt), fresh)
-        stream.observe((*closing, *prompt))
+        stream.observe((*closing, *prompt), moved(media, len(closing)))
         completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
         raw = self._wrote(view, stream, completion)
-        self._history.append(replace(self._as_remembered(prompt, completion, raw), opened=opened))
+        self._history.append(replace(self._as_remembered(prompt, completion, raw), opened=opened, media=media))
         if self.calls:
             self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.made).calls)
         reply = self.role.parse(raw)
@@ -99,13 +105,27 @@ class ChatPlayer:
         excused = self.role.excuses(completion.finish)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source, excused)
 
-    def _prompt(self, view: View, first: bool, opened: bool = False) -> list[int]:
-        """Return the ids of the view's turn: tool turns with the results if tools are native, and the role's text."""
+    def _prompt(self, view: View, first: bool, opened: bool = False) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
+        """Return the ids of the view's turn and the images among them.
+
+        These are tool turns with the results if tools are native, and the role's text. Images of native results follow
+        in the user's turn, because no tool turn can hold them.
+        """
         if self.calls is None:
-            return self.frame.ask(self.role.render_turn(view, first=first))
-        results, rest = self.calls.split(view)
-        text = self.role.render_turn(rest, first=first)
-        return self.frame.answer(results, text) if results else self.frame.ask(text, opened)
+            content = self._render(view, first)
+            ids = self.frame.ask(content)
+        else:
+            results, rest = self.calls.split(view)
+            content = after_images(images_from_tools(view) if self.picture else (), self._render(rest, first))
+            if results and self.frame.tools and self.frame.tools.user_bridge is None:
+                content = as_text(content)
+            ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
+        images = images_of(content)
+        media = spans_in(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
+        return tuple(ids), tuple(media)
+
+    def _render(self, view: View, first: bool) -> Content:
+        return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
 
     def _opens_turn(self, view: View, kept: Sequence[Exchange]) -> bool:
         """Return True if a stream with these exchanges begins with a user turn that definitions open."""
@@ -120,6 +140,7 @@ class ChatPlayer:
         return Request(
             policy=self.policy,
             ids=tuple(stream.ids),
+            media=tuple(stream.media),
             key=self.stream_keys[-1],
             max_tokens=max_tokens,
             temperature=sampling.temperature,
@@ -158,7 +179,7 @@ class ChatPlayer:
         tools, opens = (view.tools, self._opens_turn(view, self._history[first:])) if self.calls else ((), False)
         stream.observe(self.frame.open(self.role.render_system(view), examples, tools, opens))
         for exchange in self._history[first:]:
-            stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
+            stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)), exchange.media)
         self.stream_keys.append(f"{self.key}/{len(self.streams)}" if is_new else self.stream_keys[-1])
         self.streams.append(stream)
         self._first = first
@@ -199,7 +220,7 @@ class ChatPlayer:
         last = self._history[-1]
         grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
-        used = closed + len(self._prompt(view, first=False))
+        used = closed + len(self._prompt(view, first=False)[0])
         if self._missing(used) <= 0:
             return False
         if self._summaries == memory.summaries:

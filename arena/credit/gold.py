@@ -50,12 +50,14 @@ def _answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> lis
     contexts = trajectory.contexts()
     return [
         Stream(
-            [*contexts[turn.index], *written],
-            [False] * (len(contexts[turn.index]) + len(opening)) + [True] * answer_size,
-            [0.0] * (len(contexts[turn.index]) + len(written)),
-            [OBSERVED] * (len(contexts[turn.index]) + len(opening)) + [turn.index] * answer_size,
+            [*context.ids, *written],
+            [False] * (len(context.ids) + len(opening)) + [True] * answer_size,
+            [0.0] * (len(context.ids) + len(written)),
+            [OBSERVED] * (len(context.ids) + len(opening)) + [turn.index] * answer_size,
+            media=context.media,
         )
         for turn in trajectory.turns
+        for context in [contexts[turn.index]]
     ]
 
 

@@ -298,7 +298,7 @@ def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory
     absent = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
     for iteration in sorted({entry.iteration for entry in absent}):
         for row in log.read(iteration, ids={entry.match for entry in absent if entry.iteration == iteration}):
-            by_seat |= {(t.match, t.seat): t for t in trajectories(MatchRecord.from_json(row))}
+            by_seat |= {(t.match, t.seat): t for t in trajectories(MatchRecord.from_json(row, log.blobs.get))}
     for entry in absent:
         if (entry.match, entry.seat) not in by_seat:
             raise StoreError(f"{log.folder} has no match {entry.match}, which is to be replayed: it was removed")

@@ -14,7 +14,7 @@ from agents import nano, smollm2
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import LAYERS, SIZES, check_keys, first_line, read_json
-from agents.model_folder import as_weights_error, auto_classes
+from agents.model_folder import as_weights_error, auto_model_for
 from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
@@ -80,7 +80,7 @@ def counted(settings: dict[str, Any], source: str) -> Shape:
         raise WeightsError(f"{source} names no model_type: it is no transformers model")
     text = settings.get("text_config")
     _check_sizes(settings, text if isinstance(text, dict) else {}, source)
-    auto_model, _ = auto_classes()  # loads transformers with fewer modules than the next import
+    auto_model = auto_model_for(settings)  # loads transformers with fewer modules than the next import
     import torch
     from transformers import AutoConfig
 

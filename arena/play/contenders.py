@@ -20,11 +20,12 @@ from agents.players.servers import parsed
 from agents.players.voting import final_act, voted
 from agents.policy import Policy
 from agents.role import Role
+from agents.stream import Picture
 from arena.errors import ConfigError
 from arena.play.failures import failed
 from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
-from games.abilities import Tells
+from games.abilities import Pictures, Tells
 from games.contracts import Game, TurnSource
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ class ModelContender:
             write = recalled(plan.branch.replies(seat), write)
         source: TurnSource = "voted" if votes else "policy"
         key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
-        return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, self.positions(policy))
+        most, sight = self.positions(policy), picture_for(self.engine, game)
+        return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, most, sight)
 
     def positions(self, policy: Policy) -> int:
         """Return the maximum tokens of a context including its reply: the lower limit of policy and engine."""
@@ -179,6 +181,11 @@ class ModelContender:
         """Drop the player's cached streams from the engine."""
         for key in player.stream_keys:
             self.engine.forget(key)
+
+
+def picture_for(engine: Engine, game: Game) -> Picture | None:
+    """Return the function that gives models the game's images; None if there are none, or the engine shows none."""
+    return game.picture if engine.capabilities.has_vision and isinstance(game, Pictures) else None
 
 
 @dataclass(frozen=True)

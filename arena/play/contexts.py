@@ -8,10 +8,12 @@ from agents.model_config import NO_LIMIT
 from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.simple import Random
 from agents.policy import Policy
+from agents.stream import Picture
 from arena.errors import ConfigError
 from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.tables import Table
+from games.abilities import Pictures
 from games.contracts import MatchId, View
 
 SECONDS = 10.0
@@ -19,13 +21,17 @@ SECONDS = 10.0
 
 
 async def check_contexts(
-    tables: Sequence[Table], policy: Callable[[str], Policy | None], max_context: int, turns: int | None
+    tables: Sequence[Table],
+    policy: Callable[[str], Policy | None],
+    max_context: int,
+    turns: int | None,
+    shows_images: bool = True,
 ) -> list[str]:
     """Play one trial match per table with replies of maximum length, and return a note for each context that fills.
 
     A table is a game with the roles of its seats. `policy` returns the policy of a name, without weights, or None for
-    other players. `max_context` is the engine's limit in tokens, `turns` the limit per match. Raises ConfigError if a
-    model has no room for its first reply.
+    other players. `max_context` is the engine's limit in tokens, `turns` the limit per match, and `shows_images`
+    whether it shows images to models with vision. Raises ConfigError if a model has no room for its first reply.
     """
     notes = []
     for table in tables:
@@ -36,10 +42,12 @@ async def check_contexts(
             if name in held
         }
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(Random(0)) for seat in table.roles}
-        players |= {seat: trial.player() for seat, trial in trials.items()}
+        game = table.make_game()
+        picture = game.picture if shows_images and isinstance(game, Pictures) else None
+        players |= {seat: trial.player(picture) for seat, trial in trials.items()}
         spec = table.game
         plan = MatchPlan(MatchId(0, 0), spec.name, dict(spec.options), 0, seatings(table, table.holders, held))
-        await play_match(plan, table.make_game(), players, Limits(turns, seconds=SECONDS), keep_turns=False)
+        await play_match(plan, game, players, Limits(turns, seconds=SECONDS), keep_turns=False)
         full = [trial for trial in trials.values() if trial.full]
         if never := [trial.full for trial in full if not trial.replies]:
             raise ConfigError(never[0])
@@ -57,10 +65,12 @@ class _Trial:
         self.full = ""
         """Message about the full context; "" while it has room."""
 
-    def player(self) -> SeatedPlayer:
+    def player(self, picture: Picture | None) -> SeatedPlayer:
         """Create the seat's player. Only with memory `summary` does it know the context limit, to summarise in time."""
         most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
-        return ChatPlayer(self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most)
+        return ChatPlayer(
+            self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most, picture=picture
+        )
 
     async def _write(self, view: View, request: Request, summary: bool = False) -> Completion:
         if len(request.ids) + request.max_tokens > self.context:

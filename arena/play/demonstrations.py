@@ -24,7 +24,15 @@ from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.chance import generator
 from arena.parts.schedules import Clock
-from arena.play.contenders import Contender, ModelContender, ScriptedContender, chance, number, play_one
+from arena.play.contenders import (
+    Contender,
+    ModelContender,
+    ScriptedContender,
+    chance,
+    number,
+    picture_for,
+    play_one,
+)
 from arena.play.failures import failure_figures
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
@@ -52,7 +60,8 @@ class _Demonstrator(ModelContender):
         script = make_scripted(talking(self.script, game), number(place), game)
         writer = demonstrator(script, role, policy.frame)
         key, most = f"{plan.id}/{seat}", self.positions(policy)
-        return ChatPlayer(role, policy.frame, policy.name, key, place, writer, "demonstration", most)
+        sight = picture_for(self.engine, game)
+        return ChatPlayer(role, policy.frame, policy.name, key, place, writer, "demonstration", most, sight)
 
 
 class _DemonstrationSeating:
@@ -220,10 +229,12 @@ class Demonstrations:
         acts = RecordedActs({turn["index"]: turn["action"] for turn in turns})
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(acts) for seat in logged.plan.seats}
         key, positions = f"{logged.plan.id}/{logged.seat}", min(policy.positions, self.lineup.engine.max_context)
+        game = table.make_game()
+        sight = picture_for(self.lineup.engine, game)
         players[logged.seat] = ChatPlayer(
-            role, policy.frame, policy.name, key, (), recalled(replies), "demonstration", positions
+            role, policy.frame, policy.name, key, (), recalled(replies), "demonstration", positions, sight
         )
-        return await play_match(logged.plan, table.make_game(), players, Limits())
+        return await play_match(logged.plan, game, players, Limits())
 
     async def _replayed(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
         replayed = []
@@ -327,7 +338,7 @@ def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy,
     for turn in put:
         ids = spoken(learner.frame, turn.raw).ids
         stream = Stream()
-        stream.observe(contexts[turn.index - 1])  # the context of the act that the patch replaces
+        stream.observe(*contexts[turn.index - 1])  # the context of the act that the patch replaces
         stream.wrote(ids, (0.0,) * len(ids), turn.index)
         zeros = np.zeros(len(ids), np.float32)
         places, learned = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)

@@ -44,7 +44,8 @@ class LogSource:
         rows = theirs.read((k - 1) % self.spec.iterations + 1)
         games = [table.game.name for table in self.tables]
         found = [row for row in complete(rows) if row["game"] in games]
-        records = [self._as_own(k, number, MatchRecord.from_json(row)) for number, row in enumerate(found)]
+        read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
+        records = [self._as_own(k, number, record) for number, record in enumerate(read)]
         records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
         log = MatchBatch(self.run.log)
         for record in records:

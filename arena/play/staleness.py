@@ -68,7 +68,7 @@ async def gate_replies(
     for request, reply in zip(requests, replies, strict=True):
         engine.forget(request.key)
         streams.append(Stream())
-        streams[-1].observe(request.ids)
+        streams[-1].observe(request.ids, request.media)
         streams[-1].wrote(reply.ids, reply.logprobs, 0)
     scores = await trainer.score(streams, [request.temperature for request in requests])
     pairs = zip(scores, replies, strict=True)
@@ -84,8 +84,16 @@ def _requests(
     chosen = credited[:: max(1, len(credited) // REPLIES)][:REPLIES]
     for number, item in enumerate(chosen):
         contexts, sampling = item.trajectory.contexts(), roles[item.trajectory.role].sampling
-        for ids in list(contexts.values())[:1]:
+        for context in list(contexts.values())[:1]:
             yield Request(
-                item.trajectory.policy, tuple(ids), f"gate/{number}", sampling.max_tokens, sampling.temperature,
-                sampling.top_p, sampling.top_k, frame.stop_ids, (*seed, number),
-            )  # fmt: skip
+                policy=item.trajectory.policy,
+                ids=tuple(context.ids),
+                media=tuple(context.media),
+                key=f"gate/{number}",
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop_ids=frame.stop_ids,
+                seed=(*seed, number),
+            )

@@ -57,6 +57,8 @@ def _used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
         used.add("turns.messages.images")
     if any("entropy" in stream for row in rows for streams in row["streams"].values() for stream in streams):
         used.add("streams.entropy")
+    if any("media" in stream for row in rows for streams in row["streams"].values() for stream in streams):
+        used.add("streams.media")
     return used
 
 
@@ -98,7 +100,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         "payoffs": list(row["payoffs"].items()),
         "seats": [{"seat": seat, "instruction": "", **seating} for seat, seating in row["seats"].items()],
         "streams": [
-            {"seat": seat, "segment": i, "entropy": [], **stream}
+            {"seat": seat, "segment": i, "entropy": [], "media": [], **stream}
             for seat, streams in row["streams"].items()
             for i, stream in enumerate(streams)
         ],
@@ -114,7 +116,7 @@ def match_rows(table: Any) -> list[dict[str, Any]]:
     The table may lack `streams` or fields of it. Raises LogError if `options` or `report` is not the JSON of an object.
     """
     known = [item.name for item in items(table.schema.field("streams"))] if "streams" in table.column_names else []
-    fields = [name for name in ("ids", "mask", "logprobs", "turns", "entropy") if name in known]
+    fields = [name for name in ("ids", "mask", "logprobs", "turns", "entropy", "media") if name in known]
     return [_nested(row, fields) for row in table.to_pylist()]
 
 

@@ -1,6 +1,7 @@
 """The match log's columns: the name, type and meaning of every field.
 
-Increase SCHEMA_VERSION with every change. Files lack the columns of `DEFAULTS` if every value in them is the default.
+Files lack the columns of `DEFAULTS` if every value in them is the default. Increase SCHEMA_VERSION with every change
+other than a new column of this kind, which leaves files without it as they are.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ DEFAULTS: Mapping[str, Any] = {
     "turns.source": "policy",
     "turns.messages.images": [],
     "streams.entropy": [],
+    "streams.media": [],
     "advantages": [],
     "ratios": [],
     "gaps": [],
@@ -87,6 +89,13 @@ _SEAT = pa.struct(
         _field("instruction", pa.string(), "instruction at the end of the system prompt; empty if none"),
     ]
 )
+_SPAN = pa.struct(
+    [
+        _field("start", pa.int32(), "index of the image's first token"),
+        _field("length", pa.int32(), "number of tokens that hold the image"),
+        _field("hash", pa.string(), "SHA-256 of the bytes in hex, which names the file in log/blobs"),
+    ]
+)
 _PAYOFF = pa.struct(
     [
         _field("seat", pa.string(), "seat in the game"),
@@ -127,6 +136,7 @@ _STREAM = pa.struct(
         _field("logprobs", _list(pa.float32()), "natural log under the sampling distribution; else 0"),
         _field("turns", _list(pa.int16()), "index of the turn that sampled the token; -1 if none"),
         _field("entropy", _list(pa.float32()), "entropy of the sampling distribution in nats; else 0; empty if off"),
+        _field("media", _list(_SPAN), "images among the tokens, in order; empty if none"),
     ]
 )
 MATCHES = _schema(

@@ -204,5 +204,5 @@ def test_one_more_format_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reading_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
-    speech, calls, problem = read_calls("plain", 'f(x="\\d", y=1 is 1)\nf(x="\\d")')
+    _, calls, problem = read_calls("plain", 'f(x="\\d", y=1 is 1)\nf(x="\\d")')
     assert [dict(call.arguments) for call in calls] == [{"x": "\\d"}] and not problem and not recwarn.list

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,19 +57,19 @@ def picture(seed: int, change: int = 0) -> str:
     return name
 
 
+def span(name: str, start: int = 2, length: int = TOKENS) -> MediaSpan:
+    return MediaSpan(start, length, name, BYTES.get(name, b""))
+
+
 def stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
     """Return a stream with one image per turn, four tokens of text around it, and three sampled tokens."""
     rng, made = np.random.default_rng(seed), Stream()
     for turn in range(turns):
         text = [int(id) for id in np.random.default_rng(turn).integers(20, 200, 4)]
         name = images[turn % len(images)]
-        made.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [MediaSpan(2, TOKENS, name)])
+        made.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [span(name)])
         made.wrote([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
     return made
-
-
-def scorer(model: Any = MODEL) -> StreamScorer:
-    return StreamScorer(model, source=BYTES.__getitem__)
 
 
 def reference(model: Any, one: Stream) -> torch.Tensor:
@@ -83,7 +84,7 @@ def reference(model: Any, one: Stream) -> torch.Tensor:
 
 def test_scores_are_those_of_transformers() -> None:
     streams = [stream(picture(1), picture(2)), stream(picture(3), turns=2, seed=4)]
-    for one, scores in zip(streams, score_streams(scorer(), streams, [1.0, 1.0]), strict=True):
+    for one, scores in zip(streams, score_streams(StreamScorer(MODEL), streams, [1.0, 1.0]), strict=True):
         with torch.no_grad():
             assert scores == pytest.approx(reference(MODEL, one).numpy(), abs=2e-5)
 
@@ -91,7 +92,7 @@ def test_scores_are_those_of_transformers() -> None:
 def test_gradients_are_those_of_transformers() -> None:
     model, one = smolvlm(1), stream(picture(1), picture(2))
     (single,) = passes([one], 4096)
-    scorer(model)(batch_of([one], [1.0], single)).logprobs.sum().backward()
+    StreamScorer(model)(batch_of([one], [1.0], single)).logprobs.sum().backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     reference(model, one).sum().backward()
@@ -106,9 +107,9 @@ def test_shared_contexts_with_images_are_scored_as_alone(costs: Costs) -> None:
     """A common prefix runs once and shared turns become a tree, but only if their images are equal too."""
     same, other = picture(1), picture(2)
     streams = [stream(same, seed=s) for s in range(3)] + [stream(same, other, seed=7), stream(other, seed=8)]
-    together = score_streams(scorer(), streams, [1.0] * 5, 10**5, costs)
+    together = score_streams(StreamScorer(MODEL), streams, [1.0] * 5, 10**5, costs)
     for one, scores in zip(streams, together, strict=True):
-        (alone,) = score_streams(scorer(), [one], [1.0])
+        (alone,) = score_streams(StreamScorer(MODEL), [one], [1.0])
         assert scores == pytest.approx(alone, abs=2e-5)
 
 
@@ -120,7 +121,7 @@ def test_contexts_that_differ_in_an_image_share_nothing_from_there_on() -> None:
 
 
 def test_one_level_of_one_pixel_changes_log_probabilities() -> None:
-    before, after = score_streams(scorer(), [stream(picture(1)), stream(picture(1, 1))], [1.0, 1.0])
+    before, after = score_streams(StreamScorer(MODEL), [stream(picture(1)), stream(picture(1, 1))], [1.0, 1.0])
     assert 0 < np.abs(before - after).max() < 0.05
 
 
@@ -144,20 +145,20 @@ def test_what_is_no_image_is_refused_in_one_line(data: Any) -> None:
         data = file.getvalue()
     BYTES["ab" * 32] = data
     with pytest.raises(ValueError, match="image abab") as error:
-        score_streams(scorer(), [stream("ab" * 32)], [1.0])
+        score_streams(StreamScorer(MODEL), [stream("ab" * 32)], [1.0])
     assert "\n" not in str(error.value)
 
 
 def test_images_that_do_not_fit_the_model_are_refused() -> None:
-    with pytest.raises(ValueError, match="there is no image cdcd"):
-        score_streams(scorer(), [stream("cd" * 32)], [1.0])
+    with pytest.raises(ValueError, match="image cdcdcd.* cannot be read"):
+        score_streams(StreamScorer(MODEL), [stream("cd" * 32)], [1.0])
     short = Stream()
-    short.observe([20, IMAGE, IMAGE], [MediaSpan(1, 2, picture(1))])
+    short.observe([20, IMAGE, IMAGE], [span(picture(1), 1, 2)])
     short.wrote([30], [-1.0], 0)
     with pytest.raises(ValueError, match="images have 2 tokens, and the model has 9"):
-        score_streams(scorer(), [short], [1.0])
+        score_streams(StreamScorer(MODEL), [short], [1.0])
     with pytest.raises(ValueError, match="different numbers of tokens"):
-        score_streams(scorer(), [short, stream(picture(1))], [1.0, 1.0], costs=Costs(start=10**6))
+        score_streams(StreamScorer(MODEL), [short, stream(picture(1))], [1.0, 1.0], costs=Costs(start=10**6))
 
 
 def test_a_text_model_has_no_vision_and_refuses_images() -> None:
@@ -167,7 +168,7 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
                                          num_attention_heads=2))  # fmt: skip
     assert Vision.of(model.config) is None
     with pytest.raises(ValueError, match="the model has no vision"):
-        score_streams(scorer(model), [stream(picture(1))], [1.0])
+        score_streams(StreamScorer(model), [stream(picture(1))], [1.0])
     with pytest.raises(WeightsError, match="qwen2_vl sees in another layout"):
         Vision.of(Qwen2VLConfig())
 
@@ -188,9 +189,9 @@ def test_a_layout_without_support_still_scores_text() -> None:
     model.config.model_type = "another"
     text = stream(picture(1))
     with pytest.raises(WeightsError, match="another sees in another layout"):
-        score_streams(scorer(model), [text], [1.0])
+        score_streams(StreamScorer(model), [text], [1.0])
     text.media.clear()
-    assert len(score_streams(scorer(model), [text], [1.0])[0]) == 9
+    assert len(score_streams(StreamScorer(model), [text], [1.0])[0]) == 9
 
 
 @settings(deadline=None)
@@ -208,7 +209,7 @@ def test_keys_are_equal_exactly_if_contexts_are(spans: list[tuple[int, int, str]
     keys = keys_of(ids, media)
     assert sum(key < 0 for key in keys) == sum(span.length for span in media)
     for span in media:
-        other = [s._replace(hash="e" * 64) if s is span else s for s in media]
+        other = [replace(s, hash="e" * 64) if s is span else s for s in media]
         assert keys_of(ids, other)[span.start] != keys[span.start]
     assert all(key > -(1 << 61) for key in keys)
 

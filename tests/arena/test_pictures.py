@@ -66,18 +66,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watched]:
     return folder, watcher
 
 
-def test_an_engine_that_sees_needs_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENGINES, "seeing", "tests.factories.toy_engine:Seeing")
-    seeing = compose([text_layer("test", CONFIG), set_layer("engine.kind=seeing")])
-    assert not [note for note in wait(preflight(seeing, lambda what: None)).notes if "images" in note]
-
-
 def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> None:
     folder, watcher = run
 
     # Preflight says that nobody sees it.
     (note,) = (note for note in wait(preflight(EXPERIMENT, lambda what: None)).notes if "images" in note)
-    assert "policies cannot see" in note and "\n" not in note
+    assert "policy 'shared' cannot see" in note and "\n" not in note
 
     # Played: the policy reads words in its place, which are content, and no control id comes of them.
     frame, records = tokenizer_and_frame(resolve("nano"))[1], {record.id: record for record in watcher.records}

@@ -16,6 +16,7 @@ from agents.precision import Precision
 from agents.published import Weights
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
+from agents.vision import Vision
 
 PLACE = "tests.factories.toy_engine"
 
@@ -64,19 +65,29 @@ class ToyEngine:
 
     def _sample(self, request: Request) -> Completion:
         version, model = self._served[request.policy]
-        request.check(model.config.vocab_size, model.config.max_position_embeddings)
+        text = model.config.get_text_config()
+        request.check(text.vocab_size, text.max_position_embeddings)
+        pixels = _pixels(model, request)
         shape = Shape(request.temperature, request.top_k, request.top_p)
         draws = np.random.Generator(np.random.PCG64(request.seed)).random(request.max_tokens)
         ids, logprobs = list[int](), list[float]()
         for draw in draws:
             with torch.no_grad():
-                logits = model(torch.tensor([[*request.ids, *ids]])).logits[0, -1:].float()
+                logits = model(torch.tensor([[*request.ids, *ids]]), **pixels).logits[0, -1:].float()
             chances = distributions(logits, [shape])
             ids.append(int(drawn(chances.exp(), torch.tensor([0]), torch.tensor([draw], dtype=torch.double))))
             logprobs.append(float(chances[0, ids[-1]]))
             if ids[-1] in request.stop_ids:
                 return Completion(tuple(ids), tuple(logprobs), "stop", version)
         return Completion(tuple(ids), tuple(logprobs), "length", version)
+
+
+def _pixels(model: Any, request: Request) -> dict[str, torch.Tensor]:
+    """The images as transformers' own forward pass takes them: [1, M, 3, size, size]."""
+    vision = Vision.of(model.config)
+    if vision is None or not request.media:
+        return {}
+    return {"pixel_values": torch.stack([vision.pixels(span.data) for span in request.media])[None]}
 
 
 class OnlyOne(ToyEngine):
@@ -92,7 +103,7 @@ class Elsewhere(ToyEngine):
 
 
 class Seeing(ToyEngine):
-    """It would see images."""
+    """It shows images to models with vision."""
 
     capabilities = Capabilities(serves_several=True, has_vision=True)
 

@@ -20,6 +20,7 @@ from agents.engines.base import Request
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics.linear import per_trajectory
 from arena.credit.critics.words import replies, states, texts
+from arena.errors import ConfigError
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
 from arena.records import Trajectory
@@ -283,9 +284,14 @@ class Context(NamedTuple):
 
 
 def contexts(trajectory: Trajectory) -> list[Context]:
-    """Return each turn's input in order: its stream's token ids before the turn's first sampled token."""
+    """Return each turn's input in order: its stream's token ids before the turn's first sampled token.
+
+    Raises ConfigError for images, which a checkpoint of the buffer cannot hold.
+    """
     prefixes = trajectory.contexts()
-    return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
+    if any(prefix.media for prefix in prefixes.values()):
+        raise ConfigError("credit.critic: archer cannot sample replies to images again: set fresh to 0")
+    return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index].ids)) for turn in trajectory.turns]
 
 
 async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
