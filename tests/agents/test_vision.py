@@ -150,7 +150,7 @@ def test_what_is_no_image_is_refused_in_one_line(data: Any) -> None:
 
 
 def test_images_that_do_not_fit_the_model_are_refused() -> None:
-    with pytest.raises(ValueError, match="image cdcdcd.* cannot be read"):
+    with pytest.raises(ValueError, match=r"image cdcdcd.* cannot be read"):
         score_streams(StreamScorer(MODEL), [stream("cd" * 32)], [1.0])
     short = Stream()
     short.observe([20, IMAGE, IMAGE], [span(picture(1), 1, 2)])

@@ -8,12 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 import analysis
-from agents.engines.kinds import ENGINES
 from agents.policy import tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
-from arena.config.sources import set_layer, text_layer
+from arena.config.sources import text_layer
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.play.settings import SourceSpec

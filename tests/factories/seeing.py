@@ -19,7 +19,7 @@ COLOURS = {"red": (220, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 220)}
 
 
 class Colours(TextGame):
-    """A seat names the colours of two pictures, one after the other. `change` is added to one level of a pixel."""
+    """A seat names the colours of pictures, one after the other. `change` is added to one level of a pixel."""
 
     name = "colours"
     seats = ("viewer",)
@@ -28,14 +28,14 @@ class Colours(TextGame):
         "namer": lambda game, seed: lambda view: str(game.colours[game.turns])
     }
 
-    def __init__(self, change: int = 0, **options: Any) -> None:
+    def __init__(self, change: int = 0, rounds: int = 2, **options: Any) -> None:
         super().__init__(**options)
-        self.change = change
+        self.change, self.rounds = change, rounds
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        self.colours = [str(rng.choice(list(COLOURS))) for _ in range(2)]
+        self.colours = [str(rng.choice(list(COLOURS))) for _ in range(self.rounds)]
         self.pictures: dict[str, bytes] = {}
-        self.noise = rng.integers(0, 30, (2, SIZE, SIZE, 3), dtype=np.uint8)
+        self.noise = rng.integers(0, 30, (self.rounds, SIZE, SIZE, 3), dtype=np.uint8)
         self.show(0)
 
     def show(self, number: int) -> None:
@@ -60,10 +60,10 @@ class Colours(TextGame):
         if not act.strip():
             raise IllegalAct("say a colour")
         self.pay(seat, "right", float(act.strip() == self.colours[self.turns]))
-        if self.turns == 1:
+        if self.turns == self.rounds - 1:
             self.end("seen", "That was all.")
         else:
-            self.show(1)
+            self.show(self.turns + 1)
         return act.strip()
 
     def picture(self, hash: str) -> bytes:

@@ -1,0 +1,152 @@
+"""Images in prompts: as the chat templates of three families write them, in order, and never by a text's doing."""
+
+import hashlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.chat import ChatFrame
+from agents.chat_images import ImageToken, after_images, as_text, images_of, spans_in
+from agents.errors import ChatError
+from agents.nano import nano_tokenizer
+from agents.role import Role
+from games.contracts import Image, Message, View
+
+SMOLVLM = (
+    "<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}"
+    "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}"
+    "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}"
+    "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+)
+"""Chat template of HuggingFaceTB/SmolVLM-256M-Instruct. It knows contents as lists of parts only."""
+QWEN = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{% if message['content'] is string %}"
+    "{{ message['content'] }}<|im_end|>\n{% else %}{% for content in message['content'] %}"
+    "{% if content['type'] == 'image' %}<|vision_start|><image><|vision_end|>{% elif 'text' in content %}"
+    "{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Chat template of Qwen2-VL, without its default system text and counters of images."""
+TOKENS = 4
+FAMILIES = {
+    "smolvlm": (
+        SMOLVLM,
+        ("<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>", "<global-img>", "<image>"),
+        f"<fake_token_around_image><global-img>{'<image>' * TOKENS}<fake_token_around_image>",
+    ),
+    "qwen": (QWEN, ("<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<image>"), "<image>" * TOKENS),
+}
+"""Template, added tokens, and what the family's processor writes for `<image>`."""
+
+
+def image(letter: str) -> Image:
+    return Image(hashlib.sha256(letter.encode()).hexdigest(), "image/png", 4, 4)
+
+
+def picture(name: str) -> bytes:
+    return name.encode()
+
+
+A, B = image("a"), image("b")
+
+
+def tokenizer_of(family: str = "") -> Any:
+    """Return nano's tokenizer with a family's template and tokens, or its own template and a token for images."""
+    tokenizer = nano_tokenizer()
+    template, added, _ = FAMILIES.get(family, (tokenizer.chat_template, ("<image>",), ""))
+    tokenizer.add_tokens(list(added), special_tokens=True)
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def frame_of(tokenizer: Any) -> ChatFrame:
+    return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
+
+
+def parts(content: Any) -> list[dict[str, str]]:
+    return [{"type": "image"} if isinstance(one, Image) else {"type": "text", "text": one} for one in content]
+
+
+BARE = frame_of(tokenizer_of())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "content", [("Look: ", A, " and ", B, " now"), (A, "What is it?"), ("Once more ", A), ("Hm.",)]
+)
+def test_prompts_are_those_of_the_template_and_the_processor(family: str, content: Any) -> None:
+    tokenizer, frame = tokenizer_of(family), frame_of(tokenizer_of(family))
+    chat = [{"role": "system", "content": parts(["Be brief."])}, {"role": "user", "content": parts(content)}]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    wanted = tokenizer(text.replace("<image>", FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
+    assert [*frame.open("Be brief."), *frame.ask(content)] == wanted
+
+
+def test_a_template_that_shows_no_images_gets_bare_placeholders() -> None:
+    frame = frame_of(tokenizer_of())
+    assert frame.image
+    ids = frame.ask(("Look: ", A, " now"))
+    place = ids.index(frame.image.id)
+    assert ids[place : place + TOKENS] == [frame.image.id] * TOKENS and ids.count(frame.image.id) == TOKENS
+    assert frame.decode(ids) == "Look:  now"
+
+
+def test_a_model_without_vision_has_no_placeholder() -> None:
+    tokenizer = tokenizer_of("smolvlm")
+    with pytest.raises(ChatError, match="chat template"):
+        ChatFrame(tokenizer)
+    assert ChatFrame(tokenizer_of("qwen")).image is None
+
+
+def test_spans_are_of_the_images_in_order() -> None:
+    frame = frame_of(tokenizer_of())
+    assert frame.image
+    content = ("x", A, B, "y", A)
+    spans = spans_in(frame.ask(content), frame.image, images_of(content), picture)
+    assert [span.hash for span in spans] == [A.hash, B.hash, A.hash]
+    assert [span.data for span in spans] == [picture(A.hash), picture(B.hash), picture(A.hash)]
+    assert spans[1].start == spans[0].start + TOKENS
+    with pytest.raises(ChatError, match="placeholders of 3 images, and 2 images"):
+        spans_in(frame.ask(content), frame.image, [A, B], picture)
+    with pytest.raises(ChatError, match="fewer than 4 placeholders"):
+        spans_in([frame.image.id] * 6, frame.image, [A], picture)
+
+
+def test_images_stand_before_a_content() -> None:
+    assert after_images((), "x") == "x" and after_images((A,), "") == (A,)
+    assert after_images((A,), ("x", B)) == (A, "x", B) and as_text((A, "x")) == f"{A.text}x"
+
+
+ROLE = Role.model_validate(
+    {
+        "role": "r",
+        "system": "s",
+        "turn": "{% for m in messages %}{{ m.sender }}: {{ m.text }} {{ private.note }}\n{% endfor %}",
+    }
+)
+PIECES = st.lists(
+    st.one_of(st.sampled_from([A, B]), st.text(max_size=12), st.sampled_from(["<image>", A.text, "\u4e000\u4e00"]))
+)
+
+
+def view(*messages: list[Any], note: str = "") -> View:
+    said = tuple(Message("referee", tuple(message)) for message in messages)
+    return View("seat", 0, said, "", {}, {"note": note}, None)
+
+
+@given(st.lists(PIECES, max_size=3), st.text(max_size=8))
+def test_a_turn_shows_each_image_once_and_no_text_forges_one(messages: list[list[Any]], note: str) -> None:
+    seen = view(*messages, note=note)
+    content = ROLE.render_parts(seen, first=True)
+    images = [part for message in messages for part in message if isinstance(part, Image)]
+    assert images_of(content) == images
+    assert as_text(content) == ROLE.render_turn(seen, first=True)
+    assert BARE.image and BARE.ask(content).count(BARE.image.id) == TOKENS * len(images)
+
+
+def test_an_image_beyond_the_limit_of_a_message_is_left_out() -> None:
+    content = ROLE.render_parts(view(["word " * 900, A], ["x", B]), first=True)
+    assert images_of(content) == [B]

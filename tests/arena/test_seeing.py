@@ -1,0 +1,154 @@
+"""A policy that sees plays, is scored and learns: a small SmolVLM from its first match to a resumed run."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agents.engines.kinds import ENGINES
+from agents.policy import load_module
+from agents.scoring import StreamScorer, score_streams
+from agents.vision import Vision
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
+from arena.preflight import preflight
+from arena.records import MatchRecord
+from arena.store.run import RunFolder
+from tests.factories.labs import finished, log, resumed, weight_files
+from tests.factories.seeing import TOKENS, seeing_config
+from tests.factories.toy_engine import PLACE
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return seeing_config(tmp_path_factory.mktemp("seeing"))
+
+
+@pytest.fixture(scope="module")
+def run(config: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    finished(folder, given(config))
+    return folder
+
+
+def given(config: str, *assignments: str) -> Experiment:
+    return compose([text_layer("test", config), *map(set_layer, assignments)])
+
+
+def records(folder: Path, k: int = 1) -> list[MatchRecord]:
+    reader = RunFolder.open(folder).reader.log
+    found = (MatchRecord.from_json(row, reader.blobs.get) for row in reader.read(k))
+    return sorted(found, key=lambda record: record.id)
+
+
+def test_every_picture_of_a_match_stands_in_its_stream(run: Path) -> None:
+    for record in records(run):
+        (stream,) = record.streams["viewer"]
+        shown = [image.hash for turn in record.turns for message in turn.messages for image in message.images]
+        assert [span.hash for span in stream.media] == shown and len(set(shown)) == 2
+        for span in stream.media:
+            assert hashlib.sha256(span.data).hexdigest() == span.hash
+            assert not any(stream.mask[span.start : span.start + span.length]) and span.length == TOKENS
+        assert all("[image" not in turn.raw for turn in record.turns)
+
+
+def test_the_gate_holds_and_rewards_move_the_weights(run: Path) -> None:
+    for row in RunFolder.open(run).reader.metrics():
+        learned = row["learn"]["shared"]
+        assert learned["logprob_gap"] < 1e-5 and learned["grad_norm"] > 0 and learned["skipped"] == 0
+    assert weight_files(run, 1) != weight_files(run, 2)
+
+
+def test_logged_log_probabilities_are_those_of_transformers(run: Path) -> None:
+    """By its own forward pass over pixels, with the weights that played."""
+    model = load_module(run / "checkpoints" / "0001" / "policies" / "shared", frozen=True)
+    vision = Vision.of(model.config)
+    assert vision
+    for record in records(run, 2):
+        (stream,) = record.streams["viewer"]
+        pixels = torch.stack([vision.pixels(span.data) for span in stream.media])[None]
+        with torch.no_grad():
+            logits = torch.log_softmax(model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels).logits[0], -1)
+        for place in np.flatnonzero(stream.mask):
+            assert stream.logprobs[place] == pytest.approx(float(logits[place - 1, stream.ids[place]]), abs=2e-4)
+
+
+def test_one_level_of_one_pixel_changes_hash_and_log_probabilities(config: str, run: Path) -> None:
+    """The same deal, shown with another picture: the tokens are those of the other's match."""
+    model = load_module(run / "checkpoints" / "0001" / "policies" / "shared", frozen=True)
+    record = records(run, 2)[0]
+    game = compose([text_layer("test", config)]).game
+    assert game
+    import games
+
+    other = games.make(game.name, change=1)
+    other.reset(seed=record.seed)
+    (image,) = [image for message in other.messages("viewer") for image in message.images]
+    (stream,) = record.streams["viewer"]
+    assert image.hash != stream.media[0].hash
+    span = replace(stream.media[0], hash=image.hash, data=other.picture(image.hash))  # type: ignore[attr-defined]
+    changed = replace(stream, media=[span, *stream.media[1:]])
+    one, two = score_streams(StreamScorer(model), [stream, changed], [1.0, 1.0])
+    assert 0 < np.abs(one - two).max() < 0.1
+
+
+def test_replies_are_those_of_another_engine(config: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs transformers' own pass over all pixels for every token."""
+    monkeypatch.setitem(ENGINES, "seeing", f"{PLACE}:Seeing")
+    folder = run.parent / "toy"
+    finished(folder, given(config, "engine.kind=seeing"))
+    for k in (1, 2):
+        for one, other in zip(records(run, k), records(folder, k), strict=True):
+            assert [s.ids for s in one.streams["viewer"]] == [s.ids for s in other.streams["viewer"]]
+
+
+def test_a_run_resumes_bit_by_bit(config: str, tmp_path: Path) -> None:
+    for folder in resumed(given(config, "iterations=3", "checkpoint.keep=9"), tmp_path):
+        assert log(folder) == log(tmp_path / "whole")
+        assert weight_files(folder, 3) == weight_files(tmp_path / "whole", 3)
+
+
+@pytest.mark.parametrize(
+    "assignments",
+    [
+        ("policies.shared.adapter={rank: 2}",),
+        ("precision=bf16", "learn.gate_tolerance=0.05"),
+        ("learn.gradient_checkpointing=true",),
+        ("learn.replay={success: {above: -9, std: 9, mean: 9, keep: 2}}", "iterations=3"),
+    ],
+)
+def test_settings_go_with_images(assignments: tuple[str, ...], config: str, tmp_path: Path) -> None:
+    finished(tmp_path / "run", given(config, *assignments))
+    assert len(RunFolder.open(tmp_path / "run").reader.metrics()) >= 2
+
+
+def test_a_model_that_cannot_see_reads_a_placeholder_and_is_named(config: str) -> None:
+    def notes(*assignments: str) -> list[str]:
+        return [
+            note for note in wait(preflight(given(config, *assignments), lambda what: None)).notes if "images" in note
+        ]
+
+    assert notes() == []
+    (note,) = notes("policies.shared={model: nano}")
+    assert "policy 'shared' cannot see: it reads [image png 64x48 00000000] instead" in note
+
+
+def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> None:
+    """Each later stream shows the last exchange again, with its picture."""
+    roles = Path(given(config).roles or "")
+    (tmp_path / "roles").mkdir()
+    text = (roles / "viewer.yaml").read_text()
+    (tmp_path / "roles" / "viewer.yaml").write_text(f"{text}memory: {{kind: window, turns: 1}}\n")
+    finished(tmp_path / "run", given(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
+    assert all(
+        row["learn"]["shared"]["logprob_gap"] < 1e-5 for row in RunFolder.open(tmp_path / "run").reader.metrics()
+    )
+    for record in records(tmp_path / "run"):
+        first, second = record.streams["viewer"]
+        assert [span.hash for span in second.media][:1] == [span.hash for span in first.media][1:]
+        assert len(second.media) == 2
