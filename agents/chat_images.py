@@ -1,5 +1,6 @@
 """Images in a chat: cut from the chat template how a turn shows an image, and find images among a prompt's ids."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -91,13 +92,19 @@ def images_of(content: Content) -> list[Image]:
 def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders stand among `ids` in the same order.
 
-    Raises ChatError if the placeholders are not of as many images, and KeyError if `picture` lacks one.
+    Raises ChatError if the placeholders are not of as many images, or if an image does not match its hash, and KeyError
+    if `picture` lacks one.
     """
     starts = list(_starts(ids, token))
     if len(starts) != len(images):
         raise ChatError(f"a prompt has placeholders of {len(starts)} images, and {len(images)} images")
-    found = zip(starts, images, strict=True)
-    return [MediaSpan(start, token.tokens, image.hash, picture(image.hash)) for start, image in found]
+    spans = []
+    for start, image in zip(starts, images, strict=True):
+        data = picture(image.hash)
+        if hashlib.sha256(data).hexdigest() != image.hash:
+            raise ChatError(f"image {image.hash} does not match its bytes")
+        spans.append(MediaSpan(start, token.tokens, image.hash, data))
+    return spans
 
 
 def moved(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:

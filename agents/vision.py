@@ -57,13 +57,15 @@ class Vision:
 
         Raises ValueError for data that is no image, or for one larger than `LARGEST` pixels.
         """
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
 
         try:
             with Image.open(io.BytesIO(data)) as image:
                 if max(image.size) > LARGEST:
                     raise ValueError(f"an image of {image.width} x {image.height} pixels is too large")
                 scaled = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BILINEAR)
+        except UnidentifiedImageError:  # whose message is the address of an object
+            raise ValueError("the image cannot be read: its format is unknown") from None
         except (OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise ValueError(f"the image cannot be read: {error}") from None
         # Zeros everywhere would count as padding; 127.5 is no level of a byte, so no pixel is 0.

@@ -46,11 +46,8 @@ def image(letter: str) -> Image:
     return Image(hashlib.sha256(letter.encode()).hexdigest(), "image/png", 4, 4)
 
 
-def picture(name: str) -> bytes:
-    return name.encode()
-
-
 A, B = image("a"), image("b")
+picture = {A.hash: b"a", B.hash: b"b"}.__getitem__
 
 
 def tokenizer_of(family: str = "") -> Any:
@@ -111,6 +108,8 @@ def test_spans_are_of_the_images_in_order() -> None:
     assert spans[1].start == spans[0].start + TOKENS
     with pytest.raises(ChatError, match="placeholders of 3 images, and 2 images"):
         spans_in(frame.ask(content), frame.image, [A, B], picture)
+    with pytest.raises(ChatError, match="does not match its bytes"):
+        spans_in(frame.ask(content), frame.image, images_of(content), lambda name: b"a")
     with pytest.raises(ChatError, match="fewer than 4 placeholders"):
         spans_in([frame.image.id] * 6, frame.image, [A], picture)
 

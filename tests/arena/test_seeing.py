@@ -16,6 +16,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
+from arena.errors import PlayError
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
@@ -152,3 +153,20 @@ def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> N
         first, second = record.streams["viewer"]
         assert [span.hash for span in second.media][:1] == [span.hash for span in first.media][1:]
         assert len(second.media) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("none", "ChatError: image .* does not match its bytes"),
+        ("svg", "ValueError: image .*: the image cannot be read: its format is unknown"),
+        ("torn", "ValueError: image .*: the image cannot be read: image file is truncated"),
+    ],
+)
+def test_a_picture_that_cannot_be_read_fails_its_match_in_one_line(
+    fault: str, reason: str, config: str, tmp_path: Path
+) -> None:
+    spoiled = given(config, f"game.options={{fault: {fault}}}", "policies.shared.imitate=null", "iterations=1")
+    with pytest.raises(PlayError, match=reason) as error:
+        finished(tmp_path / "run", spoiled)
+    assert "\n" not in str(error.value)

@@ -19,7 +19,10 @@ COLOURS = {"red": (220, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 220)}
 
 
 class Colours(TextGame):
-    """A seat names the colours of pictures, one after the other. `change` is added to one level of a pixel."""
+    """A seat names the colours of pictures, one after the other.
+
+    `change` is added to one level of a pixel; `fault` spoils the pictures' bytes.
+    """
 
     name = "colours"
     seats = ("viewer",)
@@ -28,9 +31,9 @@ class Colours(TextGame):
         "namer": lambda game, seed: lambda view: str(game.colours[game.turns])
     }
 
-    def __init__(self, change: int = 0, rounds: int = 2, **options: Any) -> None:
+    def __init__(self, change: int = 0, rounds: int = 2, fault: str = "", **options: Any) -> None:
         super().__init__(**options)
-        self.change, self.rounds = change, rounds
+        self.change, self.rounds, self.fault = change, rounds, fault
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         self.colours = [str(rng.choice(list(COLOURS))) for _ in range(self.rounds)]
@@ -43,8 +46,9 @@ class Colours(TextGame):
         levels[0, 0, 0] += self.change
         file = io.BytesIO()
         Pixels.fromarray(levels).save(file, "PNG")
-        image = Image(hashlib.sha256(file.getvalue()).hexdigest(), "image/png", SIZE, SIZE)
-        self.pictures[image.hash] = file.getvalue()
+        data = {"svg": b"<svg/>", "torn": file.getvalue()[:200]}.get(self.fault, file.getvalue())
+        image = Image(hashlib.sha256(data).hexdigest(), "image/png", SIZE, SIZE)
+        self.pictures[image.hash] = data
         self.tell("What colour is this?", images=[image])
 
     def rules(self) -> str:
@@ -67,7 +71,7 @@ class Colours(TextGame):
         return act.strip()
 
     def picture(self, hash: str) -> bytes:
-        return self.pictures[hash]
+        return b"" if self.fault == "none" else self.pictures[hash]
 
 
 def build_seeing(folder: Path, seed: int = 0) -> Path:
