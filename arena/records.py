@@ -38,8 +38,8 @@ class RecordError(StoreError, ValueError):
 class Turn(NamedTuple):
     """Act of a player in a match: the messages it read, its reply (`raw`), the parsed act and its rewards.
 
-    `rewards` are named and unweighted, including those that arrived before the seat's next turn. Credit fills `reward`
-    (their weighted sum) and `advantage`, and stores them in a file of its own.
+    `rewards` are named and unweighted, including those that arrived before the seat's next turn. Nothing changes them
+    later. Credit fills `reward` (their weighted sum) and `advantage`, and stores them in a file of its own.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses
@@ -53,7 +53,7 @@ class Turn(NamedTuple):
     private: str
     action: str
     valid: bool
-    rewards: dict[str, float]
+    rewards: Mapping[str, float]
     finish: str
     tokens: int
     seconds: float

@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from math import isfinite
-from numbers import Real
 from time import monotonic
 from typing import Any, Protocol
 
@@ -13,16 +11,17 @@ from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
 from arena.errors import ConfigError
-from arena.plain import clean_text, finite, plain
+from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
-from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
+from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
+from arena.play.turns import Turns, loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verify_blob
 from games.abilities import Blocks, Pictures, Situated, Stoppable
-from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, View
+from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class MatchPlan:
 Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
 """Function that returns the controls of a match; the game is not yet reset."""
 OnTurn = Callable[[MatchPlan, Turn], None]
-"""Callback for each new turn. The turn's `rewards` may still grow until the match ends."""
+"""Callback for each new turn, with its rewards so far. In the match's record it may have more."""
 
 
 @dataclass
@@ -103,54 +102,6 @@ class _Now:
     """Act passed to a step of the game that has not returned."""
     cut: str = ""
     """Why the match was cut off; "" if it was not."""
-
-
-class _Turns:
-    """Recorder of a match's turns and of the rewards that each turn earns."""
-
-    def __init__(self, plan: MatchPlan, on_turn: OnTurn | None) -> None:
-        self.plan, self.seats, self.on_turn = plan, plan.seats, on_turn
-        self.taken: list[Turn] = []
-        self.movers: set[str] = set()
-        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in plan.seats}
-        """Rewards of each seat's latest turn. Rewards before a seat's first turn are added to that turn."""
-
-    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
-        """Append a seat's new turn and report it to `on_turn`. The seat's rewards until its next turn go to it."""
-        seat, seating = view.seat, self.seats[view.seat]
-        if seat in self.movers:
-            self.earning[seat] = {}
-        self.movers.add(seat)
-        turn = Turn(
-            view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
-            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation, act.source,
-        )  # fmt: skip
-        self.taken.append(turn)
-        if self.on_turn:
-            self.on_turn(self.plan, turn)
-
-    def earn(self, game: Game, excused: str = "") -> None:
-        """Add the rewards of the game's latest step to each seat's latest turn.
-
-        The seat `excused` gets no penalty for an illegal act. Raises OutcomeError for a reward that is not finite.
-        """
-        infos = game.infos
-        for seat in self.seats:
-            earning = self.earning[seat]
-            for name, value in infos[seat]["rewards"].items():
-                if seat == excused and name == ILLEGAL:
-                    continue
-                label = f"the reward '{name}' of {seat}"
-                total = earning.get(name, 0.0) + _loggable(value, label, "step")
-                earning[name] = _loggable(total, label, "step")
-
-    def earn_more(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Add rewards to the seat's latest turn, except those that the game itself has given by the same name.
-
-        Raises OutcomeError for a non-finite reward.
-        """
-        for name, value in rewards.items():
-            self.earning[seat].setdefault(name, _loggable(value, f"the reward '{name}' of {seat}", "control"))
 
 
 async def play_match(
@@ -169,7 +120,7 @@ async def play_match(
     no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
-    turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
+    turns = Turns(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     pictures: dict[str, bytes] = {}
     try:
@@ -190,7 +141,7 @@ async def play_match(
         reason=reason or now.cut,
         payoffs=outcome[0],
         report=outcome[1],
-        turns=tuple(turns.taken) if turns and keep_turns else (),
+        turns=turns.taken if turns and keep_turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
@@ -209,21 +160,10 @@ def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str
     """Return the game's payoffs by seat and its report. Raises OutcomeError for values that no log can hold."""
     payoffs, report = dict(game.payoffs()), dict(game.report())
     for seat, value in payoffs.items():
-        _loggable(value, f"the payoff of {seat}", "payoffs")
+        loggable(value, f"the payoff of {seat}", "payoffs")
     for name, figure in report.items():
-        _loggable(figure, f"the report's '{name}'", "report", "figures")
+        loggable(figure, f"the report's '{name}'", "report", "figures")
     return payoffs, report
-
-
-def _loggable(value: Any, label: str, *methods: str) -> Any:
-    """Return `value` unchanged. Raises OutcomeError, naming `label` and the game's `methods`, if no log can hold it."""
-    if type(value) is float and isfinite(value):
-        return value
-    try:
-        finite(value, label) if isinstance(value, Real) else plain(value, label)
-    except (ValueError, TypeError) as error:
-        raise OutcomeError(str(error), methods) from None
-    return value
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
@@ -243,7 +183,7 @@ class _Playthrough:
     clock: float
     """Start of the match by the monotonic clock."""
     now: _Now
-    turns: _Turns | None
+    turns: Turns | None
     controls: Sequence[MatchControl]
     steps: Steps | None = None
     """Threads for the steps of a game that may block; None for other games."""
@@ -259,7 +199,11 @@ class _Playthrough:
         while game.agents:
             seat = self.now.seat = game.agent_selection
             if not (game.terminations[seat] or game.truncations[seat]):
-                await self._turn(seat)
+                try:
+                    await self._turn(seat)
+                finally:
+                    if self.turns:
+                        self.turns.report()
             elif all(game.terminations.values()) or self.now.cut:
                 return  # only the steps that AEC requires of dead agents remain, and they change nothing
             else:

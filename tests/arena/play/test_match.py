@@ -64,9 +64,12 @@ def test_every_turn_is_told_as_it_is_taken() -> None:
         plan = MatchPlan(MatchId(1, 0), "beats", {}, 1, seats)
         players: dict[str, SeatedPlayer] = {"a": Scripted(), "b": Scripted()}
         record = asyncio.run(play_match(plan, Beats(pays, 2), players, Limits(), keep, on_turn))
-        assert told == [("0001-0000", 0, {}), ("0001-0000", 1, {})], "before anything is known to be earned"
-        assert heard[0].rewards == {"own": 1.0, "late": 2.0}, "which is whole when the match is"
-        assert record.turns == (tuple(heard) if keep else ())
+        assert told == [("0001-0000", 0, {"own": 1.0}), ("0001-0000", 1, {})], "before later rewards are known"
+        assert heard[0].rewards == {"own": 1.0}, "a turn never changes"
+        if not keep:
+            assert record.turns == ()
+            continue
+        assert record.turns == (heard[0]._replace(rewards={"own": 1.0, "late": 2.0}), heard[1])
 
 
 def test_a_step_that_blocks_lets_others_go_on_with_the_same_transcript() -> None:
