@@ -304,7 +304,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             report=record.report,
             source=record.source,
             parent=str(record.identity.parent or ""),
-            parent_turn=-1 if record.identity.turn is None else record.identity.turn,
+            parent_turn=record.identity.turn,
         )
         for seat, seating in record.seats.items()
     ]

@@ -63,7 +63,7 @@ def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     branch turn + 1. A retry after a failure draws the same again: with other draws, retries would select matches that
     end before the fault.
     """
-    parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
+    parted = [match.turn + 1 for match in plan.identity.line() if match.parent]
     return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
 
 

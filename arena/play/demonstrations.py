@@ -320,8 +320,7 @@ def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures:
 
 
 def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy, temperature: float) -> list[Sample]:
-    parted = record.identity.turn or 0
-    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > parted]
+    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > record.identity.turn]
     contexts = trajectory.contexts() if put else {}
     samples = []
     for turn in put:

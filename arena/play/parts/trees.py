@@ -192,7 +192,7 @@ class Tree:
         It must be written by a learner, not the seat's first turn, and after the path's own branch turn.
         """
         record, identity = path.record, path.record.identity
-        if self._turn >= len(record.turns) or self._turn <= (-1 if identity.turn is None else identity.turn):
+        if self._turn >= len(record.turns) or self._turn <= identity.turn:
             return None
         turn = record.turns[self._turn]
         own = record.seats[turn.seat].trained and turn.source in OWN
