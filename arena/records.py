@@ -65,7 +65,7 @@ class Turn(NamedTuple):
     advantage: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trajectory:
     """Turns and token streams of a seat in a match: the unit of credit and learning."""
 
@@ -147,7 +147,7 @@ Kind = Literal["limit", "endpoint", "game", "bug"]
 unavailable; game: a game's or player's file, or another library's game; bug: Arena's own code."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """Cause and place of a match's failure, with the information to reproduce it."""
 
@@ -168,7 +168,7 @@ class Failure:
     """True if the match is not retried after this attempt."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatchRecord:
     """Record of one match, finished or failed.
 
@@ -259,13 +259,14 @@ class MatchRecord:
         """Return the record of a row of `to_json`. Raises RecordError for any other row."""
         try:
             return cls(
-                identity_of(row), row["game"], dict(row["options"]), row["seed"],
-                {seat: Seating(**seating) for seat, seating in row["seats"].items()},
-                row["status"], row["reason"], dict(row["payoffs"]), dict(row["report"]),
-                tuple([_turn(turn) for turn in row["turns"]]),
-                {seat: tuple([Stream(**s) for s in streams]) for seat, streams in row["streams"].items()},
-                row["started"], row["seconds"], row["rules"],
-                row.get("group", -1), row.get("stage", ""), known(row.get("source", "played"), MatchSource),
+                identity=identity_of(row), game=row["game"], options=dict(row["options"]), seed=row["seed"],
+                seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
+                status=row["status"], reason=row["reason"], payoffs=dict(row["payoffs"]), report=dict(row["report"]),
+                turns=tuple([_turn(turn) for turn in row["turns"]]),
+                streams={seat: tuple([Stream(**s) for s in streams]) for seat, streams in row["streams"].items()},
+                started=row["started"], seconds=row["seconds"], rules=row["rules"],
+                group=row.get("group", -1), stage=row.get("stage", ""),
+                source=known(row.get("source", "played"), MatchSource),
             )  # fmt: skip
         except KeyError as missing:
             raise _unreadable(row, f"it has no {missing}") from None

@@ -116,14 +116,14 @@ class View(NamedTuple):
         info = game.infos[seat]
         legal = info.get("legal")
         return cls(
-            seat,
-            turn,
-            game.messages(seat),
-            info.get("rules", ""),
-            info.get("public", {}),
-            info.get("private", {}),
-            None if legal is None else tuple(legal),
-            tuple(info.get("tools", ())),
+            seat=seat,
+            turn=turn,
+            messages=game.messages(seat),
+            rules=info.get("rules", ""),
+            public=info.get("public", {}),
+            private=info.get("private", {}),
+            legal=None if legal is None else tuple(legal),
+            tools=tuple(info.get("tools", ())),
         )
 
 

@@ -38,7 +38,7 @@ Figures = dict[str, list[float]]
 """One value per fork, by figure: `payoff SEAT` and the numbers of the game's report."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForkResults:
     """Outcomes of a match's forks, replayed by the same players (unchanged) and with the change (forked)."""
 
@@ -126,7 +126,15 @@ async def fork(
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
     figures = [_figures(records) for records in zip(*pairs, strict=True)]
     unchanged = figures[0] if len(arms) > 1 else {}
-    return ForkResults(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
+    return ForkResults(
+        parting=parting,
+        sat=sat,
+        others=others,
+        logged=_outcome(record),
+        unchanged=unchanged,
+        forked=figures[-1],
+        failed=dict(failed),
+    )
 
 
 def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
@@ -191,8 +199,8 @@ async def _play(
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
     plans = [
         MatchPlan(
-            MatchId(table, i), record.game, record.options, record.seed,
-            {seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
+            identity=MatchId(table, i), game=record.game, options=record.options, seed=record.seed,
+            seats={seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
             draws=(number("fork"), parting.turn, i),
             source="patched" if parting.act and table == len(tables) - 1 else "branched",
         )

@@ -69,7 +69,7 @@ class Need:
         return {**asdict(self), "way": {**asdict(self.way), "precision": str(self.way.precision)}}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fitting:
     """A model and an experiment whose memory needs are compared with a machine's. Call `needs`."""
 
@@ -132,7 +132,12 @@ class Fitting:
     def _learning(self, way: Way, tokens: int) -> Learning:
         rule = self.experiment.learn
         return Learning(
-            tokens, tokens // SAMPLED, way.learners, way.rank, rule.uses_reference, rule.gradient_checkpointing
+            tokens=tokens,
+            sampled=tokens // SAMPLED,
+            learners=way.learners,
+            rank=way.rank,
+            reference=rule.uses_reference,
+            checkpointing=rule.gradient_checkpointing,
         )
 
     def _fits_main_memory(self, parts: Parts) -> bool:

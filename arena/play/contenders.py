@@ -169,7 +169,16 @@ class ModelContender:
             write = recalled(plan.branch.replies(seat), write)
         source: TurnSource = "voted" if votes else "policy"
         key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
-        return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, self.positions(policy))
+        return ChatPlayer(
+            role=role,
+            frame=policy.frame,
+            policy=policy.name,
+            key=key,
+            seed=place,
+            write=write,
+            source=source,
+            positions=self.positions(policy),
+        )
 
     def positions(self, policy: Policy) -> int:
         """Return the maximum tokens of a context including its reply: the lower limit of policy and engine."""

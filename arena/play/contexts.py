@@ -38,7 +38,13 @@ async def check_contexts(
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(Random(0)) for seat in table.roles}
         players |= {seat: trial.player() for seat, trial in trials.items()}
         spec = table.game
-        plan = MatchPlan(MatchId(0, 0), spec.name, dict(spec.options), 0, seatings(table, table.holders, held))
+        plan = MatchPlan(
+            identity=MatchId(0, 0),
+            game=spec.name,
+            options=dict(spec.options),
+            seed=0,
+            seats=seatings(table, table.holders, held),
+        )
         await play_match(plan, table.make_game(), players, Limits(turns, seconds=SECONDS), keep_turns=False)
         full = [trial for trial in trials.values() if trial.full]
         if never := [trial.full for trial in full if not trial.replies]:
@@ -60,7 +66,15 @@ class _Trial:
     def player(self) -> SeatedPlayer:
         """Create the seat's player. Only with memory `summary` does it know the context limit, to summarise in time."""
         most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
-        return ChatPlayer(self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most)
+        return ChatPlayer(
+            role=self.role,
+            frame=self.policy.frame,
+            policy=self.policy.name,
+            key=self.seat,
+            seed=(),
+            write=self._write,
+            positions=most,
+        )
 
     async def _write(self, view: View, request: Request, summary: bool = False) -> Completion:
         if len(request.ids) + request.max_tokens > self.context:

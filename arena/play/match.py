@@ -47,7 +47,7 @@ class SeatedPlayer(Player, Protocol):
     def version(self) -> int: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatchPlan:
     """Plan of a match, fixed before it begins: identity, game, options, seed, seatings, and its origin."""
 
@@ -124,7 +124,9 @@ async def play_match(
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     pictures: dict[str, bytes] = {}
     try:
-        await _Playthrough(plan, game, players, limits, clock, now, turns, controls).play()
+        await _Playthrough(
+            plan=plan, game=game, players=players, limits=limits, clock=clock, now=now, turns=turns, controls=controls
+        ).play()
         if turns and isinstance(game, Pictures):
             pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
         outcome = _outcome(game)
@@ -172,7 +174,7 @@ def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[s
     return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Playthrough:
     """Match in progress; `play` plays it to its end."""
 

@@ -86,6 +86,7 @@ def _requests(
         contexts, sampling = item.trajectory.contexts(), roles[item.trajectory.role].sampling
         for ids in list(contexts.values())[:1]:
             yield Request(
-                item.trajectory.policy, tuple(ids), f"gate/{number}", sampling.max_tokens, sampling.temperature,
-                sampling.top_p, sampling.top_k, frame.stop_ids, (*seed, number),
+                policy=item.trajectory.policy, ids=tuple(ids), key=f"gate/{number}", max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k,
+                stop_ids=frame.stop_ids, seed=(*seed, number),
             )  # fmt: skip

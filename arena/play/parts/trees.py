@@ -63,10 +63,12 @@ def trees(
     entropy of the first reply, `weight` its increase per unit of entropy, `chain` the penalty for each consecutive
     branched turn just before (AEPO: 0.05). The entropies of a reply's first `tokens` tokens are summed.
     """
-    return Trees(context, TreeRule(first, trigger, chance, weight, chain, tokens))
+    return Trees(
+        context, TreeRule(first=first, trigger=trigger, chance=chance, weight=weight, chain=chain, tokens=tokens)
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TreeRule:
     """Settings of `trees`."""
 

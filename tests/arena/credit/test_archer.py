@@ -42,8 +42,18 @@ def walked(places: list[int], acts: list[int], rewards: list[float]) -> Credited
         turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
-    one = Trajectory("m", "chain", "opener", "opener", "shared", 1, True, turns, ())
-    return Credited(one, np.array(rewards), np.zeros(len(turns)))
+    one = Trajectory(
+        match="m",
+        game="chain",
+        seat="opener",
+        role="opener",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=(),
+    )
+    return Credited(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
 def play(rng: np.random.Generator, right: np.ndarray, goal: int = GOAL) -> tuple[Credited, list[int], list[int]]:
@@ -227,7 +237,17 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     window.observe([1, 6, 7])  # forgot the first exchange
     window.wrote([8], [-1.0], 5)
     turns = tuple(turn(k, {}) for k in (0, 2, 5))
-    one = Trajectory("m", "g", "opener", "opener", "shared", 1, True, turns, (stream, window))
+    one = Trajectory(
+        match="m",
+        game="g",
+        seat="opener",
+        role="opener",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=(stream, window),
+    )
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
     assert contexts(one) == [Context("shared", "opener", ids) for ids in asked]
 

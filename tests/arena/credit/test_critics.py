@@ -43,8 +43,10 @@ def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", 
     turns = tuple(
         turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
-    one = Trajectory(match, "g", role, role, "shared", 1, True, turns, ())
-    return Credited(one, np.array(rewards, float), np.zeros(len(turns)))
+    one = Trajectory(
+        match=match, game="g", seat=role, role=role, policy="shared", version=1, trained=True, turns=turns, streams=()
+    )
+    return Credited(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 
 def linear(gamma: float = 1.0, **given: Any) -> Critic:

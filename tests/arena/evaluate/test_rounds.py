@@ -54,7 +54,7 @@ def played(summaries: int | None) -> MatchRecord:
     contender = ModelContender("p", engine, Casting("p", {"p": POLICIES["p"]}, experiment(), summaries=summaries))
     game = experiment().all_tables()[0].game
     seats = {"keeper": contender.seating("recall", "keeper")}
-    plan = MatchPlan(MatchId(1, 0), "recall", dict(game.options), 3, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="recall", options=dict(game.options), seed=3, seats=seats)
     return asyncio.run(play_one(plan, {"keeper": contender}, 5, Limits()))
 
 
