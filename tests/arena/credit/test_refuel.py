@@ -71,7 +71,7 @@ def trajectory(match: str, answers: list[tuple[int, float]], seat: str = "a") ->
         turns=tuple(turns),
         streams=(stream,),
         parent=parent,
-        parent_turn=int(turn or -1),
+        parent_turn=int(turn) if parent else -1,
     )
 
 
