@@ -113,13 +113,9 @@ def eval_(
     if deals:
         raise ConfigError("--deals is for --panel: use --matches, or name a panel")
     games = _Games(
-        names=listed(game),
-        against=listed(against),
-        options=option or [],
-        split=split,
-        matches=matches or 200,
+        names=listed(game), against=listed(against), options=option or [], split=split, matches=matches or 200,
         seed=seed or 0,
-    )
+    )  # fmt: skip
     games.check()
     loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
     wait(_evaluate(asked, games, loader))

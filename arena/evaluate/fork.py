@@ -108,9 +108,7 @@ async def fork(
         raise ConfigError(f"a person sat at {nobody[0]} of {match}: name who plays on, such as {nobody[0]}=random")
     arms = [sat, sat | others] if all(sat.values()) else [sat | others]
     names = dict.fromkeys(name for arm in arms for name in arm.values() if name != HUMAN)
-    players = dict(zip(names, await loader.load(*names), strict=True))
-    if person is not None:
-        players[HUMAN] = person
+    players = dict(zip(names, await loader.load(*names), strict=True)) | ({HUMAN: person} if person else {})
     for seat, name in (sat | others).items():
         if name not in players:
             raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
@@ -125,16 +123,10 @@ async def fork(
     if not pairs:
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
     figures = [_figures(records) for records in zip(*pairs, strict=True)]
-    unchanged = figures[0] if len(arms) > 1 else {}
     return ForkResults(
-        parting=parting,
-        sat=sat,
-        others=others,
-        logged=_outcome(record),
-        unchanged=unchanged,
-        forked=figures[-1],
-        failed=dict(failed),
-    )
+        parting=parting, sat=sat, others=others, logged=_outcome(record), forked=figures[-1],
+        unchanged=figures[0] if len(arms) > 1 else {}, failed=dict(failed),
+    )  # fmt: skip
 
 
 def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:

@@ -1,7 +1,7 @@
 """Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from time import monotonic
@@ -90,11 +90,11 @@ OnTurn = Callable[[MatchPlan, Turn], None]
 """Callback for each new turn, with its rewards so far. In the match's record it may have more."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Now:
     """Mutable progress of a match in play, for its record and for the description of a failure."""
 
-    versions: dict[str, int]
+    versions: dict[str, int] = field(default_factory=dict)
     """Policy version of each seat's latest turn."""
     seat: str = ""
     """Seat to move."""
@@ -102,6 +102,9 @@ class _Now:
     """Act passed to a step of the game that has not returned."""
     cut: str = ""
     """Why the match was cut off; "" if it was not."""
+    payoffs: dict[str, float] = field(default_factory=dict)
+    report: dict[str, float | bool | str] = field(default_factory=dict)
+    pictures: dict[str, bytes] = field(default_factory=dict)
 
 
 async def play_match(
@@ -119,17 +122,15 @@ async def play_match(
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
     no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
-    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
+    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now(), "", None
     turns = Turns(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
-    outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
-    pictures: dict[str, bytes] = {}
     try:
         await _Playthrough(
             plan=plan, game=game, players=players, limits=limits, clock=clock, now=now, turns=turns, controls=controls
         ).play()
         if turns and isinstance(game, Pictures):
-            pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
-        outcome = _outcome(game)
+            now.pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
+        now.payoffs, now.report = _outcome(game)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
@@ -141,8 +142,8 @@ async def play_match(
         seats=_as_played(plan.seats, now.versions),
         status="failed" if failure else "finished",
         reason=reason or now.cut,
-        payoffs=outcome[0],
-        report=outcome[1],
+        payoffs=now.payoffs,
+        report=now.report,
         turns=turns.taken if turns and keep_turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
         started=started.isoformat(timespec="milliseconds"),
@@ -151,7 +152,7 @@ async def play_match(
         group=plan.group,
         stage=plan.stage,
         source=plan.source,
-        pictures=pictures,
+        pictures=now.pictures,
         failure=failure,
     )
     log_failure(record)
