@@ -26,7 +26,7 @@ from agents.trees import paths_seen, tree_of
 _NOTHING = KV((), torch.empty(0))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Row:
     """State of one request during decoding: what it sampled so far, and its random draws."""
 
@@ -122,7 +122,12 @@ class Decoder:
                 for i in new:
                     pasts[i] = begun[requests[i].ids[:-1]]
         return [
-            _Row(request, self.served[request.policy], past, [] if self.entropy or request.entropy else None)
+            _Row(
+                request=request,
+                served=self.served[request.policy],
+                past=past,
+                entropy=[] if self.entropy or request.entropy else None,
+            )
             for request, past in zip(requests, pasts, strict=True)
             if past is not None
         ]

@@ -220,7 +220,15 @@ class Contenders:
             policies[name] = self._policies[folder].past(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
         return ModelContender(
-            source.spec, engine, Casting(source.spec, policies, source.experiment, self.role, self.summaries)
+            source.spec,
+            engine,
+            Casting(
+                name=source.spec,
+                policies=policies,
+                experiment=source.experiment,
+                own_role=self.role,
+                summaries=self.summaries,
+            ),
         )
 
     async def _engine_for(self, source: Source) -> Engine:

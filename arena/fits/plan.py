@@ -38,7 +38,7 @@ class Way:
     learners: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Need:
     """Memory needs of a training method in bytes by purpose, whether they fit, and the largest settings that would."""
 
@@ -103,12 +103,14 @@ class Fitting:
         def run_fits(tokens: int, matches: int) -> bool:
             return loads and all(map(self._fits_device, self._run(way, place, tokens, matches)))
 
+        learning, between = self._run(way, place, budget, in_flight)
         return Need(
-            way,
-            asked,
-            parts,
-            play,
-            *self._run(way, place, budget, in_flight),
+            way=way,
+            asked=asked,
+            loading=parts,
+            play=play,
+            learning=learning,
+            between=between,
             fits=run_fits(budget, in_flight),
             fits_play=loads and self._fits_device(play),
             in_flight=largest(lambda matches: run_fits(min(budget, 256), matches)),

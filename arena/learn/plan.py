@@ -26,7 +26,7 @@ Shares = tuple[tuple[Pass, ...], ...]
 """Each rank's passes in order, by sample number; all ranks have the same number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """Plan of one optimiser step: samples in the loss with token weights, demonstrations, and their passes by rank."""
 

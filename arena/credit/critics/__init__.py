@@ -26,7 +26,7 @@ def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic
     """Create the chosen critic with the estimator's discounts, or None. `known` are `CriticContext`'s other fields."""
     if chosen is None:
         return None
-    critic: Critic = chosen(CriticContext(discounts(estimator), **known))
+    critic: Critic = chosen(CriticContext(discounts=discounts(estimator), **known))
     return critic
 
 

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {"gamma": GAMMA, "features": 64, "hidden": 32, "lr": 3e-
 
 
 def archer(seed: int = 0, **given: Any) -> Archer:
-    found = choose("critic", "archer", **{**SMALL, **given})(CriticContext(Discounts(), seed))
+    found = choose("critic", "archer", **{**SMALL, **given})(CriticContext(discounts=Discounts(), seed=seed))
     assert isinstance(found, Archer)
     return found
 
@@ -256,7 +256,9 @@ def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:
     """Where a summary was written, a whole reply may not fit."""
     engine: Any = Babbler()
     policies: Any = {"p": replace(POLICIES["p"], positions=20)}
-    run = CriticContext(Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")})
+    run = CriticContext(
+        discounts=Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")}
+    )
     asked = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
     wait(sample_replies(asked, run, np.random.default_rng(0)))
     assert [request.max_tokens for request in engine.asked] == [16, 5]

@@ -50,7 +50,7 @@ def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", 
 
 
 def linear(gamma: float = 1.0, **given: Any) -> Critic:
-    return choose("critic", "linear", **given)(CriticContext(Discounts(1.0, gamma)))
+    return choose("critic", "linear", **given)(CriticContext(discounts=Discounts(1.0, gamma)))
 
 
 def values(critic: Critic, *found: Credited) -> list[list[float]]:
@@ -205,7 +205,9 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
 
 
 def head(model: Any, **given: Any) -> ValueHead:
-    found = choose("critic", "value_head", **given)(CriticContext(Discounts(1.0, None), policies=policies_of(model)))
+    found = choose("critic", "value_head", **given)(
+        CriticContext(discounts=Discounts(1.0, None), policies=policies_of(model))
+    )
     assert isinstance(found, ValueHead)
     return found
 
