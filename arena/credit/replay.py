@@ -142,7 +142,7 @@ class Success:
         return _labels(batch, [*self.by, "role", "policy"])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SelfImitation:
     """SPEAR: learn good trajectories once more, with advantages against the current level of their task.
 

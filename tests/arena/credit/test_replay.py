@@ -172,7 +172,7 @@ def test_what_is_recalled_is_what_was_played(tmp_path: Path) -> None:
 
 def imitation(folder: Path, *found: Trajectory, **settings: Any) -> SelfImitation:
     plain: dict[str, Any] = {"threshold": 0, "weight": choose("schedule", "constant", value=1.0)}
-    return SelfImitation(memory={}, log=logged(folder, *found), **{**plain, **settings})
+    return SelfImitation({}, logged(folder, *found), **{**plain, **settings})
 
 
 def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Trajectory] | None = None) -> list[Any]:
