@@ -108,7 +108,18 @@ def _parts(rendered: Rendered) -> Parts:
     trims = f"{USERS[0]}\n\n" not in rendered.text(BLANK)
     user_tail = rendered.text(ASKED).split(USERS[0])[-1]
     default = rendered.text(UNLED).split(USERS[0])[0].removesuffix(user_head)
-    return Parts(head, bridge, user_head, reply_head, prompt, tail, system, trims, user_tail, default)
+    return Parts(
+        system_head=head,
+        system_tail=bridge,
+        user_head=user_head,
+        reply_head=reply_head,
+        prompt=prompt,
+        reply_tail=tail,
+        system=system,
+        trims=trims,
+        user_tail=user_tail,
+        default=default,
+    )
 
 
 def split(rendered: str, markers: Sequence[str]) -> list[str]:

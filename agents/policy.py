@@ -56,7 +56,7 @@ class Bases:
         return self._loaded[folder]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Policy:
     """A model under a name, with tokenizer and chat format; `model` is None for a frozen policy.
 
@@ -93,7 +93,15 @@ class Policy:
         it. `bases` loads its base; `precision` sets the dtype of full weights. Raises WeightsError or ChatError.
         """
         tokenizer, frame = tokenizer_and_frame(source)
-        policy = Policy(name, source, None, tokenizer, frame, train, positions=positions_of(source))
+        policy = Policy(
+            name=name,
+            source=source,
+            model=None,
+            tokenizer=tokenizer,
+            frame=frame,
+            trained=train,
+            positions=positions_of(source),
+        )
         if not train:
             return policy
         if adapter is None and not is_adapter(source):

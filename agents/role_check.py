@@ -13,7 +13,7 @@ from games.contracts import Message, View
 WORDS = "You have won"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RolePreview:
     """A role rendered for sample turns. `findings` are warnings about probable mistakes."""
 
@@ -38,7 +38,7 @@ def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str |
     examples = tuple((example.see, example.say) for example in role.examples)
     findings = [*_check_settings(role), *_check_facts(role, views), *_check_senders(role, views)]
     findings += _check_turns(views, turns)
-    return RolePreview(role, system, examples, turns, seats, tuple(findings))
+    return RolePreview(role=role, system=system, examples=examples, turns=turns, seats=seats, findings=tuple(findings))
 
 
 def _check_settings(role: Role) -> Iterable[str]:

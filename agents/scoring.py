@@ -7,7 +7,7 @@ to its own path. The results equal those of one forward pass per stream.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
 from agents.vision import Images, Vision, embed, images_in, text_body
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StreamBatch:
     """Tensors of token streams packed for one forward pass. N is the number of sampled tokens in all of them."""
 
@@ -50,8 +50,8 @@ class StreamBatch:
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Return the batch with all tensors on a device."""
-        tensors = (getattr(self, field.name) for field in fields(self)[1:])
-        return StreamBatch(self.index, *(None if each is None else each.to(device) for each in tensors))  # type: ignore[arg-type]
+        tensors = {name: each for name, each in vars(self).items() if name != "index" and each is not None}
+        return replace(self, **{name: each.to(device) for name, each in tensors.items()})
 
 
 @dataclass(frozen=True)
@@ -218,31 +218,31 @@ def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass
     opening = torch.tensor(streams[one.index[0]].keys[:prefix], dtype=torch.long)
     tree, positions = paths_seen(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
     return StreamBatch(
-        one.index,
-        opening.clamp(min=0),
-        suffix.clamp(min=0),
-        torch.tensor([len(row.ids) for row in rows]),
-        torch.tensor(owners),
-        torch.tensor(numbers),
-        torch.tensor(columns),
-        torch.tensor(targets),
-        torch.tensor(per_token, dtype=torch.float32),
-        tree,
-        positions,
-        images_in([streams[i] for i in one.index], opening, suffix),
+        index=one.index,
+        prefix=opening.clamp(min=0),
+        suffix=suffix.clamp(min=0),
+        lengths=torch.tensor([len(row.ids) for row in rows]),
+        owners=torch.tensor(owners),
+        rows=torch.tensor(numbers),
+        columns=torch.tensor(columns),
+        targets=torch.tensor(targets),
+        temperatures=torch.tensor(per_token, dtype=torch.float32),
+        tree=tree,
+        positions=positions,
+        images=images_in([streams[i] for i in one.index], opening, suffix),
     )
 
 
 _IDLE = StreamBatch(
-    (),
-    torch.zeros(0, dtype=torch.long),
-    torch.zeros((1, 2), dtype=torch.long),
-    torch.tensor([2]),
-    torch.tensor([0]),
-    torch.tensor([0]),
-    torch.tensor([0]),
-    torch.tensor([0]),
-    torch.ones(1),
+    index=(),
+    prefix=torch.zeros(0, dtype=torch.long),
+    suffix=torch.zeros((1, 2), dtype=torch.long),
+    lengths=torch.tensor([2]),
+    owners=torch.tensor([0]),
+    rows=torch.tensor([0]),
+    columns=torch.tensor([0]),
+    targets=torch.tensor([0]),
+    temperatures=torch.ones(1),
 )
 
 

@@ -166,7 +166,12 @@ async def build(
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
     lineup = _lineup(experiment, tables, policies, engine, parts)
     demonstrations = Demonstrations(
-        experiment.learn.demonstrations, lineup, policies.trainers, experiment.play.attempts, run.failures, watcher.note
+        spec=experiment.learn.demonstrations,
+        lineup=lineup,
+        learners=policies.trainers,
+        attempts=experiment.play.attempts,
+        failures=run.failures,
+        note=watcher.note,
     )
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
@@ -237,7 +242,15 @@ def _lineup(
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
         return [control for part in parts if (control := part.control(plan, game))]
 
-    return Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()), control)
+    return Lineup(
+        tables=tables,
+        policies=policies,
+        engine=engine,
+        seed=experiment.seed,
+        limits=limits,
+        endpoints=Endpoints(experiment.servers()),
+        control=control,
+    )
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:

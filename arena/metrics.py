@@ -116,9 +116,8 @@ def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
         return {}
     turns = tokens = chances = 0
     for record in records:
-        parted = record.identity.turn or 0
         own = [turn for turn in record.turns if record.seats[turn.seat].trained]
-        new = [turn for turn in own if turn.index >= parted]
+        new = [turn for turn in own if turn.index >= record.identity.turn]
         turns, tokens = turns + len(new), tokens + sum(turn.tokens for turn in new)
         chances += max(0, len(new) - 1)
     count = sum(record.identity.parent is not None for record in records)

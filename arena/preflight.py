@@ -242,7 +242,9 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
         if any(experiment.trained(held.policy) for held in spec.seats.values()):
             game = table.make_game()
             seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
-            plan = MatchPlan(MatchId(0, 0), table.game.name, table.game.options, 0, seats)
+            plan = MatchPlan(
+                identity=MatchId(0, 0), game=table.game.name, options=table.game.options, seed=0, seats=seats
+            )
             players = {seat: ScriptedPlayer(Random(0)) for seat in seats}
             record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":

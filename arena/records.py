@@ -38,8 +38,8 @@ class RecordError(StoreError, ValueError):
 class Turn(NamedTuple):
     """Act of a player in a match: the messages it read, its reply (`raw`), the parsed act and its rewards.
 
-    `rewards` are named and unweighted, including those that arrived before the seat's next turn. Credit fills `reward`
-    (their weighted sum) and `advantage`, and stores them in a file of its own.
+    `rewards` are named and unweighted, including those that arrived before the seat's next turn. Nothing changes them
+    later. Credit fills `reward` (their weighted sum) and `advantage`, and stores them in a file of its own.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses
@@ -53,7 +53,7 @@ class Turn(NamedTuple):
     private: str
     action: str
     valid: bool
-    rewards: dict[str, float]
+    rewards: Mapping[str, float]
     finish: str
     tokens: int
     seconds: float
@@ -65,7 +65,7 @@ class Turn(NamedTuple):
     advantage: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trajectory:
     """Turns and token streams of a seat in a match: the unit of credit and learning."""
 
@@ -147,7 +147,7 @@ Kind = Literal["limit", "endpoint", "game", "bug"]
 unavailable; game: a game's or player's file, or another library's game; bug: Arena's own code."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """Cause and place of a match's failure, with the information to reproduce it."""
 
@@ -168,7 +168,7 @@ class Failure:
     """True if the match is not retried after this attempt."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatchRecord:
     """Record of one match, finished or failed.
 
@@ -262,14 +262,16 @@ class MatchRecord:
         other row.
         """
         try:
+            by_seat = row["streams"]
             return cls(
-                identity_of(row), row["game"], dict(row["options"]), row["seed"],
-                {seat: Seating(**seating) for seat, seating in row["seats"].items()},
-                row["status"], row["reason"], dict(row["payoffs"]), dict(row["report"]),
-                tuple([_turn(turn) for turn in row["turns"]]),
-                {seat: tuple([stream_of(s, picture) for s in streams]) for seat, streams in row["streams"].items()},
-                row["started"], row["seconds"], row["rules"],
-                row.get("group", -1), row.get("stage", ""), known(row.get("source", "played"), MatchSource),
+                identity=identity_of(row), game=row["game"], options=dict(row["options"]), seed=row["seed"],
+                seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
+                status=row["status"], reason=row["reason"], payoffs=dict(row["payoffs"]), report=dict(row["report"]),
+                turns=tuple([_turn(turn) for turn in row["turns"]]),
+                streams={seat: tuple([stream_of(s, picture) for s in streams]) for seat, streams in by_seat.items()},
+                started=row["started"], seconds=row["seconds"], rules=row["rules"],
+                group=row.get("group", -1), stage=row.get("stage", ""),
+                source=known(row.get("source", "played"), MatchSource),
             )  # fmt: skip
         except KeyError as missing:
             raise _unreadable(row, f"it has no {missing}") from None
@@ -308,7 +310,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             report=record.report,
             source=record.source,
             parent=str(record.identity.parent or ""),
-            parent_turn=-1 if record.identity.turn is None else record.identity.turn,
+            parent_turn=record.identity.turn,
         )
         for seat, seating in record.seats.items()
     ]

@@ -22,8 +22,7 @@ def identity_row(match: MatchId) -> dict[str, Any]:
 def identity_of(row: Mapping[str, Any]) -> MatchId:
     """Return the match identity in a row's columns. Raises ValueError if they contradict the printed id."""
     parent = MatchId.parse(row["parent"]) if row.get("parent") else None
-    turn = row["parent_turn"] if parent else None
-    match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, turn)
+    match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, row["parent_turn"] if parent else -1)
     if str(match) != row["id"]:
         raise ValueError(f"its id {str(row['id'])[:80]!r} does not match its columns, {match}")
     return match

@@ -78,7 +78,17 @@ def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds:
             for arm in (list(ARMS), list(ARMS)[::-1])[number % 2]:
                 engine, names = engines[arm]
                 asked = [
-                    Request(names[i % len(names)], ids, f"{number}/{i}", REPLY, 1.0, 1.0, 0, frozenset(), (number, i))
+                    Request(
+                        policy=names[i % len(names)],
+                        ids=ids,
+                        key=f"{number}/{i}",
+                        max_tokens=REPLY,
+                        temperature=1.0,
+                        top_p=1.0,
+                        top_k=0,
+                        stop_ids=frozenset(),
+                        seed=(number, i),
+                    )
                     for i, ids in enumerate(contexts)
                 ]
                 began = time.perf_counter()
@@ -114,7 +124,16 @@ def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
         stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
         ones = np.ones(REPLY, np.float32)
         advantages = rng.normal(size=REPLY).astype(np.float32)
-        samples.append(Sample(stream, advantages, -3 * ones, 1.0, np.zeros(REPLY, np.int64), ones.astype(bool)))
+        samples.append(
+            Sample(
+                stream=stream,
+                advantages=advantages,
+                behaviour=-3 * ones,
+                temperature=1.0,
+                places=np.zeros(REPLY, np.int64),
+                learned=ones.astype(bool),
+            )
+        )
     seconds = []
     for _ in range(UPDATES):
         began = time.perf_counter()

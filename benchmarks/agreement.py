@@ -71,7 +71,17 @@ def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
 def contexts(streams: Sequence[Stream]) -> list[Request]:
     """Every text that was sampled, the same but once, to be continued greedily."""
     return [
-        Request("shared", ids, f"greedy-{i}", REPLY, 0.0, 1.0, 0, frozenset(), (i,))
+        Request(
+            policy="shared",
+            ids=ids,
+            key=f"greedy-{i}",
+            max_tokens=REPLY,
+            temperature=0.0,
+            top_p=1.0,
+            top_k=0,
+            stop_ids=frozenset(),
+            seed=(i,),
+        )
         for i, ids in enumerate(dict.fromkeys(tuple(stream.ids) for stream in streams))
     ]
 

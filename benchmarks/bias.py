@@ -147,11 +147,41 @@ def trajectory(
         stream.observe([1 + k])
         stream.wrote([8 + acts[k]], [-1.0], k)
         told, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
-        turns.append(Turn(k, "a", "a", "p", 1, told, "x", "", "", "x", True, earned, "stop", 1, 0.0, place))
+        turns.append(
+            Turn(
+                index=k,
+                seat="a",
+                role="a",
+                policy="p",
+                version=1,
+                messages=told,
+                raw="x",
+                public="",
+                private="",
+                action="x",
+                valid=True,
+                rewards=earned,
+                finish="stop",
+                tokens=1,
+                seconds=0.0,
+                situation=place,
+            )
+        )
     parent = f"m{match - 1}" if branch >= 0 else ""
     streams = (stream,)
     return Trajectory(
-        f"m{match}", "g", "a", "a", "p", 1, True, tuple(turns), streams, 0, parent=parent, parent_turn=branch
+        match=f"m{match}",
+        game="g",
+        seat="a",
+        role="a",
+        policy="p",
+        version=1,
+        trained=True,
+        turns=tuple(turns),
+        streams=streams,
+        seed=0,
+        parent=parent,
+        parent_turn=branch,
     )
 
 

@@ -69,9 +69,38 @@ def played(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Traj
             rewards = {"deal": float(rng.integers(0, 3))} if k % 3 == 2 else {}
             said = f"OFFER {rng.integers(9)}"
             own.append(
-                Turn(2 * k, role, role, "shared", 1, heard, said, said, "", said, True, rewards, "stop", SAID, 0.0)
+                Turn(
+                    index=2 * k,
+                    seat=role,
+                    role=role,
+                    policy="shared",
+                    version=1,
+                    messages=heard,
+                    raw=said,
+                    public=said,
+                    private="",
+                    action=said,
+                    valid=True,
+                    rewards=rewards,
+                    finish="stop",
+                    tokens=SAID,
+                    seconds=0.0,
+                )
             )
-        found.append(Trajectory(f"{i // 2:05d}", "g", role, role, "shared", 1, True, tuple(own), (stream,), seed=deal))
+        found.append(
+            Trajectory(
+                match=f"{i // 2:05d}",
+                game="g",
+                seat=role,
+                role=role,
+                policy="shared",
+                version=1,
+                trained=True,
+                turns=tuple(own),
+                streams=(stream,),
+                seed=deal,
+            )
+        )
     return found
 
 

@@ -46,8 +46,10 @@ def requests(count: int, policy: str, round_: int) -> list[Request]:
     rng = np.random.default_rng(round_)
     opening = np.random.default_rng(0).integers(10, 500, SHARED).tolist()
     return [
-        Request(policy, (*opening, *rng.integers(10, 500, OWN).tolist()), f"{round_}/{i}", REPLY, 1.0, 1.0, 0,
-                frozenset(), (round_, i))
+        Request(
+            policy=policy, ids=(*opening, *rng.integers(10, 500, OWN).tolist()), key=f"{round_}/{i}",
+            max_tokens=REPLY, temperature=1.0, top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(round_, i),
+        )
         for i in range(count)
     ]  # fmt: skip
 
@@ -121,7 +123,17 @@ def main() -> None:
     first = requests(8, "p", 10**6)
     said = wait(vllm.generate(first))
     later = [
-        Request(r.policy, (*r.ids, *c.ids, *r.ids[-OWN:]), r.key, REPLY, 1.0, 1.0, 0, frozenset(), r.seed)
+        Request(
+            policy=r.policy,
+            ids=(*r.ids, *c.ids, *r.ids[-OWN:]),
+            key=r.key,
+            max_tokens=REPLY,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            stop_ids=frozenset(),
+            seed=r.seed,
+        )
         for r, c in zip(first, said, strict=True)
     ]
     wait(vllm.generate(later))

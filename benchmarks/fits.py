@@ -113,7 +113,17 @@ def play(work: Work, folder: Path) -> dict[str, float]:
         while len(streams[0]) + work.reply <= work.context:
             most = rng.integers(work.reply // 2, work.reply + 1, work.rows)  # replies end at different times
             asked = [
-                Request("a", tuple(ids), str(i), int(most[i]), 1.0, 1.0, 0, frozenset(), (SEED, i))
+                Request(
+                    policy="a",
+                    ids=tuple(ids),
+                    key=str(i),
+                    max_tokens=int(most[i]),
+                    temperature=1.0,
+                    top_p=1.0,
+                    top_k=0,
+                    stop_ids=frozenset(),
+                    seed=(SEED, i),
+                )
                 for i, ids in enumerate(streams)
             ]
             for ids, said in zip(streams, await engine.generate(asked), strict=True):
@@ -158,7 +168,12 @@ def _sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
     stream.wrote(ids[:half], [-1.0] * half, 0)
     advantages = rng.normal(size=half).astype(np.float32)
     return Sample(
-        stream, advantages, np.full(half, -1, np.float32), 1.0, np.zeros(half, np.int64), np.ones(half, np.bool_)
+        stream=stream,
+        advantages=advantages,
+        behaviour=np.full(half, -1, np.float32),
+        temperature=1.0,
+        places=np.zeros(half, np.int64),
+        learned=np.ones(half, np.bool_),
     )
 
 
@@ -171,7 +186,11 @@ def estimates(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
         return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, asked)}
     rank = AdapterSpec().rank if work.adapters else None
     return {
-        "learning": learning(shape, place, Learning(work.budget, work.budget // 2, max(1, work.adapters), rank)),
+        "learning": learning(
+            shape,
+            place,
+            Learning(tokens=work.budget, sampled=work.budget // 2, learners=max(1, work.adapters), rank=rank),
+        ),
     }
 
 

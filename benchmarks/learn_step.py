@@ -82,7 +82,16 @@ def samples_for(workload: str) -> list[Any]:
         turns = np.asarray(stream.turns)[own]
         advantages, behaviour = rng.normal(size=own.sum()), np.asarray(stream.logprobs)[own]
         learned = np.ones(len(turns), bool)
-        found.append(Sample(stream, advantages.astype(np.float32), behaviour.astype(np.float32), 1.0, turns, learned))
+        found.append(
+            Sample(
+                stream=stream,
+                advantages=advantages.astype(np.float32),
+                behaviour=behaviour.astype(np.float32),
+                temperature=1.0,
+                places=turns,
+                learned=learned,
+            )
+        )
     return found
 
 

@@ -143,8 +143,13 @@ def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRe
         rewards = {"deal": float(rng.integers(11))} if index == length - 1 else {}
         rewards |= {"illegal": -0.5} if rng.random() < 0.1 else {}
         raw, valid, seconds = f"{act} | {talk} {thought}", "illegal" not in rewards, float(rng.random())
-        said = (raw, talk, thought, act, valid, rewards, "stop", size, seconds)
-        turns.append(Turn(index, seat, f"haggling_{seat}", "shared", k, messages, *said))
+        turns.append(
+            Turn(
+                index=index, seat=seat, role=f"haggling_{seat}", policy="shared", version=k, messages=messages, raw=raw,
+                public=talk, private=thought, action=act, valid=valid, rewards=rewards, finish="stop", tokens=size,
+                seconds=seconds,
+            )
+        )  # fmt: skip
         heard = talk
     failed, gain = number % 100 == 99, float(rng.integers(11))
     return MatchRecord(

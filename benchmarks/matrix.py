@@ -23,7 +23,14 @@ def draw(path: Path) -> Figure:
     cells = []
     for row in kept["cells"]:
         assert not row["missing"], "the kept counts are of all trials"
-        cell = Cell(row["agent"], row["person"], row["words"], kept["tasks"], kept["trials"], kept["k"])
+        cell = Cell(
+            agent=row["agent"],
+            person=row["person"],
+            speaker=row["words"],
+            tasks=kept["tasks"],
+            trials=kept["trials"],
+            k=kept["k"],
+        )
         cell.successes |= {
             task: [True] * won + [False] * (kept["trials"] - won) for task, won in enumerate(row["successes"])
         }

@@ -134,7 +134,7 @@ TEXTARENA_ACTS = {"kuhn_poker": _kuhn_act, "connect_four": _drop, "negotiation":
 def plans_for(game: str, matches: int) -> list[MatchPlan]:
     """Matches of two random players."""
     seats = {seat: Seating(seat, "random", 0, False, "brain") for seat in games.make(game).seats}
-    return [MatchPlan(MatchId(0, i), game, {}, i, seats) for i in range(matches)]
+    return [MatchPlan(identity=MatchId(0, i), game=game, options={}, seed=i, seats=seats) for i in range(matches)]
 
 
 def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:

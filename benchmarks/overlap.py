@@ -159,13 +159,32 @@ async def updates(rule: PlaySpec, share: float, iterations: int) -> list[list[Ma
             for _ in range(40 + plan.identity.deal if slow else 2):
                 await asyncio.sleep(0)
             paid = {"one": float(slow)}
-            logged(MatchRecord(plan.identity, "", {}, plan.seed, SEATS, "finished", "", paid, {}, (), {}, "", 0.0))
+            logged(
+                MatchRecord(
+                    identity=plan.identity,
+                    game="",
+                    options={},
+                    seed=plan.seed,
+                    seats=SEATS,
+                    status="finished",
+                    reason="",
+                    payoffs=paid,
+                    report={},
+                    turns=(),
+                    streams={},
+                    started="",
+                    seconds=0.0,
+                )
+            )
 
         await asyncio.gather(*map(one, plans))
 
     stragglers, found = Stragglers(rule, iterations, play), []
     for k in range(1, iterations + 1):
-        plans = [MatchPlan(MatchId(k, i), "", {}, 10**4 * k + i, SEATS) for i in range(rule.matches)]
+        plans = [
+            MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS)
+            for i in range(rule.matches)
+        ]
         found.append((await stragglers.matches(k, plans))[0])
     return found
 
@@ -179,7 +198,7 @@ def bias(iterations: int) -> list[dict[str, float]]:
         own = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in taken]
         every = [[r.payoffs["one"] for r in update] for update in taken]
         played = [
-            float(long(MatchPlan(MatchId(k, i), "", {}, 10**4 * k + i, SEATS), share))
+            float(long(MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS), share))
             for k in range(1, iterations + 1)
             for i in range(rule.matches)
         ]

@@ -109,7 +109,10 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
         return record
 
     seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], voice), strict=True)}
-    plans = [MatchPlan(MatchId(0, n), name, dict(spec.options), seed * 10_000 + n, seatings) for n in range(dialogues)]
+    plans = [
+        MatchPlan(identity=MatchId(0, n), game=name, options=dict(spec.options), seed=seed * 10_000 + n, seats=seatings)
+        for n in range(dialogues)
+    ]
     began = time.process_time()
     asyncio.run(play_all(plans, one, lambda record: None, in_flight=dialogues))
     return [found[n] for n in range(dialogues)], time.process_time() - began

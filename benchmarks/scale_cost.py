@@ -83,7 +83,17 @@ def _look(out: str, spent: dict[int, float]) -> int:
 
 def shipped() -> Found:
     """Bytes of a turn's request and reply, and of a version of the weights; seconds of packing the latter."""
-    request = Request("shared", tuple(range(150)), "i0001-d0001/opener/0", 12, 1.0, 1.0, 0, frozenset({1}), (1, 2, 3))
+    request = Request(
+        policy="shared",
+        ids=tuple(range(150)),
+        key="i0001-d0001/opener/0",
+        max_tokens=12,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=frozenset({1}),
+        seed=(1, 2, 3),
+    )
     reply = Completion(tuple(range(8)), (-1.5,) * 8, "stop", 3)
     module = load_model(resolve("nano"))
     began = time.perf_counter()

@@ -64,7 +64,10 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         return spoken(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
 
-    player, rng = ChatPlayer(role, frame, "p", "m/a", (seed,), write), np.random.default_rng((seed, 1))
+    player, rng = (
+        ChatPlayer(role=role, frame=frame, policy="p", key="m/a", seed=(seed,), write=write),
+        np.random.default_rng((seed, 1)),
+    )
 
     async def play() -> None:
         for turn in range(turns):

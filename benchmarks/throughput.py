@@ -90,7 +90,7 @@ def plans_for(world: str, matches: int) -> list[MatchPlan]:
     """Matches of the world's scripted players; the seeds are 0, 1, 2, …"""
     game, options, script = WORLDS[world]
     seats = {seat: Seating(seat, script, 0, False, "brain") for seat in games.make(game, **options).seats}
-    return [MatchPlan(MatchId(0, i), game, options, i, seats) for i in range(matches)]
+    return [MatchPlan(identity=MatchId(0, i), game=game, options=options, seed=i, seats=seats) for i in range(matches)]
 
 
 def seated(plan: MatchPlan, kind: type[ScriptedPlayer]) -> tuple[Any, dict[str, ScriptedPlayer]]:

@@ -61,14 +61,14 @@ def made(truth: str, rng: np.random.Generator) -> Results:
     gauges: dict[str, dict[str, dict[int, float | None]]] = {
         "gauge": {arm: {seed: acted if arm == "own" else 0.0 for seed in range(SEEDS)} for arm in curves}
     }
-    return Results("made", spec(), SEEDS, curves, gauges=gauges)
+    return Results(name="made", spec=spec(), seeds=SEEDS, curves=curves, gauges=gauges)
 
 
 def extended(of: Results) -> str:
     """The verdict as it was reached before rules held their sample: five seeds, and ten where these were not enough."""
     for seeds in (5, SEEDS):
         free = spec().model_copy(update={"seeds": None, "gauges": [], "room": None})
-        word = Results(of.name, free, seeds, _first(of.curves, seeds)).verdict.verdict
+        word = Results(name=of.name, spec=free, seeds=seeds, curves=_first(of.curves, seeds)).verdict.verdict
         if word != "not shown":
             break
     return word

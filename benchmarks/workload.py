@@ -69,7 +69,18 @@ def open_lab(experiment: Experiment) -> Iterator[Lab]:
 def requests_for(contexts: Sequence[tuple[int, ...]], tokens: int, name: str, policy: str) -> list[Request]:
     """A reply of that length to each."""
     return [
-        Request(policy, ids, f"{name}/{i}", tokens, 1.0, 1.0, 0, frozenset(), (i,)) for i, ids in enumerate(contexts)
+        Request(
+            policy=policy,
+            ids=ids,
+            key=f"{name}/{i}",
+            max_tokens=tokens,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            stop_ids=frozenset(),
+            seed=(i,),
+        )
+        for i, ids in enumerate(contexts)
     ]
 
 

@@ -108,11 +108,13 @@ async def play_matches(policy: Policy, writers: Mapping[str, Writer | None], ste
         writer = writers[seat]
         if writer is None:
             return ScriptedPlayer(Random(hash(seed)))
-        return ChatPlayer(ROLE, policy.frame, policy.name, f"{number}/{seat}", seed, writer)
+        return ChatPlayer(
+            role=ROLE, frame=policy.frame, policy=policy.name, key=f"{number}/{seat}", seed=seed, write=writer
+        )
 
     async def play(number: int) -> MatchRecord:
         seating = {seat: Seating("racer", policy.name, policy.version, True, "model") for seat in SEATS}
-        plan = MatchPlan(MatchId(step, number), "race", {}, number, seating)
+        plan = MatchPlan(identity=MatchId(step, number), game="race", options={}, seed=number, seats=seating)
         players = {seat: seat_player(seat, number) for seat in SEATS}
         return await play_match(plan, Race(illegal="end"), players, Limits())
 

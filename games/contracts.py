@@ -116,14 +116,14 @@ class View(NamedTuple):
         info = game.infos[seat]
         legal = info.get("legal")
         return cls(
-            seat,
-            turn,
-            game.messages(seat),
-            info.get("rules", ""),
-            info.get("public", {}),
-            info.get("private", {}),
-            None if legal is None else tuple(legal),
-            tuple(info.get("tools", ())),
+            seat=seat,
+            turn=turn,
+            messages=game.messages(seat),
+            rules=info.get("rules", ""),
+            public=info.get("public", {}),
+            private=info.get("private", {}),
+            legal=None if legal is None else tuple(legal),
+            tools=tuple(info.get("tools", ())),
         )
 
 
@@ -232,17 +232,17 @@ class MatchId:
     """Number of repetitions after failures."""
     parent: MatchId | None = None
     """Match that this one branches from, or None."""
-    turn: int | None = None
-    """First turn that differs from the parent's, or None without a parent."""
+    turn: int = -1
+    """Index of the first turn that differs from the parent's; -1 without a parent."""
 
     def __post_init__(self) -> None:
         dealt = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES
-        if not (dealt and 0 <= self.attempt < MOST_TURNS and 0 <= (self.turn or 0) < MOST_TURNS):
+        if not (dealt and 0 <= self.attempt < MOST_TURNS and -1 <= self.turn < MOST_TURNS):
             most = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
             raise ValueError(f"a match's numbers are 0 or more, {most}, not {self!r}")
         if self.parent and len(self.parent.line()) > MOST_BRANCHES:
             raise ValueError(f"branches lie {MOST_BRANCHES} deep at most")
-        if (self.parent is None) != (self.turn is None):
+        if (self.parent is None) != (self.turn == -1):
             raise ValueError("a match has a parent and the turn where it parts from it, or neither")
         if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):
             raise ValueError(f"a branch is of its parent's iteration and deal, not of {self.parent}")

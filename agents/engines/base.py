@@ -15,7 +15,7 @@ from agents.role import LEAST_TEMPERATURE
 from agents.stream import MediaSpan, Stream, keys_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """Request for one sampled reply of a policy. `ids` is the full context of one seat's stream."""
 

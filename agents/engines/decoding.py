@@ -27,7 +27,7 @@ from agents.vision import Features
 _NOTHING = KV((), torch.empty(0))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Row:
     """State of one request during decoding: what it sampled so far, and its random draws."""
 
@@ -126,7 +126,12 @@ class Decoder:
                 for i in new:
                     pasts[i] = begun[requests[i].keys[:-1]]
         return [
-            _Row(request, self.served[request.policy], past, [] if self.entropy or request.entropy else None)
+            _Row(
+                request=request,
+                served=self.served[request.policy],
+                past=past,
+                entropy=[] if self.entropy or request.entropy else None,
+            )
             for request, past in zip(requests, pasts, strict=True)
             if past is not None
         ]

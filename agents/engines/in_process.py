@@ -124,7 +124,14 @@ class InProcessEngine:
                 refresh(halved, module)
             elif self.precision.bf16_products:
                 halved = half(module)
-        self._served[policy] = Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8, OPENINGS))
+        self._served[policy] = Served(
+            weights=module,
+            halved=halved,
+            lanes=lanes,
+            version=version,
+            caches=KVStore(budget),
+            prefixes=KVStore(budget // 8, OPENINGS),
+        )
         self._drop_unused()
         trim_holes()  # what an update freed, before play takes buffers of other sizes
 

@@ -9,7 +9,7 @@ from agents.engines.lanes import Lanes
 from agents.model_config import NO_LIMIT
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Served:
     """Served policy: its weights, their version, and attention caches of streams and prefixes."""
 

@@ -39,7 +39,7 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks for which vLLM can reserve memory."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Server:
     """A vLLM server of one base model, and the weights it holds."""
 
@@ -56,7 +56,7 @@ class _Server:
     """Loaded adapters by vLLM's number."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Served:
     """A policy's published version and its state in a vLLM server."""
 
@@ -155,8 +155,14 @@ class VLLMEngine:
         given = weights.served()
         if isinstance(given, Path):
             if not is_adapter(given):
-                return _Served(weights, version, str(given), given)
-            return _Served(weights, version, str(base_folder(given)), given, read_adapter(given).rank)
+                return _Served(weights=weights, version=version, server=str(given), folder=given)
+            return _Served(
+                weights=weights,
+                version=version,
+                server=str(base_folder(given)),
+                folder=given,
+                rank=read_adapter(given).rank,
+            )
         assert self._scratch is not None
         self._count += 1
         folder = self._scratch / f"{self._count}"
@@ -164,7 +170,13 @@ class VLLMEngine:
             from agents.adapter import save_adapter
 
             save_adapter(given.model, folder, str(given.folder))
-            return _Served(weights, version, str(given.folder), folder, read_adapter(folder).rank)
+            return _Served(
+                weights=weights,
+                version=version,
+                server=str(given.folder),
+                folder=folder,
+                rank=read_adapter(folder).rank,
+            )
         import torch
 
         from agents.model_folder import quietly
@@ -174,7 +186,7 @@ class VLLMEngine:
             held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
         with quietly():
             given.save_pretrained(folder, state_dict=held)
-        return _Served(weights, version, f"trained {policy}", folder)
+        return _Served(weights=weights, version=version, server=f"trained {policy}", folder=folder)
 
     async def _load_due(self, policies: Sequence[str]) -> None:
         """Load the published versions of these policies that are not loaded yet. Raises EngineError if that fails."""
@@ -230,7 +242,7 @@ class VLLMEngine:
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
         positions = min(self.max_context, positions_in(folder))
-        return _Server(folder, vocabulary_in(folder), positions, rank, llm)
+        return _Server(folder=folder, vocabulary=vocabulary_in(folder), positions=positions, rank=rank, llm=llm)
 
     async def _forget(self, server: _Server) -> None:
         """Unload adapters that are no longer served and have no replies in progress; delete their scratch folders."""

@@ -317,4 +317,12 @@ class EndpointPlayer:
         reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
         excused = self.role.excuses(answer.finish)
-        return Act(action, answer.text, public, private, answer.finish, answer.tokens, excused=excused)
+        return Act(
+            action=action,
+            raw=answer.text,
+            public=public,
+            private=private,
+            finish=answer.finish,
+            tokens=answer.tokens,
+            excused=excused,
+        )

@@ -49,6 +49,7 @@ class ChatPlayer:
 
     def __init__(
         self,
+        *,
         role: Role,
         frame: ChatFrame,
         policy: str,
@@ -103,7 +104,16 @@ class ChatPlayer:
         reply = self.role.parse(raw)
         count = len(completion.ids)
         excused = self.role.excuses(completion.finish)
-        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source, excused)
+        return Act(
+            action=reply.game_text,
+            raw=raw,
+            public=reply.public,
+            private=reply.private,
+            finish=completion.finish,
+            tokens=count,
+            source=self.source,
+            excused=excused,
+        )
 
     def _prompt(self, view: View, first: bool, opened: bool = False) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
         """Return the ids of the view's turn and the images among them.
@@ -196,7 +206,7 @@ class ChatPlayer:
             self.calls.said(self.frame.read_calls(said, view.tools, self.calls.made).calls)
         self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
-        return Act(act, raw, public, "", "script", 0, "patch")
+        return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")
 
     # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
@@ -210,7 +220,15 @@ class ChatPlayer:
         raw = self._wrote(view, stream, completion)
         self._history.append(Exchange(asked, completion.ids, completion.finish))
         self._summaries, self._summed_up = self._summaries + 1, True
-        return Act("", raw, "", "", completion.finish, len(completion.ids), "summary")
+        return Act(
+            action="",
+            raw=raw,
+            public="",
+            private="",
+            finish=completion.finish,
+            tokens=len(completion.ids),
+            source="summary",
+        )
 
     def _is_full(self, view: View) -> bool:
         """Return True if the present stream has no room for this turn. Raises ContextFull if no summary is left."""

@@ -50,7 +50,14 @@ def table(view: View) -> Table:
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
     offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
-    return Table(pool, values, offer, facts["turn"], facts["turns_left"], facts.get("breakdown", 0.0))
+    return Table(
+        pool=pool,
+        values=values,
+        offer=offer,
+        turn=facts["turn"],
+        left=facts["turns_left"],
+        breakdown=facts.get("breakdown", 0.0),
+    )
 
 
 def worth(values: Triple, share: Triple) -> int:

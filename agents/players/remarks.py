@@ -133,7 +133,15 @@ class Talkative:
             return act
         seen, asked = table(view), tuple(map(int, numbers.split())) or None
         items = tuple(view.public["items"])
-        situation = Situation(items, seen.pool, seen.values, seen.offer, asked, self.before, seen.left)
+        situation = Situation(
+            items=items,
+            pool=seen.pool,
+            values=seen.values,
+            theirs=seen.offer,
+            asked=asked,
+            before=self.before,
+            left=seen.left,
+        )
         self.before = asked
         words = remark(situation, self.rng, self.said)
         self.said |= {words}

@@ -107,7 +107,14 @@ def _show_fitting(
 
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
     shape, files = shape_of(model)
-    fitting = Fitting(shape, files, experiment, context or CONTEXT, devices(), packs_here())
+    fitting = Fitting(
+        shape=shape,
+        files=files,
+        experiment=experiment,
+        context=context or CONTEXT,
+        devices=devices(),
+        packs=packs_here(),
+    )
     compared, asked = ways(experiment, _precision(experiment.precision), adapters)
     needs = fitting.needs(compared, asked)
     own = next(need for need in needs if need.asked)

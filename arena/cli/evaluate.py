@@ -112,13 +112,16 @@ def eval_(
         return
     if deals:
         raise ConfigError("--deals is for --panel: use --matches, or name a panel")
-    games = _Games(listed(game), listed(against), option or [], split, matches or 200, seed or 0)
+    games = _Games(
+        names=listed(game), against=listed(against), options=option or [], split=split, matches=matches or 200,
+        seed=seed or 0,
+    )  # fmt: skip
     games.check()
     loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
     wait(_evaluate(asked, games, loader))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Games:
     """Options of `arena eval` without a panel: games, opponents, game options, matches and seed."""
 

@@ -82,7 +82,13 @@ def play(
 
         person = PageContender(console)
     seated: dict[str, Contender] = {s: others.get(s, person) for s in who}
-    plan = MatchPlan(MatchId(0, 0), game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
+    plan = MatchPlan(
+        identity=MatchId(0, 0),
+        game=game,
+        options=settings,
+        seed=seed,
+        seats={s: c.seating(game, s) for s, c in seated.items()},
+    )
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
     if settings != given:
         console.print(_plain(f"options (from the run unless given): {_typed(settings)}", "dim"), soft_wrap=True)

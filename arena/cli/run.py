@@ -83,7 +83,20 @@ def run_selfplay(
         print_rows(PlainConsole(), catalogue.to_play(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    experiment = _experiment(Asked(game, recipe, config, arm, settings, policies, roles, iterations, seed, scale))
+    experiment = _experiment(
+        Asked(
+            game=game,
+            recipe=recipe,
+            config=config,
+            arm=arm,
+            settings=settings,
+            policies=policies,
+            roles=roles,
+            iterations=iterations,
+            seed=seed,
+            scale=scale,
+        )
+    )
     with loading():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
@@ -129,7 +142,7 @@ def resume(
     print_report(console, run, screen)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """Options of `arena run selfplay`. Empty and None leave a setting to the recipe."""
 

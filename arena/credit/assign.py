@@ -116,7 +116,7 @@ def _by_trajectory(
         )
     learned = np.split(selection.learned, cuts)
     return [
-        Credited(trajectory, r, a, t, None if s.all() else s, c)
+        Credited(trajectory=trajectory, rewards=r, advantages=a, tokens=t, learned=None if s.all() else s, counted=c)
         for trajectory, r, a, t, s, c in zip(
             batch.trajectories,
             np.split(rewards, cuts),

@@ -214,7 +214,7 @@ def _dense(labels: Ints) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Credited:
     """A trajectory with its rewards and advantages: the result of credit assignment.
 

@@ -50,8 +50,7 @@ def parting(one: MatchId, other: MatchId) -> int:
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))))
     if not shared:
         return 0
-    turns = [line[shared].turn for line in lines if len(line) > shared]
-    return min([turn for turn in turns if turn is not None], default=MOST_TURNS)
+    return min([line[shared].turn for line in lines if len(line) > shared], default=MOST_TURNS)
 
 
 def copies(batch: TurnBatch) -> Ints:
@@ -60,7 +59,7 @@ def copies(batch: TurnBatch) -> Ints:
 
     def taken(line: Sequence[MatchId], turn: int) -> str:
         """Return the id of the match in this ancestry that sampled the turn; its branches only repeat it."""
-        return str(next(match for match in reversed(line) if match.turn is None or match.turn <= turn))
+        return str(next(match for match in reversed(line) if match.turn <= turn))
 
     owners = batch.owner.tolist()
     seats = [t.seat for t in batch.trajectories]

@@ -146,7 +146,8 @@ class _Judge:
             cuts = batch.starts[1:-1]
             parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), strict=True)
             await self.critic.fit(
-                [Credited(t, r, a) for t, r, a in parts], generator(self.seed, batch.clock.iteration, "critic")
+                [Credited(trajectory=t, rewards=r, advantages=a) for t, r, a in parts],
+                generator(self.seed, batch.clock.iteration, "critic"),
             )
         return advantages
 

@@ -251,7 +251,7 @@ class SelfImitation:
         if self.std:
             gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
         count = len(one.turns)
-        return Credited(one, np.zeros(count), np.full(count, weight * gain))
+        return Credited(trajectory=one, rewards=np.zeros(count), advantages=np.full(count, weight * gain))
 
 
 def recalls(

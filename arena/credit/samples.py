@@ -51,12 +51,12 @@ def samples_of(
             if learned[places].any():
                 samples.append(
                     Sample(
-                        stream,
-                        advantages.astype(np.float32),
-                        np.asarray(stream.logprobs, np.float32)[own],
-                        temperatures[item.trajectory.role],
-                        places,
-                        learned[places],
+                        stream=stream,
+                        advantages=advantages.astype(np.float32),
+                        behaviour=np.asarray(stream.logprobs, np.float32)[own],
+                        temperature=temperatures[item.trajectory.role],
+                        places=places,
+                        learned=learned[places],
                         pairs=paired[number][places] if number in paired else None,
                         source=_source(item.trajectory),
                         fresh=None if fresh is None else fresh[places],

@@ -20,7 +20,7 @@ TINY = 10_000_000
 """Parameters below which a model gets the terse role. Such models are trained here and cannot read sentences."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Casting:
     """Function from a game and a seat to policy and role, for one policy or for several ones of a run.
 

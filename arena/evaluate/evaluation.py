@@ -68,7 +68,7 @@ class Played:
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Result:
     """Results of a contender in a game against one opponent (or alone, with one seat): `mean`, `rate` and `to_json`."""
 
@@ -314,8 +314,8 @@ async def play(
     seeds = deal_seeds(seed, deals)
     plans = [
         MatchPlan(
-            MatchId(i, deal), spec.name, dict(spec.options), seeds[deal],
-            {seat: who.seating(spec.name, seat) for seat, who in table.items()},
+            identity=MatchId(i, deal), game=spec.name, options=dict(spec.options), seed=seeds[deal],
+            seats={seat: who.seating(spec.name, seat) for seat, who in table.items()},
         )
         for deal in range(deals)  # matches of a deal run together and share their cached prefix
         for i, table in enumerate(tables)

@@ -95,7 +95,7 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     assert panel is not None
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
-    who = ModelContender(name, parts.engine, Casting(name, trained, experiment))
+    who = ModelContender(name, parts.engine, Casting(name=name, policies=trained, experiment=experiment))
     members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )

@@ -38,7 +38,7 @@ Figures = dict[str, list[float]]
 """One value per fork, by figure: `payoff SEAT` and the numbers of the game's report."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForkResults:
     """Outcomes of a match's forks, replayed by the same players (unchanged) and with the change (forked)."""
 
@@ -108,9 +108,7 @@ async def fork(
         raise ConfigError(f"a person sat at {nobody[0]} of {match}: name who plays on, such as {nobody[0]}=random")
     arms = [sat, sat | others] if all(sat.values()) else [sat | others]
     names = dict.fromkeys(name for arm in arms for name in arm.values() if name != HUMAN)
-    players = dict(zip(names, await loader.load(*names), strict=True))
-    if person is not None:
-        players[HUMAN] = person
+    players = dict(zip(names, await loader.load(*names), strict=True)) | ({HUMAN: person} if person else {})
     for seat, name in (sat | others).items():
         if name not in players:
             raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
@@ -125,8 +123,10 @@ async def fork(
     if not pairs:
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
     figures = [_figures(records) for records in zip(*pairs, strict=True)]
-    unchanged = figures[0] if len(arms) > 1 else {}
-    return ForkResults(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
+    return ForkResults(
+        parting=parting, sat=sat, others=others, logged=_outcome(record), forked=figures[-1],
+        unchanged=figures[0] if len(arms) > 1 else {}, failed=dict(failed),
+    )  # fmt: skip
 
 
 def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
@@ -191,8 +191,8 @@ async def _play(
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
     plans = [
         MatchPlan(
-            MatchId(table, i), record.game, record.options, record.seed,
-            {seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
+            identity=MatchId(table, i), game=record.game, options=record.options, seed=record.seed,
+            seats={seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
             draws=(number("fork"), parting.turn, i),
             source="patched" if parting.act and table == len(tables) - 1 else "branched",
         )

@@ -62,7 +62,7 @@ class Person:
         return GameSpec(name=game.name, options={**game.options, **options})
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Cell:
     """Results of one agent with one person: successes and figures by task. `add` counts a match."""
 
@@ -209,11 +209,17 @@ async def _play_cell(
     table = dict(zip(seats, [agent, *([person.voice] if person.voice else [])], strict=True))
     seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
     speaker = _describe(seating[seats[-1]]) if person.voice else SCRIPT
-    cell = Cell(agent.name, person.name, speaker, tasks, trials, k)
+    cell = Cell(agent=agent.name, person=person.name, speaker=speaker, tasks=tasks, trials=trials, k=k)
     task_seeds = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
     trial_seeds = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)
     plans = [
-        MatchPlan(MatchId(task, trial), spec.name, dict(spec.options), int(task_seeds[task]), seating)
+        MatchPlan(
+            identity=MatchId(task, trial),
+            game=spec.name,
+            options=dict(spec.options),
+            seed=int(task_seeds[task]),
+            seats=seating,
+        )
         for task in range(tasks)
         for trial in range(trials)
     ]

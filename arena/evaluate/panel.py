@@ -180,7 +180,7 @@ def _unloaded(source: specs.Source) -> Casting:
     """Return the assignment of a source's policies to seats, with tokenizers but without weights."""
     found = source.folders.items()
     policies = {name: Policy.load(f"{source.spec}/{name}", folder, folder, train=False) for name, folder in found}
-    return Casting(source.spec, policies, source.experiment)
+    return Casting(name=source.spec, policies=policies, experiment=source.experiment)
 
 
 class TrainingOpponents(NamedTuple):

@@ -46,7 +46,7 @@ from arena.store.files import CONFIG
 from games import complaint as unknown_game
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Contender spec after parsing, before weights are loaded: kind (`brain` is scripted) and folders of weights."""
 
@@ -69,13 +69,13 @@ def read_spec(spec: str, trust: bool = False) -> Source:
             parsed(spec)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
-        return Source(spec, "endpoint", {})
+        return Source(spec=spec, kind="endpoint", folders={})
     if names_scripted(spec):
         try:
             check_scripted(spec)
         except ScriptedPolicyError as error:
             raise ConfigError(str(error)) from None
-        return Source(spec, "brain", {})
+        return Source(spec=spec, kind="brain", folders={})
     if not spec.strip():
         raise ConfigError("a contender has no name: give a scripted policy, a run folder, a model or endpoint:MODEL")
     match = RUN_WEIGHTS.fullmatch(spec)
@@ -85,7 +85,7 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     if exists(path) and str(path) != expanduser(spec):
         raise StoreError(f"{path} is not a run folder, such as runs/latest")
     try:
-        return Source(spec, "weights", {"": resolve(spec)})
+        return Source(spec=spec, kind="weights", folders={"": resolve(spec)})
     except WeightsError as error:
         raise _unknown(spec, path) or error from None
 
@@ -118,7 +118,7 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
         raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, names)} (it has: {', '.join(names)})")
     number = newest(run) if iteration is None else int(iteration)
     folders = {name: _weights(run, experiment, name, number) for name in known}
-    return Source(spec, "weights", folders, experiment, number, run)
+    return Source(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
 
 
 def newest(run: Path) -> int:
@@ -220,7 +220,15 @@ class Contenders:
             policies[name] = self._policies[folder].past(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
         return ModelContender(
-            source.spec, engine, Casting(source.spec, policies, source.experiment, self.role, self.summaries)
+            source.spec,
+            engine,
+            Casting(
+                name=source.spec,
+                policies=policies,
+                experiment=source.experiment,
+                own_role=self.role,
+                summaries=self.summaries,
+            ),
         )
 
     async def _engine_for(self, source: Source) -> Engine:

@@ -39,7 +39,7 @@ class Cycles(NamedTuple):
     """Share of the payoffs that no ranking explains: 0 for a ranking, 1 for rock-paper-scissors."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Standings:
     """Results of a tournament: payoffs of all pairs, standings of the players, and cycles."""
 

@@ -162,7 +162,14 @@ class Chats:
             if source == "summary":
                 if conversation:
                     prompt = conversation.ask_summary()
-                    yield Reply(row, turn, prompt, conversation.reply(turn["raw"]), "", worth[turn["index"]])
+                    yield Reply(
+                        row=row,
+                        turn=turn,
+                        prompt=prompt,
+                        said=conversation.reply(turn["raw"]),
+                        tools="",
+                        worth=worth[turn["index"]],
+                    )
                     conversation.said(turn["raw"])
                 continue
             if source == "replaced":
@@ -176,7 +183,14 @@ class Chats:
                 prompt = conversation.ask(view)
                 if source == "policy":
                     tools = json.dumps(list(view.tools)) if view.tools and conversation.is_native else ""
-                    yield Reply(row, turn, prompt, conversation.reply(turn["raw"]), tools, worth[turn["index"]])
+                    yield Reply(
+                        row=row,
+                        turn=turn,
+                        prompt=prompt,
+                        said=conversation.reply(turn["raw"]),
+                        tools=tools,
+                        worth=worth[turn["index"]],
+                    )
                 conversation.said(turn["raw"])
             game.step(turn["action"])
 

@@ -27,7 +27,7 @@ FRAGMENTATION = 2
 buffers (`arena.process`), and the next pass can reuse few of them. Taken to be 1 on a GPU."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shape:
     """Sizes of a decoder from which the formulas compute memory."""
 
@@ -107,7 +107,7 @@ class Playing:
     """Maximum bytes of caches kept between turns, over all policies."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Learning:
     """Workload of a trainer's update: tokens of a pass, and what is trained."""
 

@@ -38,7 +38,7 @@ class Way:
     learners: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Need:
     """Memory needs of a training method in bytes by purpose, whether they fit, and the largest settings that would."""
 
@@ -69,7 +69,7 @@ class Need:
         return {**asdict(self), "way": {**asdict(self.way), "precision": str(self.way.precision)}}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fitting:
     """A model and an experiment whose memory needs are compared with a machine's. Call `needs`."""
 
@@ -103,12 +103,14 @@ class Fitting:
         def run_fits(tokens: int, matches: int) -> bool:
             return loads and all(map(self._fits_device, self._run(way, place, tokens, matches)))
 
+        learning, between = self._run(way, place, budget, in_flight)
         return Need(
-            way,
-            asked,
-            parts,
-            play,
-            *self._run(way, place, budget, in_flight),
+            way=way,
+            asked=asked,
+            loading=parts,
+            play=play,
+            learning=learning,
+            between=between,
             fits=run_fits(budget, in_flight),
             fits_play=loads and self._fits_device(play),
             in_flight=largest(lambda matches: run_fits(min(budget, 256), matches)),
@@ -132,7 +134,12 @@ class Fitting:
     def _learning(self, way: Way, tokens: int) -> Learning:
         rule = self.experiment.learn
         return Learning(
-            tokens, tokens // SAMPLED, way.learners, way.rank, rule.uses_reference, rule.gradient_checkpointing
+            tokens=tokens,
+            sampled=tokens // SAMPLED,
+            learners=way.learners,
+            rank=way.rank,
+            reference=rule.uses_reference,
+            checkpointing=rule.gradient_checkpointing,
         )
 
     def _fits_main_memory(self, parts: Parts) -> bool:

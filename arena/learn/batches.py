@@ -21,7 +21,7 @@ Level = Literal["token", "turn", "sequence"]
 """Unit that shares one ratio: a token, the tokens of a turn, or the tokens of a stream."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TokenBatch:
     """The N sampled tokens of a micro-batch, the input of losses and regularisers; whole streams, so whole turns.
 

@@ -83,6 +83,7 @@ class Gradients:
 
     def __init__(
         self,
+        *,
         engine: Any,
         rule: UpdateSpec,
         plan: Plan,

@@ -26,7 +26,7 @@ Shares = tuple[tuple[Pass, ...], ...]
 """Each rank's passes in order, by sample number; all ranks have the same number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """Plan of one optimiser step: samples in the loss with token weights, demonstrations, and their passes by rank."""
 
@@ -48,7 +48,7 @@ class Step:
     """True if the gate checks the step's own log-probabilities before the optimiser step."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Plan of a policy's update, or of its imitation: samples, optimiser steps and learning rates, fixed in advance."""
 
@@ -134,7 +134,17 @@ class Planner:
         total = spec.epochs * spec.minibatches
         fading = [1.0 - k / total if spec.decay else 1.0 for k in range(len(steps))]
         rates = tuple(spec.lr * share * warmup(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
-        return Plan(where, advice, advice, tuple(samples), Clock(), None, tuple(steps), rates, counted=False)
+        return Plan(
+            where=where,
+            advice=advice,
+            step_advice=advice,
+            samples=tuple(samples),
+            clock=Clock(),
+            old=None,
+            steps=tuple(steps),
+            rates=rates,
+            counted=False,
+        )
 
     def _step(
         self,

@@ -14,7 +14,7 @@ Floats = NDArray[np.float32]
 Source = Literal["played", "replayed", "logged", "demonstration"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sample:
     """A stream of tokens to learn from, with advantages and log-probabilities. Arrays have one entry per sampled token.
 

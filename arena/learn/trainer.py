@@ -119,7 +119,15 @@ class PolicyTrainer:
     def _carried_out(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
         """Carry out a plan; yields True after each step and False after each micro-batch, and returns the metrics."""
         engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, this_rank()
-        gradients = Gradients(engine, self.rule, plan, self.memory, metrics, rank.number, rank.count)
+        gradients = Gradients(
+            engine=engine,
+            rule=self.rule,
+            plan=plan,
+            memory=self.memory,
+            metrics=metrics,
+            rank=rank.number,
+            scale=rank.count,
+        )
         self._gate(gradients.score_old())
         engine.train()
         for number, step in enumerate(plan.steps):

@@ -64,7 +64,7 @@ def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     branch turn + 1. A retry after a failure draws the same again: with other draws, retries would select matches that
     end before the fault.
     """
-    parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
+    parted = [match.turn + 1 for match in plan.identity.line() if match.parent]
     return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
@@ -170,8 +170,17 @@ class ModelContender:
             write = recalled(plan.branch.replies(seat), write)
         source: TurnSource = "voted" if votes else "policy"
         key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
-        most, sight = self.positions(policy), picture_for(self.engine, game)
-        return ChatPlayer(role, policy.frame, policy.name, key, place, write, source, most, sight)
+        return ChatPlayer(
+            role=role,
+            frame=policy.frame,
+            policy=policy.name,
+            key=key,
+            seed=place,
+            write=write,
+            source=source,
+            positions=self.positions(policy),
+            picture=picture_for(self.engine, game),
+        )
 
     def positions(self, policy: Policy) -> int:
         """Return the maximum tokens of a context including its reply: the lower limit of policy and engine."""
@@ -185,7 +194,7 @@ class ModelContender:
 
 def picture_for(engine: Engine, game: Game) -> Picture | None:
     """Return the function that gives models the game's images; None if there are none, or the engine shows none."""
-    return game.picture if engine.capabilities.has_vision and isinstance(game, Pictures) else None
+    return game.picture if isinstance(game, Pictures) and engine.capabilities.has_vision else None
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,13 @@ async def check_contexts(
         picture = game.picture if shows_images and isinstance(game, Pictures) else None
         players |= {seat: trial.player(picture) for seat, trial in trials.items()}
         spec = table.game
-        plan = MatchPlan(MatchId(0, 0), spec.name, dict(spec.options), 0, seatings(table, table.holders, held))
+        plan = MatchPlan(
+            identity=MatchId(0, 0),
+            game=spec.name,
+            options=dict(spec.options),
+            seed=0,
+            seats=seatings(table, table.holders, held),
+        )
         await play_match(plan, game, players, Limits(turns, seconds=SECONDS), keep_turns=False)
         full = [trial for trial in trials.values() if trial.full]
         if never := [trial.full for trial in full if not trial.replies]:
@@ -69,7 +75,14 @@ class _Trial:
         """Create the seat's player. Only with memory `summary` does it know the context limit, to summarise in time."""
         most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
         return ChatPlayer(
-            self.role, self.policy.frame, self.policy.name, self.seat, (), self._write, positions=most, picture=picture
+            role=self.role,
+            frame=self.policy.frame,
+            policy=self.policy.name,
+            key=self.seat,
+            seed=(),
+            write=self._write,
+            positions=most,
+            picture=picture,
         )
 
     async def _write(self, view: View, request: Request, summary: bool = False) -> Completion:

@@ -60,8 +60,10 @@ class _Demonstrator(ModelContender):
         script = make_scripted(talking(self.script, game), number(place), game)
         writer = demonstrator(script, role, policy.frame)
         key, most = f"{plan.id}/{seat}", self.positions(policy)
-        sight = picture_for(self.engine, game)
-        return ChatPlayer(role, policy.frame, policy.name, key, place, writer, "demonstration", most, sight)
+        return ChatPlayer(
+            role=role, frame=policy.frame, policy=policy.name, key=key, seed=place, write=writer,
+            source="demonstration", positions=most, picture=picture_for(self.engine, game),
+        )  # fmt: skip
 
 
 class _DemonstrationSeating:
@@ -127,6 +129,7 @@ class Demonstrations:
 
     def __init__(
         self,
+        *,
         spec: DemonstrationsSpec | None,
         lineup: Lineup,
         learners: Iterable[str],
@@ -230,10 +233,10 @@ class Demonstrations:
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(acts) for seat in logged.plan.seats}
         key, positions = f"{logged.plan.id}/{logged.seat}", min(policy.positions, self.lineup.engine.max_context)
         game = table.make_game()
-        sight = picture_for(self.lineup.engine, game)
         players[logged.seat] = ChatPlayer(
-            role, policy.frame, policy.name, key, (), recalled(replies), "demonstration", positions, sight
-        )
+            role=role, frame=policy.frame, policy=policy.name, key=key, seed=(), write=recalled(replies),
+            source="demonstration", positions=positions, picture=picture_for(self.lineup.engine, game),
+        )  # fmt: skip
         return await play_match(logged.plan, game, players, Limits())
 
     async def _replayed(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
@@ -260,8 +263,9 @@ class Demonstrations:
             seats = seatings(table, table.holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(
-                MatchId.parse(row["id"]), game.name, dict(game.options), row["seed"], seats, source="demonstration"
-            )
+                identity=MatchId.parse(row["id"]), game=game.name, options=dict(game.options), seed=row["seed"],
+                seats=seats, source="demonstration",
+            )  # fmt: skip
             candidates.append(_LoggedMatch(plan, seat, row))
         return candidates
 
@@ -271,7 +275,10 @@ class Demonstrations:
         return {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
 
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
-        credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in demonstrated]
+        credited = [
+            Credited(trajectory=t, rewards=np.zeros(len(t.turns)), advantages=np.ones(len(t.turns)))
+            for t in demonstrated
+        ]
         samples = samples_of(credited, self._temperatures, IMITATED)
         return [replace(sample, source="demonstration") for sample in samples]
 
@@ -331,8 +338,7 @@ def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures:
 
 
 def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy, temperature: float) -> list[Sample]:
-    parted = record.identity.turn or 0
-    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > parted]
+    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > record.identity.turn]
     contexts = trajectory.contexts() if put else {}
     samples = []
     for turn in put:
@@ -342,5 +348,10 @@ def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy,
         stream.wrote(ids, (0.0,) * len(ids), turn.index)
         zeros = np.zeros(len(ids), np.float32)
         places, learned = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
-        samples.append(Sample(stream, zeros, zeros, temperature, places, learned, source="demonstration"))
+        samples.append(
+            Sample(
+                stream=stream, advantages=zeros, behaviour=zeros, temperature=temperature, places=places,
+                learned=learned, source="demonstration",
+            )
+        )  # fmt: skip
     return samples

@@ -78,7 +78,9 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
     act = None if act is None else truncate_middle(act, LONGEST)
     trace = truncate_middle(without_secrets(trace), LONGEST)
-    return Failure(kind, tuple(draws), type(error).__name__, where, trace, seat, act)
+    return Failure(
+        kind=kind, draws=tuple(draws), error=type(error).__name__, where=where, trace=trace, seat=seat, act=act
+    )
 
 
 def reason_of(error: Exception) -> str:
@@ -91,7 +93,7 @@ def reason_of(error: Exception) -> str:
 
 def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:
     """Return and log a finished match as failed, with `kind` and the reason `why`, without payoffs and report."""
-    failure = Failure(kind, tuple(draws))
+    failure = Failure(kind=kind, draws=tuple(draws))
     record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
     log_failure(record)
     return record

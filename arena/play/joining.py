@@ -175,8 +175,16 @@ class _Joined:
             except ContextFull as full:
                 raise LimitReached(f"{view.seat} has no room for the match so far: {full}") from None
         self.version = turn.version
-        act = Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
-        return act._replace(excused=is_excused(turn))
+        return Act(
+            action=turn.action,
+            raw=turn.raw,
+            public=turn.public,
+            private=turn.private,
+            finish=turn.finish,  # type: ignore[arg-type]
+            tokens=turn.tokens,
+            source=turn.source,
+            excused=is_excused(turn),
+        )
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:

@@ -32,7 +32,7 @@ def instructed(role: Role, instruction: str) -> Role:
     return Instructed.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Lineup:
     """Factory of contenders from the names in a run's plans. `play` plays one planned match."""
 

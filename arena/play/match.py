@@ -1,11 +1,9 @@
 """Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from math import isfinite
-from numbers import Real
 from time import monotonic
 from typing import Any, Protocol
 
@@ -13,16 +11,17 @@ from agents.errors import ContextFull
 from agents.player import Player
 from agents.stream import Stream
 from arena.errors import ConfigError
-from arena.plain import clean_text, finite, plain
+from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
-from arena.play.failures import LimitReached, OutcomeError, failure_of, log_failure, reason_of
+from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
+from arena.play.turns import Turns, loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verify_blob
 from games.abilities import Blocks, Pictures, Situated, Stoppable
-from games.contracts import ILLEGAL, MOST_TURNS, UNREAD, Act, Game, MatchId, View
+from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class SeatedPlayer(Player, Protocol):
     def version(self) -> int: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatchPlan:
     """Plan of a match, fixed before it begins: identity, game, options, seed, seatings, and its origin."""
 
@@ -88,14 +87,14 @@ class MatchPlan:
 Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
 """Function that returns the controls of a match; the game is not yet reset."""
 OnTurn = Callable[[MatchPlan, Turn], None]
-"""Callback for each new turn. The turn's `rewards` may still grow until the match ends."""
+"""Callback for each new turn, with its rewards so far. In the match's record it may have more."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Now:
     """Mutable progress of a match in play, for its record and for the description of a failure."""
 
-    versions: dict[str, int]
+    versions: dict[str, int] = field(default_factory=dict)
     """Policy version of each seat's latest turn."""
     seat: str = ""
     """Seat to move."""
@@ -103,54 +102,9 @@ class _Now:
     """Act passed to a step of the game that has not returned."""
     cut: str = ""
     """Why the match was cut off; "" if it was not."""
-
-
-class _Turns:
-    """Recorder of a match's turns and of the rewards that each turn earns."""
-
-    def __init__(self, plan: MatchPlan, on_turn: OnTurn | None) -> None:
-        self.plan, self.seats, self.on_turn = plan, plan.seats, on_turn
-        self.taken: list[Turn] = []
-        self.movers: set[str] = set()
-        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in plan.seats}
-        """Rewards of each seat's latest turn. Rewards before a seat's first turn are added to that turn."""
-
-    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
-        """Append a seat's new turn and report it to `on_turn`. The seat's rewards until its next turn go to it."""
-        seat, seating = view.seat, self.seats[view.seat]
-        if seat in self.movers:
-            self.earning[seat] = {}
-        self.movers.add(seat)
-        turn = Turn(
-            view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
-            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation, act.source,
-        )  # fmt: skip
-        self.taken.append(turn)
-        if self.on_turn:
-            self.on_turn(self.plan, turn)
-
-    def earn(self, game: Game, excused: str = "") -> None:
-        """Add the rewards of the game's latest step to each seat's latest turn.
-
-        The seat `excused` gets no penalty for an illegal act. Raises OutcomeError for a reward that is not finite.
-        """
-        infos = game.infos
-        for seat in self.seats:
-            earning = self.earning[seat]
-            for name, value in infos[seat]["rewards"].items():
-                if seat == excused and name == ILLEGAL:
-                    continue
-                label = f"the reward '{name}' of {seat}"
-                total = earning.get(name, 0.0) + _loggable(value, label, "step")
-                earning[name] = _loggable(total, label, "step")
-
-    def earn_more(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Add rewards to the seat's latest turn, except those that the game itself has given by the same name.
-
-        Raises OutcomeError for a non-finite reward.
-        """
-        for name, value in rewards.items():
-            self.earning[seat].setdefault(name, _loggable(value, f"the reward '{name}' of {seat}", "control"))
+    payoffs: dict[str, float] = field(default_factory=dict)
+    report: dict[str, float | bool | str] = field(default_factory=dict)
+    pictures: dict[str, bytes] = field(default_factory=dict)
 
 
 async def play_match(
@@ -168,15 +122,15 @@ async def play_match(
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
     no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
-    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now({}), "", None
-    turns = _Turns(plan, on_turn) if keep_turns or on_turn else None
-    outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
-    pictures: dict[str, bytes] = {}
+    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now(), "", None
+    turns = Turns(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
     try:
-        await _Playthrough(plan, game, players, limits, clock, now, turns, controls).play()
+        await _Playthrough(
+            plan=plan, game=game, players=players, limits=limits, clock=clock, now=now, turns=turns, controls=controls
+        ).play()
         if turns and isinstance(game, Pictures):
-            pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
-        outcome = _outcome(game)
+            now.pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
+        now.payoffs, now.report = _outcome(game)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
@@ -188,9 +142,9 @@ async def play_match(
         seats=_as_played(plan.seats, now.versions),
         status="failed" if failure else "finished",
         reason=reason or now.cut,
-        payoffs=outcome[0],
-        report=outcome[1],
-        turns=tuple(turns.taken) if turns and keep_turns else (),
+        payoffs=now.payoffs,
+        report=now.report,
+        turns=turns.taken if turns and keep_turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
@@ -198,7 +152,7 @@ async def play_match(
         group=plan.group,
         stage=plan.stage,
         source=plan.source,
-        pictures=pictures,
+        pictures=now.pictures,
         failure=failure,
     )
     log_failure(record)
@@ -209,21 +163,10 @@ def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str
     """Return the game's payoffs by seat and its report. Raises OutcomeError for values that no log can hold."""
     payoffs, report = dict(game.payoffs()), dict(game.report())
     for seat, value in payoffs.items():
-        _loggable(value, f"the payoff of {seat}", "payoffs")
+        loggable(value, f"the payoff of {seat}", "payoffs")
     for name, figure in report.items():
-        _loggable(figure, f"the report's '{name}'", "report", "figures")
+        loggable(figure, f"the report's '{name}'", "report", "figures")
     return payoffs, report
-
-
-def _loggable(value: Any, label: str, *methods: str) -> Any:
-    """Return `value` unchanged. Raises OutcomeError, naming `label` and the game's `methods`, if no log can hold it."""
-    if type(value) is float and isfinite(value):
-        return value
-    try:
-        finite(value, label) if isinstance(value, Real) else plain(value, label)
-    except (ValueError, TypeError) as error:
-        raise OutcomeError(str(error), methods) from None
-    return value
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
@@ -232,7 +175,7 @@ def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[s
     return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Playthrough:
     """Match in progress; `play` plays it to its end."""
 
@@ -243,7 +186,7 @@ class _Playthrough:
     clock: float
     """Start of the match by the monotonic clock."""
     now: _Now
-    turns: _Turns | None
+    turns: Turns | None
     controls: Sequence[MatchControl]
     steps: Steps | None = None
     """Threads for the steps of a game that may block; None for other games."""
@@ -259,7 +202,11 @@ class _Playthrough:
         while game.agents:
             seat = self.now.seat = game.agent_selection
             if not (game.terminations[seat] or game.truncations[seat]):
-                await self._turn(seat)
+                try:
+                    await self._turn(seat)
+                finally:
+                    if self.turns:
+                        self.turns.report()
             elif all(game.terminations.values()) or self.now.cut:
                 return  # only the steps that AEC requires of dead agents remain, and they change nothing
             else:

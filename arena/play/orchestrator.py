@@ -73,7 +73,7 @@ async def _play_until_finished(
             record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
         failures += record.status == "failed" and not is_engine_death(record)
         if given_up := failures >= attempts:
-            record = replace(record, failure=replace(record.failure or Failure("game"), given_up=True))
+            record = replace(record, failure=replace(record.failure or Failure(kind="game"), given_up=True))
         done(record)
         stop_at_a_bug(record)
         if given_up or record.status == "finished":

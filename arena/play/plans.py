@@ -92,11 +92,11 @@ def _plans(
     numbers = count(before * group)
     return [
         MatchPlan(
-            MatchId(k, next(numbers)),
-            t.game.name,
-            dict(t.game.options),
-            one,
-            dict(seats),
+            identity=MatchId(k, next(numbers)),
+            game=t.game.name,
+            options=dict(t.game.options),
+            seed=one,
+            seats=dict(seats),
             draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ()), *((again[i],) if again[i] else ())),
             group=before + i if group > 1 else -1,
             stage=stage,

@@ -183,7 +183,7 @@ def plan_of(row: Mapping[str, Any]) -> MatchPlan:
     fields = {name: value for name, value in row.items() if name not in ("iteration", "deal", "draws", "seats")}
     seats = {seat: Seating(**seating) for seat, seating in row["seats"].items()}
     identity = MatchId(row["iteration"], row["deal"])
-    return MatchPlan(identity, seats=seats, draws=tuple(row["draws"]), **fields)
+    return MatchPlan(identity=identity, seats=seats, draws=tuple(row["draws"]), **fields)
 
 
 class Room:

@@ -32,7 +32,7 @@ class TurnWatcher(Protocol):
     """Watcher that is also called with every turn, such as a live viewer."""
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Show a new turn, whose rewards may still grow until the match ends."""
+        """Show a new turn with its rewards so far. In the match's record it may have more."""
 
 
 @runtime_checkable

@@ -34,7 +34,7 @@ class ScaledEngine:
     def __init__(self, cluster: Cluster, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
         self.spec, self.precision, self._cluster = spec, precision, cluster
         self.capabilities, self.max_context = spec.capabilities, spec.max_context
-        self._places = [Place(index, self._worker) for index in range(cluster.spec.engines)]
+        self._places = [Place(index=index, make=self._worker) for index in range(cluster.spec.engines)]
         self._published: dict[str, Shipment] = {}
         self._matches: dict[str, Place] = {}
         """Engine of each match in progress."""

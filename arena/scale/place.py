@@ -20,7 +20,7 @@ class Shipment(NamedTuple):
     """Folder, or reference to arrays in Ray's store."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Place:
     """Slot of an engine across its successive processes: current process, waiting requests and replacements."""
 

@@ -124,7 +124,7 @@ class FailureLog:
             raise _with_advice(error) from None
 
     def _row(self, record: MatchRecord) -> dict[str, Any]:
-        failure = record.failure or Failure("game")
+        failure = record.failure or Failure(kind="game")
         seats = {seat: {"role": s.role, "policy": s.policy, "version": s.version} for seat, s in record.seats.items()}
         texts = {"reason": truncate_middle(record.reason, REASON), "trace": failure.trace}
         return {

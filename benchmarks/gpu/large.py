@@ -106,5 +106,5 @@ def _estimate(
 ) -> dict[str, float]:
     """GB on the device by part."""
     place = Place(precision, gpu=device.type == "cuda")
-    parts = learning(counted(settings, name), place, Learning(BUDGET, BUDGET // 2, rank=rank))
+    parts = learning(counted(settings, name), place, Learning(tokens=BUDGET, sampled=BUDGET // 2, rank=rank))
     return {part: size / 1e9 for part, size in parts.items() if part not in ELSEWHERE}

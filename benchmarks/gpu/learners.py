@@ -60,7 +60,14 @@ def sample_of(lesson: Lesson) -> Any:
     behaviour = np.asarray(lesson.stream.logprobs, np.float32)[own]
     places = np.unique(np.asarray(lesson.stream.turns)[own], return_inverse=True)[1].reshape(-1).astype(np.int64)
     learned = np.ones(len(behaviour), bool)
-    return Sample(lesson.stream, lesson.advantages.astype(np.float32), behaviour, lesson.temperature, places, learned)
+    return Sample(
+        stream=lesson.stream,
+        advantages=lesson.advantages.astype(np.float32),
+        behaviour=behaviour,
+        temperature=lesson.temperature,
+        places=places,
+        learned=learned,
+    )
 
 
 class Bare:

@@ -68,7 +68,17 @@ def reply_to(
 ) -> Any:
     """A request; with a vocabulary one id in 24 ends the reply, so that rows end one by one."""
     stops = frozenset(range(0, vocabulary, 24))
-    return Request("p", tuple(ids), key, most, temperature, 1.0, 0, stops, seed)
+    return Request(
+        policy="p",
+        ids=tuple(ids),
+        key=key,
+        max_tokens=most,
+        temperature=temperature,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=stops,
+        seed=seed,
+    )
 
 
 def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) -> tuple[list[Stream], list[float]]:

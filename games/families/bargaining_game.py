@@ -80,7 +80,15 @@ class BargainingGame(TextGame):
         def answers(turn: int, offer: Triple | None) -> dict[bargaining.Answer, float]:
             table.turns, table.offer = turn, offer
             found = dict[bargaining.Answer, float]()
-            view = View(other, turn, (), "", table.public(), table.private(other), None)
+            view = View(
+                seat=other,
+                turn=turn,
+                messages=(),
+                rules="",
+                public=table.public(),
+                private=table.private(other),
+                legal=None,
+            )
             for act, p in chances(view).items():
                 said = read(act)
                 found[said] = found.get(said, 0.0) + p

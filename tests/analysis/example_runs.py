@@ -53,7 +53,9 @@ def bargain(to: Path) -> None:
         "opener": ScriptedContender("conceder"), "responder": ScriptedContender("hard_liner"),
     }  # fmt: skip
     seats = {seat: who.seating("negotiation", seat) for seat, who in contenders.items()}
-    plan = MatchPlan(MatchId(1, 0), "negotiation", {"max_turns": 8, "talk": False}, 4, seats)
+    plan = MatchPlan(
+        identity=MatchId(1, 0), game="negotiation", options={"max_turns": 8, "talk": False}, seed=4, seats=seats
+    )
     run = RunFolder.create(to, to_yaml(compose([recipe_layer("negotiation-nano")])), {})
     run.log.append(wait(play_one(plan, contenders, 0, Limits())))
     run.log.seal(1)

@@ -219,7 +219,7 @@ def test_keys_are_never_written(run: RunFolder, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("OPENAI_API_KEY", "zyxwvuts-secret")
     run.failures.secret_variables = ["MY_SERVER"]
     text = "abcdefgh-secret zyxwvuts-secret sk-1234567890abcdef Bearer qwertyuiop"
-    run.failures.add(failed(reason=text, failure=Failure("endpoint", trace=text)))
+    run.failures.add(failed(reason=text, failure=Failure(kind="endpoint", trace=text)))
     with run_log(run.path, ["MY_SERVER"]):
         logging.getLogger("arena.play").warning("%s", text)
     for file in (run.failures.path, run.path / "run.log"):

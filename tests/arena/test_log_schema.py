@@ -287,7 +287,7 @@ def test_vllm_is_not_asked_for_entropies() -> None:
 
 def test_a_match_whose_picture_is_not_what_it_named_fails_alone() -> None:
     seats = {seat: Seating("", "random", 0, False, "brain") for seat in ("opener", "responder")}
-    plan = MatchPlan(MatchId(0, 0), "negotiation", {}, 3, seats)
+    plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=3, seats=seats)
     for game, status in ((Shop(), "finished"), (Forger(), "failed")):
         players = {seat: ScriptedPlayer(make_scripted("random", i, game)) for i, seat in enumerate(seats)}
         record = wait(play_match(plan, game, players, Limits()))

@@ -100,7 +100,23 @@ records = st.builds(
 
 
 def one_turn(**changes: object) -> Turn:
-    turn = Turn(0, "opener", "r", "p", 1, (), "raw", "pub", "priv", "OFFER 1 0 2", True, {"deal": 4.0}, "stop", 5, 0.1)
+    turn = Turn(
+        index=0,
+        seat="opener",
+        role="r",
+        policy="p",
+        version=1,
+        messages=(),
+        raw="raw",
+        public="pub",
+        private="priv",
+        action="OFFER 1 0 2",
+        valid=True,
+        rewards={"deal": 4.0},
+        finish="stop",
+        tokens=5,
+        seconds=0.1,
+    )
     return turn._replace(**changes)  # type: ignore[arg-type]
 
 

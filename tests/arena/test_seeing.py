@@ -92,7 +92,7 @@ def test_one_level_of_one_pixel_changes_hash_and_log_probabilities(config: str, 
     (image,) = [image for message in other.messages("viewer") for image in message.images]
     (stream,) = record.streams["viewer"]
     assert image.hash != stream.media[0].hash
-    span = replace(stream.media[0], hash=image.hash, data=other.picture(image.hash))  # type: ignore[attr-defined]
+    span = replace(stream.media[0], hash=image.hash, data=other.picture(image.hash))
     changed = replace(stream, media=[span, *stream.media[1:]])
     one, two = score_streams(StreamScorer(model), [stream, changed], [1.0, 1.0])
     assert 0 < np.abs(one - two).max() < 0.1

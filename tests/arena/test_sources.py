@@ -90,7 +90,7 @@ def test_turns_of_others_are_context() -> None:
     stream.logprobs = [-float(i) for i in range(len(stream))]
     count = len(turns)
     by_turn, by_token = (np.arange(float(n), dtype=np.float64) for n in (count, 2 * count))
-    item = Credited(replace(found, turns=turns), np.ones(count), by_turn, by_token)
+    item = Credited(trajectory=replace(found, turns=turns), rewards=np.ones(count), advantages=by_turn, tokens=by_token)
     for tokens in (item.tokens, None):
         (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
         own = [i for i, turn in enumerate(turns) if turn.source in OWN]

@@ -21,7 +21,10 @@ from games.contracts import MatchId
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 TEXTS = ("OFFER 1 0 0", "OFFER 0 1 1", "OFFER 0 0 0 | please", "ACCEPT", "hm", "BET", "PASS")
-POLICIES = {name: Policy(name, Path(), None, None, FRAME, True, 3) for name in ("p", "q")}
+POLICIES = {
+    name: Policy(name=name, source=Path(), model=None, tokenizer=None, frame=FRAME, trained=True, version=3)
+    for name in ("p", "q")
+}
 
 
 class Babbler:
@@ -58,14 +61,28 @@ def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | Non
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
     engine: Any = Babbler()
-    return Lineup([lay_table(GameSpec(name=game, options=options), roles)], POLICIES, engine, 5, Limits(), Endpoints())
+    return Lineup(
+        tables=[lay_table(GameSpec(name=game, options=options), roles)],
+        policies=POLICIES,
+        engine=engine,
+        seed=5,
+        limits=Limits(),
+        endpoints=Endpoints(),
+    )
 
 
 def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
     """A match at its table."""
     (table,) = on.tables
     seats, game = seatings(table, holders, on.policies), table.game
-    return MatchPlan(MatchId(1, number), game.name, dict(game.options), 100 + number, seats, **changes)
+    return MatchPlan(
+        identity=MatchId(1, number),
+        game=game.name,
+        options=dict(game.options),
+        seed=100 + number,
+        seats=seats,
+        **changes,
+    )
 
 
 def untimed(record: MatchRecord) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def served(pipe: Connection, threads: int, precision: Precision) -> None:
 class EngineElsewhere:
     """Serves weights there; what is asked together is answered together."""
 
-    max_context = 10**9
+    capabilities, max_context = InProcessEngine.capabilities, 10**9
 
     def __init__(self, precision: Precision = Precision.FP32) -> None:
         self.precision = precision

@@ -87,7 +87,9 @@ def run_reversed(folder: Path, given: Experiment, role: str) -> None:
     class Reversed(Lab):
         async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
             found = [
-                Credited(c.trajectory, c.rewards, -c.advantages - 1) if c.trajectory.role == role else c
+                Credited(trajectory=c.trajectory, rewards=c.rewards, advantages=-c.advantages - 1)
+                if c.trajectory.role == role
+                else c
                 for c in credited
             ]
             return await super().learn(k, found, *others)

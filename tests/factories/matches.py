@@ -18,7 +18,7 @@ from games.contracts import Act, Game, MatchId, View
 
 def played(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
     """A match between scripted policies, as a run would log it."""
-    plan = MatchPlan(MatchId(1, seed), game, options, seed, {})
+    plan = MatchPlan(identity=MatchId(1, seed), game=game, options=options, seed=seed, seats={})
     contenders: dict[str, Contender] = {seat: ScriptedContender(name) for seat, name in scripted.items()}
     seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
     return wait(play_one(replace(plan, seats=seats), contenders, 7, Limits()))
@@ -98,5 +98,11 @@ def match(
 ) -> MatchRecord:
     """Play a game between players, who say "fine" unless others are given."""
     players = players or {"a": Scripted(), "b": Scripted()}
-    plan = MatchPlan(MatchId(2, 3), "beats", {}, seed, {s: Seating("r" + s, "p", 0, False, "brain") for s in players})
+    plan = MatchPlan(
+        identity=MatchId(2, 3),
+        game="beats",
+        options={},
+        seed=seed,
+        seats={s: Seating("r" + s, "p", 0, False, "brain") for s in players},
+    )
     return asyncio.run(play_match(plan, game, players, limits or Limits()))

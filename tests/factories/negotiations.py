@@ -29,7 +29,10 @@ class Dawdler(ScriptedPlayer):
 
 
 def plans(count: int) -> list[MatchPlan]:
-    return [MatchPlan(MatchId(1, i), "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
+    return [
+        MatchPlan(identity=MatchId(1, i), game="negotiation", options={}, seed=1000 + i, seats=dict(SEATS))
+        for i in range(count)
+    ]
 
 
 async def negotiate(plan: MatchPlan) -> MatchRecord:

@@ -40,7 +40,14 @@ def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temper
     """All of a stream's sampled tokens in the loss."""
     turns = [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
     places = np.unique(turns, return_inverse=True)[1]
-    return Sample(stream, advantages, behaviour, temperature, places, np.ones(len(turns), bool))
+    return Sample(
+        stream=stream,
+        advantages=advantages,
+        behaviour=behaviour,
+        temperature=temperature,
+        places=places,
+        learned=np.ones(len(turns), bool),
+    )
 
 
 def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:

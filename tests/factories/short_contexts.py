@@ -37,7 +37,7 @@ async def talk(engine: Any, folder: Path, positions: int | None = None) -> Match
     contender = ModelContender("short", engine, lambda game, seat: (policy, ROLE))
     game = Beats(length=100)
     seats = {seat: Seating(ROLE.role, "short", 3, True, "model") for seat in game.seats}
-    plan = MatchPlan(MatchId(1, 0), "beats", {}, 1, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="beats", options={}, seed=1, seats=seats)
     return await play_one(plan, dict.fromkeys(game.seats, contender), 5, Limits(), game=game)
 
 

@@ -27,7 +27,23 @@ def fill(folder: Path, mark: str = "a") -> None:
 
 def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
     """A finished match of one turn, but for what is changed."""
-    turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
+    turn = Turn(
+        index=0,
+        seat="opener",
+        role="opener",
+        policy="shared",
+        version=1,
+        messages=(),
+        raw=text,
+        public=text,
+        private="",
+        action="WALK",
+        valid=True,
+        rewards={"deal": 4.0},
+        finish="stop",
+        tokens=5,
+        seconds=0.1,
+    )
     fields: dict[str, object] = {
         "identity": MatchId(iteration, number),
         "game": "negotiation",

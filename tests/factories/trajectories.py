@@ -29,7 +29,17 @@ def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared
     for one in turns:
         stream.observe([1, 2, 3])
         stream.wrote([5, 6], [-1.0, -2.0], one.index)
-    return Trajectory(match, "negotiation", role, role, policy, 1, True, turns, (stream,))
+    return Trajectory(
+        match=match,
+        game="negotiation",
+        seat=role,
+        role=role,
+        policy=policy,
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=(stream,),
+    )
 
 
 def spoken(seed: int, count: int = 6) -> list[Credited]:
@@ -44,8 +54,18 @@ def spoken(seed: int, count: int = 6) -> list[Credited]:
             stream.wrote(said, [-1.0] * len(said), one.index)
         first = stream.ids[3]
         rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
-        one_ = Trajectory(f"m{i}", "g", "opener", "opener", "shared", 1, True, turns, (stream,))
-        found.append(Credited(one_, rewards, np.zeros(len(turns))))
+        one_ = Trajectory(
+            match=f"m{i}",
+            game="g",
+            seat="opener",
+            role="opener",
+            policy="shared",
+            version=1,
+            trained=True,
+            turns=turns,
+            streams=(stream,),
+        )
+        found.append(Credited(trajectory=one_, rewards=rewards, advantages=np.zeros(len(turns))))
     return found
 
 
@@ -63,7 +83,18 @@ def scored(
         found.append(Turn(index=k, rewards=earned, **{**plain, **(changes if k == 0 else {})}))
         stream.observe([1])
         stream.wrote([5, 6], [-1.0, -2.0], k)
-    return Trajectory(match, "g", role, role, "shared", 1, True, tuple(found), (stream,), seed)
+    return Trajectory(
+        match=match,
+        game="g",
+        seat=role,
+        role=role,
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=tuple(found),
+        streams=(stream,),
+        seed=seed,
+    )
 
 
 def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:

@@ -52,7 +52,9 @@ def walk(
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
     identity = branch.identity if branch else MatchId(k, number)
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
-    plan = MatchPlan(identity, "maze", {"size": 3, **(options or {})}, number, seats, branch=branch)
+    plan = MatchPlan(
+        identity=identity, game="maze", options={"size": 3, **(options or {})}, seed=number, seats=seats, branch=branch
+    )
 
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
         return [control for part in parts if (control := part.control(plan, game))]

@@ -371,7 +371,9 @@ class Faulty(Clinic):
 
 def test_faults_have_their_own_reason_and_rate_and_are_no_defeats():
     seats = {"doctor": Seating("brain", "noop", 0, False, "brain")}
-    plans = [MatchPlan(MatchId(0, seed), "clinic", {}, seed, seats) for seed in range(12)]
+    plans = [
+        MatchPlan(identity=MatchId(0, seed), game="clinic", options={}, seed=seed, seats=seats) for seed in range(12)
+    ]
     heard: list[Any] = []
 
     async def of(plan):

@@ -209,7 +209,7 @@ def test_roles_show_what_their_seats_need(doctor, patient, options):
     scripted = {"doctor": "asker", "patient": "oracle"}
     seats = {seat: Seating(roles[seat].role, scripted[seat], 0, False, "brain") for seat in game.seats}
     players = {seat: Watched(make_scripted(scripted[seat], 0, game)) for seat in game.seats}
-    plan = MatchPlan(MatchId(0, 0), "clinic", options, 3, seats)
+    plan = MatchPlan(identity=MatchId(0, 0), game="clinic", options=options, seed=3, seats=seats)
     record = asyncio.run(play_match(plan, game, players, Limits(turns=99)))
     assert record.status == "finished", record.reason
     assert len(texts) > 4 and not any("\n\n" in text.partition("Answer with")[2] for text in texts)

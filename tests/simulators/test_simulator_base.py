@@ -177,7 +177,7 @@ def test_its_players_are_policies_by_name():
 def record_of(game, script="asker", **plan):
     seating = {seat: Seating("brain", script, 0, False, "brain") for seat in game.seats}
     players = {seat: ScriptedPlayer(make_scripted(script, 3, game)) for seat in game.seats}
-    match = MatchPlan(MatchId(0, 0), "clinic", {}, 7, seating, **plan)
+    match = MatchPlan(identity=MatchId(0, 0), game="clinic", options={}, seed=7, seats=seating, **plan)
     return asyncio.run(play_match(match, game, players, Limits(turns=500)))
 
 

@@ -26,7 +26,7 @@ def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic
     """Create the chosen critic with the estimator's discounts, or None. `known` are `CriticContext`'s other fields."""
     if chosen is None:
         return None
-    critic: Critic = chosen(CriticContext(discounts(estimator), **known))
+    critic: Critic = chosen(CriticContext(discounts=discounts(estimator), **known))
     return critic
 
 
@@ -70,7 +70,7 @@ def value_head(
     """
     from arena.credit.critics.value_head import ValueHead
 
-    return ValueHead(context, lr, epochs, minibatches, clip, grad_clip)
+    return ValueHead(context=context, lr=lr, epochs=epochs, minibatches=minibatches, clip=clip, grad_clip=grad_clip)
 
 
 @gives("values", "action_values")
@@ -104,7 +104,18 @@ def archer(
     """
     from arena.credit.critics.archer import Archer, ArcherSettings
 
-    settings = ArcherSettings(gamma, features, hidden, lr, polyak, steps, batch, replay, fresh, warmup)
+    settings = ArcherSettings(
+        gamma=gamma,
+        features=features,
+        hidden=hidden,
+        lr=lr,
+        polyak=polyak,
+        steps=steps,
+        batch=batch,
+        replay=replay,
+        fresh=fresh,
+        warmup=warmup,
+    )
     return Archer(context, settings)
 
 

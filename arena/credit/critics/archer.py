@@ -93,7 +93,7 @@ class TurnBuffer:
         self.contexts = [*self.contexts[cut:], *newest.contexts] if newest.contexts else []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArcherSettings:
     """Settings of the critic `archer`; `arena.credit.critics.archer` documents them."""
 

@@ -42,7 +42,7 @@ class Critic(Protocol):
         """Restore the state that `save` wrote to the folder."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CriticContext:
     """Parts of a run that its critic may use. From a match log alone, only `discounts` and `seed` are set."""
 

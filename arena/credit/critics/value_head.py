@@ -156,7 +156,7 @@ class ValueHead:
     """Token critic with one value model per trained policy, created as a copy of the policy when first needed."""
 
     def __init__(
-        self, context: CriticContext, lr: float, epochs: int, minibatches: int, clip: float | None, grad_clip: float
+        self, *, context: CriticContext, lr: float, epochs: int, minibatches: int, clip: float | None, grad_clip: float
     ) -> None:
         if context.policies is None:
             raise ValueError("critic value_head needs the weights of a run: a match log alone is not enough")

@@ -17,7 +17,7 @@ ALPHA = 0.05
 POWER = 0.8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """Study in a family of studies: its verdict and p-values after the correction."""
 
@@ -52,7 +52,13 @@ def correct_family(studies: Sequence[Results], alpha: float = ALPHA) -> list[Row
     rows = []
     for study, decision, p, q in zip(studies, decisions, by_holm, by_bh, strict=True):
         verdict = correct_verdict(study.verdict.verdict, p, alpha)
-        rows.append(Row(study, decision, p, q, verdict, *find_smallest_gain(study), visible_difference(study, level)))
+        arm, effect = find_smallest_gain(study)
+        visible = visible_difference(study, level)
+        rows.append(
+            Row(
+                results=study, decision=decision, holm=p, bh=q, verdict=verdict, arm=arm, effect=effect, visible=visible
+            )
+        )
     return rows
 
 

@@ -35,7 +35,7 @@ class Run(NamedTuple):
         return self.path.with_name(f"{self.path.name}.log")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Planned runs of a study, in `runs`: its folder, experiment, arms (variants of settings) and number of seeds."""
 
@@ -98,7 +98,7 @@ def plan(
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:
         stored = _store(place, recorded or fit(wanted), wanted)
-    return Plan(folder, stored, arms, seeds, runs_by_key(record), name)
+    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=runs_by_key(record), name=name)
 
 
 def _store(place: Path, fitted: Experiment, wanted: Experiment) -> Experiment:

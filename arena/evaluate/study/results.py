@@ -27,7 +27,7 @@ from arena.store.reader import SEAL, read_metrics
 from games.plain_files import read_plain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """Results of a study's finished runs, with summaries by arm (variant of the settings) and the verdict."""
 
@@ -109,7 +109,7 @@ def _to_results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], run
                 gauges[gauge][run.arm][run.seed] = run.gauges.get(gauge)
             if run.steps is not None and run.tokens is not None:
                 work[run.arm][run.seed] = run.steps, run.tokens
-    return Results(name, spec, seeds, curves, also, gauges, work)
+    return Results(name=name, spec=spec, seeds=seeds, curves=curves, also=also, gauges=gauges, work=work)
 
 
 def count_work(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int] | tuple[None, None]:

@@ -15,7 +15,7 @@ Values = Mapping[str, Mapping[int, float]]
 """One value per run, by arm and seed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArmSummary:
     """Means over an arm's seeds, with 95 % intervals, of the first value, the last value, and their change."""
 
@@ -42,8 +42,14 @@ class Ends:
         """Summarise one arm over its seeds, and compare its last values with those of the study's own arm."""
         first, last = list(self.first[arm].values()), list(self.last[arm].values())
         behind = None if arm == own_arm or own_arm not in self.last else paired(self.last, arm, own_arm, self.bounds)
-        means = mean_ci(first, self.bounds), mean_ci(last, self.bounds), paired_ci(first, last, self.bounds)
-        return ArmSummary(arm, len(last), *means, behind)
+        return ArmSummary(
+            arm=arm,
+            seeds=len(last),
+            first=mean_ci(first, self.bounds),
+            last=mean_ci(last, self.bounds),
+            change=paired_ci(first, last, self.bounds),
+            behind=behind,
+        )
 
 
 def find_figure(row: Mapping[str, Any], figure: str) -> float:

@@ -63,10 +63,12 @@ def trees(
     entropy of the first reply, `weight` its increase per unit of entropy, `chain` the penalty for each consecutive
     branched turn just before (AEPO: 0.05). The entropies of a reply's first `tokens` tokens are summed.
     """
-    return Trees(context, TreeRule(first, trigger, chance, weight, chain, tokens))
+    return Trees(
+        context, TreeRule(first=first, trigger=trigger, chance=chance, weight=weight, chain=chain, tokens=tokens)
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TreeRule:
     """Settings of `trees`."""
 
@@ -192,7 +194,7 @@ class Tree:
         It must be written by a learner, not the seat's first turn, and after the path's own branch turn.
         """
         record, identity = path.record, path.record.identity
-        if self._turn >= len(record.turns) or self._turn <= (-1 if identity.turn is None else identity.turn):
+        if self._turn >= len(record.turns) or self._turn <= identity.turn:
             return None
         turn = record.turns[self._turn]
         own = record.seats[turn.seat].trained and turn.source in OWN

@@ -59,7 +59,17 @@ def fork(sure: int) -> Mapping[int, list[float]]:
 
 
 def ask(seed: int, max_tokens: int = 10, ids: tuple[int, ...] = (9,)) -> Request:
-    return Request("p", ids, "k", max_tokens, 1.0, 1.0, 0, frozenset({STOP}), (seed,))
+    return Request(
+        policy="p",
+        ids=ids,
+        key="k",
+        max_tokens=max_tokens,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=frozenset({STOP}),
+        seed=(seed,),
+    )
 
 
 def replies(rows: Mapping[int, list[float]], careful: bool, count: int = 60) -> list[Completion]:
@@ -121,7 +131,17 @@ def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
     wait(engine.publish("p", 1, ModuleWeights(model)))
     writer = cautious(model_writer(engine), Cautious(most=3), FRAME.with_letters(MARKS))
     ids = tuple([*FRAME.open("you"), *FRAME.ask("offer")])
-    request = Request("p", ids, "k", 6, 1.0, 1.0, 0, FRAME.stop_ids, (1, 2))
+    request = Request(
+        policy="p",
+        ids=ids,
+        key="k",
+        max_tokens=6,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=FRAME.stop_ids,
+        seed=(1, 2),
+    )
     reply = wait(writer(VIEW, request))
     stream = Stream()
     stream.observe(ids)

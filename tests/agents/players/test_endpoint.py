@@ -600,7 +600,12 @@ def played(*answers, **settings):
             game = KuhnPoker()
             seats = {seat: Seating("player", "endpoint:m", 0, False, "brain") for seat in game.seats}
             players = {seat: made.player("m", role(), seed) for seat in game.seats}
-            return await play_match(MatchPlan(MatchId(0, 1), "kuhn_poker", {}, seed, seats), game, players, Limits())
+            return await play_match(
+                MatchPlan(identity=MatchId(0, 1), game="kuhn_poker", options={}, seed=seed, seats=seats),
+                game,
+                players,
+                Limits(),
+            )
 
         return asyncio.run(match(1)), server
 
@@ -629,7 +634,13 @@ def walked(*answers):
     from games.maze import Maze
 
     with Server(*answers) as server:
-        plan = MatchPlan(MatchId(0, 1), "maze", {}, 1, {"walker": Seating("player", "endpoint:m", 0, False, "brain")})
+        plan = MatchPlan(
+            identity=MatchId(0, 1),
+            game="maze",
+            options={},
+            seed=1,
+            seats={"walker": Seating("player", "endpoint:m", 0, False, "brain")},
+        )
         player = server.endpoint().player("m", role(turn="go"), 1)
         return asyncio.run(play_match(plan, Maze(size=5), {"walker": player}, Limits())), server
 

@@ -58,7 +58,7 @@ class Thinker:
 
 def match(frame: ChatFrame, role: Role, seed: int, turns: int = 6) -> tuple[ChatPlayer, Thinker]:
     thinker = Thinker(frame, role, seed)
-    player = ChatPlayer(role, frame, "p", "m/a", (seed,), thinker)
+    player = ChatPlayer(role=role, frame=frame, policy="p", key="m/a", seed=(seed,), write=thinker)
 
     async def play() -> None:
         for turn in range(turns):

@@ -61,8 +61,14 @@ class Spy:
 def play(frame: ChatFrame, role: Role, text: str = "", **options: Any) -> tuple[MatchRecord, ChatPlayer, Spy]:
     game = Search(pages=60, hops=2, show="pages", illegal="retry", **options)
     spy = Spy(demonstrator(Script(game, "reader"), role, frame), frame, text)
-    player = ChatPlayer(role, frame, "p", "m", (0,), spy)
-    plan = MatchPlan(MatchId(1, 0), "search", {}, 5, {SOLVER: Seating(role.role, "p", 1, True, "model")})
+    player = ChatPlayer(role=role, frame=frame, policy="p", key="m", seed=(0,), write=spy)
+    plan = MatchPlan(
+        identity=MatchId(1, 0),
+        game="search",
+        options={},
+        seed=5,
+        seats={SOLVER: Seating(role.role, "p", 1, True, "model")},
+    )
     record = asyncio.run(play_match(plan, game, {SOLVER: player}, Limits()))
     assert record.status == "finished", record.reason
     return record, player, spy

@@ -65,10 +65,12 @@ def play(
 ) -> tuple[MatchRecord, dict[str, ChatPlayer]]:
     seats = {seat: Seating(cast[seat].role, "p", 1, True, "model") for seat in SEATS}
     players = {
-        seat: ChatPlayer(cast[seat], FRAME, "p", f"{seed}/{seat}", (seed, i), spy.writer(seat))
+        seat: ChatPlayer(
+            role=cast[seat], frame=FRAME, policy="p", key=f"{seed}/{seat}", seed=(seed, i), write=spy.writer(seat)
+        )
         for i, seat in enumerate(SEATS)
     }
-    plan = MatchPlan(MatchId(1, 0), "negotiation", {}, seed, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="negotiation", options={}, seed=seed, seats=seats)
     game = Negotiation(illegal=illegal, max_turns=10)
     record = asyncio.run(play_match(plan, game, players, Limits()))
     assert record.status == "finished", record.reason
@@ -178,7 +180,7 @@ def saying(ids: Sequence[int], finish: Any = "stop") -> ChatPlayer:
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         return Completion(tuple(ids), (-1.0,) * len(ids), finish, 7)
 
-    return ChatPlayer(load_role("nano_opener"), FRAME, "p", "m/opener", (1, 2), write)
+    return ChatPlayer(role=load_role("nano_opener"), frame=FRAME, policy="p", key="m/opener", seed=(1, 2), write=write)
 
 
 def test_a_reply_is_decoded_and_parsed_by_the_role() -> None:
@@ -222,17 +224,17 @@ def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(scri
 
         players = {
             seat: ChatPlayer(
-                cast[seat],
-                FRAME,
-                "p",
-                f"d/{seat}",
-                (0,),
-                demonstrator(Overheard(SCRIPTED[script](seed), told), cast[seat], FRAME),
+                role=cast[seat],
+                frame=FRAME,
+                policy="p",
+                key=f"d/{seat}",
+                seed=(0,),
+                write=demonstrator(Overheard(SCRIPTED[script](seed), told), cast[seat], FRAME),
             )
             for seat in SEATS
         }
         seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
-        plan = MatchPlan(MatchId(0, 0), "negotiation", {}, seed, seats)
+        plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=seed, seats=seats)
         record = asyncio.run(play_match(plan, Negotiation(illegal="end"), players, Limits()))
         assert record.status == "finished" and [turn.action for turn in record.turns] == told
         assert all(turn.valid and turn.finish == "stop" for turn in record.turns)
@@ -244,10 +246,17 @@ def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(scri
 def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
     cast = roles()
     seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
-    plan = MatchPlan(MatchId(0, 0), "negotiation", {}, 11, seats)
+    plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=11, seats=seats)
     scripted = {seat: SCRIPTED["random"](i) for i, seat in enumerate(SEATS)}
     shown = {
-        seat: ChatPlayer(cast[seat], FRAME, "p", seat, (0,), demonstrator(SCRIPTED["random"](i), cast[seat], FRAME))
+        seat: ChatPlayer(
+            role=cast[seat],
+            frame=FRAME,
+            policy="p",
+            key=seat,
+            seed=(0,),
+            write=demonstrator(SCRIPTED["random"](i), cast[seat], FRAME),
+        )
         for i, seat in enumerate(SEATS)
     }
     themselves = {seat: ScriptedPlayer(script) for seat, script in scripted.items()}
@@ -272,6 +281,8 @@ def test_a_brains_talk_is_public() -> None:
 def test_model_writer_asks_the_engine(nano: Any) -> None:
     engine = InProcessEngine()
     wait(engine.publish("p", 2, ModuleWeights(nano)))
-    player = ChatPlayer(load_role("nano_opener"), FRAME, "p", "m/opener", (1,), model_writer(engine))
+    player = ChatPlayer(
+        role=load_role("nano_opener"), frame=FRAME, policy="p", key="m/opener", seed=(1,), write=model_writer(engine)
+    )
     act = asyncio.run(player.act(VIEW))
     assert act.tokens == player.streams[0].sampled > 0 and player.version == 2

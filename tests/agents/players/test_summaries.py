@@ -68,7 +68,7 @@ def play(
     contender = ModelContender("p", engine, lambda game, seat: (POLICIES["p"], role))
     seats = {"keeper": Seating(role.role, "p", 3, True, "model")}
     identity = branch.identity if branch else MatchId(1, number)
-    plan = MatchPlan(identity, "recall", options, number, seats, branch=branch)
+    plan = MatchPlan(identity=identity, game="recall", options=options, seed=number, seats=seats, branch=branch)
     return asyncio.run(play_one(plan, {"keeper": contender}, 5, limits))
 
 
@@ -199,8 +199,16 @@ def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:
     for seed in range(10):
         game = Recall(lines=12, facts=4)
         writer = demonstrator(make_scripted("oracle", 0, game), KEEPER, FRAME)
-        player = ChatPlayer(KEEPER, FRAME, "p", "d", (0,), writer, "demonstration")
-        plan = MatchPlan(MatchId(0, 0), "recall", {}, seed, {"keeper": Seating("nano_keeper", "p", 0, True, "model")})
+        player = ChatPlayer(
+            role=KEEPER, frame=FRAME, policy="p", key="d", seed=(0,), write=writer, source="demonstration"
+        )
+        plan = MatchPlan(
+            identity=MatchId(0, 0),
+            game="recall",
+            options={},
+            seed=seed,
+            seats={"keeper": Seating("nano_keeper", "p", 0, True, "model")},
+        )
         record = asyncio.run(play_match(plan, game, {"keeper": player}, Limits()))
         assert {turn.source for turn in record.turns} == {"demonstration", "summary"}
         right += record.report["right"] is True
@@ -209,8 +217,21 @@ def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:
 
 def test_a_script_that_sums_nothing_up_writes_an_empty_summary() -> None:
     game = Recall(lines=12, facts=4)
-    player = ChatPlayer(KEEPER, FRAME, "p", "d", (0,), demonstrator(make_scripted("random", 0, game), KEEPER, FRAME))
-    plan = MatchPlan(MatchId(0, 0), "recall", {}, 1, {"keeper": Seating("nano_keeper", "p", 0, True, "model")})
+    player = ChatPlayer(
+        role=KEEPER,
+        frame=FRAME,
+        policy="p",
+        key="d",
+        seed=(0,),
+        write=demonstrator(make_scripted("random", 0, game), KEEPER, FRAME),
+    )
+    plan = MatchPlan(
+        identity=MatchId(0, 0),
+        game="recall",
+        options={},
+        seed=1,
+        seats={"keeper": Seating("nano_keeper", "p", 0, True, "model")},
+    )
     record = asyncio.run(play_match(plan, game, {"keeper": player}, Limits()))
     assert {turn.raw for turn in record.turns if turn.source == "summary"} == {""}
 

@@ -86,7 +86,17 @@ def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None
     asked = list[Request]()
     role = Role.model_validate({"role": "r", "reply": {"format": "free"}})
     write = voted(writer(["EAST", "WEST | go", "WEST | now"], asked), 3, final_act(role, FRAME))
-    request = Request("p", (1, 2), "k", 9, 1.0, 1.0, 0, FRAME.stop_ids, (7, 0))
+    request = Request(
+        policy="p",
+        ids=(1, 2),
+        key="k",
+        max_tokens=9,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        stop_ids=FRAME.stop_ids,
+        seed=(7, 0),
+    )
     reply = asyncio.run(write(VIEW, request))
     assert FRAME.decode(reply.ids) == "WEST | go" and reply.version == 4
     assert [one.seed for one in asked] == [(7, 0, 0), (7, 0, 1), (7, 0, 2)] and {one.ids for one in asked} == {(1, 2)}
@@ -101,7 +111,7 @@ def walked(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Wande
     served: Any = engine
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], role))
     seats = {"walker": Seating("nano_player", "p", 3, False, "model")}
-    plan = MatchPlan(MatchId(1, 0), "maze", {"size": 3, "max_turns": 8}, 4, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="maze", options={"size": 3, "max_turns": 8}, seed=4, seats=seats)
     return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits())), engine
 
 

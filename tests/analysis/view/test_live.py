@@ -37,7 +37,13 @@ class Fed:
 
     def begin(self, number: int, **changed: Any) -> None:
         record = match(2, number)
-        plan = MatchPlan(MatchId(2, number), "negotiation", {"talk": True}, number, dict(record.seats))
+        plan = MatchPlan(
+            identity=MatchId(2, number),
+            game="negotiation",
+            options={"talk": True},
+            seed=number,
+            seats=dict(record.seats),
+        )
         self.writer.write([(plan.id, _line(plan.id, replace(plan, **changed)))])
 
     def turn(self, number: int, turn: Turn) -> None:

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {"gamma": GAMMA, "features": 64, "hidden": 32, "lr": 3e-
 
 
 def archer(seed: int = 0, **given: Any) -> Archer:
-    found = choose("critic", "archer", **{**SMALL, **given})(CriticContext(Discounts(), seed))
+    found = choose("critic", "archer", **{**SMALL, **given})(CriticContext(discounts=Discounts(), seed=seed))
     assert isinstance(found, Archer)
     return found
 
@@ -42,8 +42,18 @@ def walked(places: list[int], acts: list[int], rewards: list[float]) -> Credited
         turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
-    one = Trajectory("m", "chain", "opener", "opener", "shared", 1, True, turns, ())
-    return Credited(one, np.array(rewards), np.zeros(len(turns)))
+    one = Trajectory(
+        match="m",
+        game="chain",
+        seat="opener",
+        role="opener",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=(),
+    )
+    return Credited(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
 def play(rng: np.random.Generator, right: np.ndarray, goal: int = GOAL) -> tuple[Credited, list[int], list[int]]:
@@ -227,7 +237,17 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     window.observe([1, 6, 7])  # forgot the first exchange
     window.wrote([8], [-1.0], 5)
     turns = tuple(turn(k, {}) for k in (0, 2, 5))
-    one = Trajectory("m", "g", "opener", "opener", "shared", 1, True, turns, (stream, window))
+    one = Trajectory(
+        match="m",
+        game="g",
+        seat="opener",
+        role="opener",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=(stream, window),
+    )
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
     assert contexts(one) == [Context("shared", "opener", ids) for ids in asked]
 
@@ -236,7 +256,9 @@ def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:
     """Where a summary was written, a whole reply may not fit."""
     engine: Any = Babbler()
     policies: Any = {"p": replace(POLICIES["p"], positions=20)}
-    run = CriticContext(Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")})
+    run = CriticContext(
+        discounts=Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")}
+    )
     asked = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
     wait(sample_replies(asked, run, np.random.default_rng(0)))
     assert [request.max_tokens for request in engine.asked] == [16, 5]

@@ -50,7 +50,19 @@ def record(k: int, i: int, rewards: list[float], trained: bool = True, raw: str 
         stream.wrote([2, 3], [-1.0, -1.0], 2 * n)
     streams = {"opener": (stream,), "responder": ()}
     return MatchRecord(
-        MatchId(k, i), "negotiation", {}, i // 2, seats, "finished", "", {}, {}, tuple(turns), streams, "now", 1.0
+        identity=MatchId(k, i),
+        game="negotiation",
+        options={},
+        seed=i // 2,
+        seats=seats,
+        status="finished",
+        reason="",
+        payoffs={},
+        report={},
+        turns=tuple(turns),
+        streams=streams,
+        started="now",
+        seconds=1.0,
     )
 
 

@@ -43,12 +43,14 @@ def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", 
     turns = tuple(
         turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
-    one = Trajectory(match, "g", role, role, "shared", 1, True, turns, ())
-    return Credited(one, np.array(rewards, float), np.zeros(len(turns)))
+    one = Trajectory(
+        match=match, game="g", seat=role, role=role, policy="shared", version=1, trained=True, turns=turns, streams=()
+    )
+    return Credited(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 
 def linear(gamma: float = 1.0, **given: Any) -> Critic:
-    return choose("critic", "linear", **given)(CriticContext(Discounts(1.0, gamma)))
+    return choose("critic", "linear", **given)(CriticContext(discounts=Discounts(1.0, gamma)))
 
 
 def values(critic: Critic, *found: Credited) -> list[list[float]]:
@@ -203,7 +205,9 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
 
 
 def head(model: Any, **given: Any) -> ValueHead:
-    found = choose("critic", "value_head", **given)(CriticContext(Discounts(1.0, None), policies=policies_of(model)))
+    found = choose("critic", "value_head", **given)(
+        CriticContext(discounts=Discounts(1.0, None), policies=policies_of(model))
+    )
     assert isinstance(found, ValueHead)
     return found
 

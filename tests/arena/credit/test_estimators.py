@@ -50,7 +50,23 @@ def played(
         told = (Message.of("referee", text),)
         named = {"deal": float(reward)} | ({"match": 1.0} if matched and matched[k] else {})
         turns.append(
-            Turn(2 * k, role, role, "shared", 1, told, "x", "", "", "x", True, named, "stop", count, 0.0),
+            Turn(
+                index=2 * k,
+                seat=role,
+                role=role,
+                policy="shared",
+                version=1,
+                messages=told,
+                raw="x",
+                public="",
+                private="",
+                action="x",
+                valid=True,
+                rewards=named,
+                finish="stop",
+                tokens=count,
+                seconds=0.0,
+            ),
         )
     fields: dict[str, Any] = {"match": "m", "game": "g", "seat": role, "role": role, "policy": "shared", "version": 1}
     fields |= {"trained": True, "turns": tuple(turns), "streams": (stream,), "seed": seed}
@@ -218,7 +234,24 @@ def test_anchors_of_a_game_are_its_situations(game: str, options: dict[str, Any]
             view = View.of(env, "walker")
             act = rng.choice(view.legal or ())
             told, named = view.messages, env.situation("walker")
-            turn = Turn(len(turns), "walker", "w", "p", 1, told, act, "", "", act, True, {}, "script", 0, 0.0, named)
+            turn = Turn(
+                index=len(turns),
+                seat="walker",
+                role="w",
+                policy="p",
+                version=1,
+                messages=told,
+                raw=act,
+                public="",
+                private="",
+                action=act,
+                valid=True,
+                rewards={},
+                finish="script",
+                tokens=0,
+                seconds=0.0,
+                situation=named,
+            )
             turns.append(turn)
             env.step(act)
         visited += places

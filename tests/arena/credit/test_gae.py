@@ -29,7 +29,17 @@ def played(shape: Shape, role: str = "opener", window: bool = False) -> Trajecto
         streams[-1].observe([1] * seen)
         streams[-1].wrote([2] * said, [-1.0] * said, one.index)
         streams += [Stream()] if window else []
-    return Trajectory("m", "g", role, role, "shared", 1, True, turns, tuple(streams))
+    return Trajectory(
+        match="m",
+        game="g",
+        seat=role,
+        role=role,
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=tuple(streams),
+    )
 
 
 def batch(found: list[Trajectory], **measures: list[list[float]]) -> TurnBatch:
@@ -231,7 +241,17 @@ def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
     stream = Stream()
     stream.wrote([1, 2], [-1.0, -1.0], 1)
     stream.wrote([3], [-1.0], 3)
-    one = Trajectory("m", "g", "opener", "opener", "shared", 1, True, turns, (stream,))
+    one = Trajectory(
+        match="m",
+        game="g",
+        seat="opener",
+        role="opener",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=(stream,),
+    )
     given = batch([one, one], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token
     found = choose("estimator", "gae_token", gamma=0.5)(given, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values

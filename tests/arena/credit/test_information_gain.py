@@ -35,13 +35,40 @@ from tests.factories.labs import Quiet, start
 
 
 def turn(index: int, **rewards: float) -> Turn:
-    return Turn(index, "guesser", "guesser", "shared", 1, (), "x", "", "", "x", True, rewards, "stop", 1, 0.0)
+    return Turn(
+        index=index,
+        seat="guesser",
+        role="guesser",
+        policy="shared",
+        version=1,
+        messages=(),
+        raw="x",
+        public="",
+        private="",
+        action="x",
+        valid=True,
+        rewards=rewards,
+        finish="stop",
+        tokens=1,
+        seconds=0.0,
+    )
 
 
 def trajectory(beliefs: Sequence[float], goal: float, seed: int = 0) -> tuple[Trajectory, np.ndarray]:
     """A turn for each probability of the answer before it; the last one earns the goal."""
     turns = [turn(2 * k, **({"goal": goal} if k == len(beliefs) - 1 else {})) for k in range(len(beliefs))]
-    made = Trajectory("m", "quiz", "guesser", "guesser", "shared", 1, True, tuple(turns), (), seed)
+    made = Trajectory(
+        match="m",
+        game="quiz",
+        seat="guesser",
+        role="guesser",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=tuple(turns),
+        streams=(),
+        seed=seed,
+    )
     return made, np.log(np.array(beliefs, np.float64)).astype(np.float32)
 
 
@@ -157,7 +184,18 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
         stream.wrote(ids, [-1.0] * len(ids), 2 * k + 1)
     turns = tuple(turn(2 * k + 1) for k in range(3))
     report = {"ended": "solved", "answer": answer}
-    return Trajectory("m", "quiz", "g", "g", "shared", 1, True, turns, tuple(streams), report=report)
+    return Trajectory(
+        match="m",
+        game="quiz",
+        seat="g",
+        role="g",
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=turns,
+        streams=tuple(streams),
+        report=report,
+    )
 
 
 @pytest.mark.parametrize("windows", [False, True])

@@ -22,7 +22,21 @@ ASKS_FOR_ENTROPY = "credit={select: [high_entropy]}"
 def record(t: Trajectory) -> MatchRecord:
     seats = {t.seat: Seating(t.role, t.policy, t.version, True, "model")}
     said, match = {t.seat: t.streams}, MatchId.parse(t.match)
-    return MatchRecord(match, t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, "now", 1)
+    return MatchRecord(
+        identity=match,
+        game=t.game,
+        options={},
+        seed=t.seed,
+        seats=seats,
+        status="finished",
+        reason="",
+        payoffs={},
+        report={},
+        turns=t.turns,
+        streams=said,
+        started="now",
+        seconds=1,
+    )
 
 
 def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:

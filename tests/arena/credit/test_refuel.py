@@ -41,11 +41,38 @@ def trajectory(match: str, answers: list[tuple[int, float]], seat: str = "a") ->
         stream.observe([1])
         stream.wrote([token], [-1.0], 2 * k)
         turns.append(
-            Turn(2 * k, seat, "r", "p", 0, (), str(token), "", "", str(token), True, {"x": reward}, "stop", 1, 0.0)
+            Turn(
+                index=2 * k,
+                seat=seat,
+                role="r",
+                policy="p",
+                version=0,
+                messages=(),
+                raw=str(token),
+                public="",
+                private="",
+                action=str(token),
+                valid=True,
+                rewards={"x": reward},
+                finish="stop",
+                tokens=1,
+                seconds=0.0,
+            )
         )
     parent, _, turn = match.removesuffix("-r1").rpartition("-b")
-    parted = {"parent": parent, "parent_turn": int(turn)} if parent else {}
-    return Trajectory(match, "g", seat, "r", "p", 0, True, tuple(turns), (stream,), **parted)  # type: ignore[arg-type]
+    return Trajectory(
+        match=match,
+        game="g",
+        seat=seat,
+        role="r",
+        policy="p",
+        version=0,
+        trained=True,
+        turns=tuple(turns),
+        streams=(stream,),
+        parent=parent,
+        parent_turn=int(turn) if parent else -1,
+    )
 
 
 def test_the_estimator_is_the_difference_of_returns_where_lines_part() -> None:
@@ -198,7 +225,17 @@ def answers(model: torch.nn.Module, pairs: list[tuple[int, int]], streams: int, 
             if i in pair:
                 numbered[places == number % 3] = number
                 gains[places == number % 3] = (1.0 + number) * (1 if i == pair[0] else -1)
-        found.append(Sample(stream, gains, logprobs, 1.0, places, np.ones(len(places), bool), pairs=numbered))
+        found.append(
+            Sample(
+                stream=stream,
+                advantages=gains,
+                behaviour=logprobs,
+                temperature=1.0,
+                places=places,
+                learned=np.ones(len(places), bool),
+                pairs=numbered,
+            )
+        )
     return found
 
 

@@ -42,7 +42,19 @@ def logged(folder: Path, *found: Trajectory, seal: bool = True) -> LogReader:
         said = {t.seat: t.streams}
         written.append(
             MatchRecord(
-                MatchId.parse(t.match), t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, "now", 1
+                identity=MatchId.parse(t.match),
+                game=t.game,
+                options={},
+                seed=t.seed,
+                seats=seats,
+                status="finished",
+                reason="",
+                payoffs={},
+                report={},
+                turns=t.turns,
+                streams=said,
+                started="now",
+                seconds=1,
             )
         )
     for k in written.iterations() if seal else ():
@@ -168,7 +180,10 @@ def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Tr
     found = found or played(k, scores)
     batch, rewards = fresh(found, k)
     gaps = np.array(scores) - np.mean(scores)
-    told = [Credited(t, np.zeros(1), np.array([gap])) for t, gap in zip(found, gaps, strict=True)]
+    told = [
+        Credited(trajectory=t, rewards=np.zeros(1), advantages=np.array([gap]))
+        for t, gap in zip(found, gaps, strict=True)
+    ]
     again = replay.extra_trajectories(batch, rewards, told)
     assert all(c.trajectory.source == "recalled" for c in again)
     return [(c.trajectory.match, *c.advantages.tolist()) for c in again]
@@ -196,7 +211,10 @@ def test_the_standing_of_a_group_is_its_mean(tmp_path: Path) -> None:
     """Two groups, of 0 0 3 and of 1 1: means 1 and 1, deviations √2 and 0; scores of 3 gain 2, in std 2 / (√2/2)."""
     found = groups([0.0, 0.0, 3.0], [1.0, 1.0])
     batch, rewards = fresh(found, 1)
-    told = [Credited(t, np.zeros(1), np.array([s - 1.0])) for t, s in zip(found, rewards.tolist(), strict=True)]
+    told = [
+        Credited(trajectory=t, rewards=np.zeros(1), advantages=np.array([s - 1.0]))
+        for t, s in zip(found, rewards.tolist(), strict=True)
+    ]
     replay = imitation(tmp_path, *found)
     assert [c.advantages.tolist() for c in replay.extra_trajectories(batch, rewards, told)] == [[2.0]]
     assert list(replay.memory["means"].values()) == [[1.0, 1.0]]

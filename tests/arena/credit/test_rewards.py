@@ -43,7 +43,18 @@ def trajectory(
             else:
                 fields["rewards"] = {**fields["rewards"], name: float(values[k])}
         turns.append(Turn(**fields))
-    return Trajectory(match, "quiz", role, role, "shared", 1, True, tuple(turns), (), seed)
+    return Trajectory(
+        match=match,
+        game="quiz",
+        seat=role,
+        role=role,
+        policy="shared",
+        version=1,
+        trained=True,
+        turns=tuple(turns),
+        streams=(),
+        seed=seed,
+    )
 
 
 def run(found: list[Trajectory], *stages: Any, clock: Clock = Clock(), seed: int = 0, **measures: Any) -> Columns:

@@ -25,9 +25,36 @@ def spoken(tokens: Sequence[int], role: str = "opener", policy: str = "shared", 
         stream.observe([1, 2])
         stream.wrote([5] * count, [-1.0] * count, k)
         turns.append(
-            Turn(k, role, role, policy, 1, (), "x", "", "", "x", True, {"deal": 1.0}, "stop", count, 0.0),
+            Turn(
+                index=k,
+                seat=role,
+                role=role,
+                policy=policy,
+                version=1,
+                messages=(),
+                raw="x",
+                public="",
+                private="",
+                action="x",
+                valid=True,
+                rewards={"deal": 1.0},
+                finish="stop",
+                tokens=count,
+                seconds=0.0,
+            ),
         )
-    return Trajectory("m", "g", role, role, policy, 1, True, tuple(turns), (stream,), seed)
+    return Trajectory(
+        match="m",
+        game="g",
+        seat=role,
+        role=role,
+        policy=policy,
+        version=1,
+        trained=True,
+        turns=tuple(turns),
+        streams=(stream,),
+        seed=seed,
+    )
 
 
 def applied(

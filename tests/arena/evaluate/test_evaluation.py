@@ -159,7 +159,17 @@ def test_illegal_acts_and_ends_are_told_apart() -> None:
 
 def test_a_difference_is_paired_by_deal() -> None:
     def result(*payoffs: float) -> Result:
-        return Result(KUHN, "a", "b", ("first", "second"), 4, {"payoff": list(payoffs)}, None, {}, {})
+        return Result(
+            game=KUHN,
+            contender="a",
+            against="b",
+            seats=("first", "second"),
+            matches=4,
+            figures={"payoff": list(payoffs)},
+            scored=None,
+            illegal={},
+            ended={},
+        )
 
     moved = change(result(10, -10, 5, math.nan), result(11, -9, 6, 3), "payoff")
     assert moved == pytest.approx((1.0, 1.0, 1.0)), "the deals' luck is gone"

@@ -170,7 +170,14 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
     (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
     parting = Parting(record, last)
-    plan = MatchPlan(record.identity, record.game, record.options, record.seed, record.seats, draws=(1,))
+    plan = MatchPlan(
+        identity=record.identity,
+        game=record.game,
+        options=record.options,
+        seed=record.seed,
+        seats=record.seats,
+        draws=(1,),
+    )
     again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, Joining(contender, parting)), 0, Limits()))
     assert again.status == "finished" and again.turns[:last] == tuple(
         turn._replace(seconds=new.seconds, rewards=new.rewards)

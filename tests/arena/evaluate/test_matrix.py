@@ -61,13 +61,15 @@ def test_pass_hat_k_by_hand() -> None:
 def record(task: int, trial: int, success: bool, reason: str = "") -> MatchRecord:
     report: dict[str, float | bool | str] = {} if reason else {"success": success, "turns": 3 + task, "ended": "x"}
     return MatchRecord(
-        MatchId(task, trial), "clinic", {}, 0, {"doctor": Seating("", "a", 0, False, "brain")},
-        "failed" if reason else "finished", reason, {}, report, (), {}, "", 0.0,
+        identity=MatchId(task, trial), game="clinic", options={}, seed=0,
+        seats={"doctor": Seating("", "a", 0, False, "brain")},
+        status="failed" if reason else "finished", reason=reason, payoffs={}, report=report,
+        turns=(), streams={}, started="", seconds=0.0,
     )  # fmt: skip
 
 
 def test_what_a_cell_counts() -> None:
-    cell = Cell("a", "terse", "script", tasks=3, trials=2, k=2)
+    cell = Cell(agent="a", person="terse", speaker="script", tasks=3, trials=2, k=2)
     for task, trial, success in ((0, 0, True), (0, 1, True), (1, 0, True), (1, 1, False), (2, 0, True)):
         cell.add(task, record(task, trial, success))
     for _ in range(2):
@@ -221,7 +223,7 @@ def test_its_picture_can_be_read_whatever_the_names() -> None:
     cells = []
     for agent in ("oracle", "a_$very_long_name_of_a_folder_with_a_run@12"):
         for person in ("terse", "forgetful", "cooperative+smollm2-135m-instruct-and-more"):
-            cell = Cell(agent, person, "script", tasks=2, trials=2, k=2)
+            cell = Cell(agent=agent, person=person, speaker="script", tasks=2, trials=2, k=2)
             cell.successes |= {0: [True, True], 1: [False, True]}
             cells.append(cell)
     assert complaints(draw_matrix(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []

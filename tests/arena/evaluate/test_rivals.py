@@ -13,7 +13,17 @@ from tests.factories.commands import arena
 
 def result(game: str, seats: tuple[str, ...], **options: object) -> Result:
     spec = GameSpec(name=game, options=options)
-    return Result(spec, "runs/a", "random", seats, 1, {}, None, {}, {})
+    return Result(
+        game=spec,
+        contender="runs/a",
+        against="random",
+        seats=seats,
+        matches=1,
+        figures={},
+        scored=None,
+        illegal={},
+        ended={},
+    )
 
 
 def test_a_simulator_s_seats_are_no_rivals_and_a_game_s_are() -> None:

@@ -51,10 +51,12 @@ class Passing:
 
 def played(summaries: int | None) -> MatchRecord:
     engine: Any = Passing()
-    contender = ModelContender("p", engine, Casting("p", {"p": POLICIES["p"]}, experiment(), summaries=summaries))
+    contender = ModelContender(
+        "p", engine, Casting(name="p", policies={"p": POLICIES["p"]}, experiment=experiment(), summaries=summaries)
+    )
     game = experiment().all_tables()[0].game
     seats = {"keeper": contender.seating("recall", "keeper")}
-    plan = MatchPlan(MatchId(1, 0), "recall", dict(game.options), 3, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="recall", options=dict(game.options), seed=3, seats=seats)
     return asyncio.run(play_one(plan, {"keeper": contender}, 5, Limits()))
 
 
@@ -67,9 +69,9 @@ def test_a_seat_writes_as_many_summaries_as_the_test_allows() -> None:
 
 
 def test_a_role_that_writes_none_is_as_it_was() -> None:
-    cast = Casting("p", {"p": POLICIES["p"]}, summaries=9)
+    cast = Casting(name="p", policies={"p": POLICIES["p"]}, summaries=9)
     _, role = cast("maze", "walker")
-    assert role == Casting("p", {"p": POLICIES["p"]})("maze", "walker")[1]
+    assert role == Casting(name="p", policies={"p": POLICIES["p"]})("maze", "walker")[1]
 
 
 @pytest.mark.parametrize(("given", "says"), [("{summaries: 4, panel: x}", "panel"), ("{summaries: 4}", "give `panel")])

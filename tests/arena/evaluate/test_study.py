@@ -97,7 +97,7 @@ def test_a_figure_is_found_where_it_is_and_an_unknown_one_is_a_line() -> None:
 
 def test_a_picture_is_legible() -> None:
     curves = {arm: {s: [0.1 * s, 0.5, 0.6 + 0.1 * s] for s in range(3)} for arm in ("mars", "zero")}
-    assert not complaints(draw(Results("a study", spec(), 3, curves)))
+    assert not complaints(draw(Results(name="a study", spec=spec(), seeds=3, curves=curves)))
 
 
 # -- plans -------------------------------------------------------------------------------------------------
@@ -155,7 +155,10 @@ def test_no_file_of_the_working_directory_runs_in_its_runs(tmp_path: Path, monke
 def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None:
     of = planned(tmp_path / "study")
     warm = Plan(
-        of.folder, of.experiment.model_copy(update={"study": of.spec.model_copy(update={"warm": ["zero"]})}), of.arms, 1
+        folder=of.folder,
+        experiment=of.experiment.model_copy(update={"study": of.spec.model_copy(update={"warm": ["zero"]})}),
+        arms=of.arms,
+        seeds=1,
     )
     first, zero = warm.runs
     runner = Runner(warm, 2)
@@ -178,7 +181,9 @@ def test_a_study_that_moves_to_another_family_stays_the_same(tmp_path: Path) -> 
 def test_without_the_first_arm_one_of_the_warm_ones_imitates_for_all(tmp_path: Path) -> None:
     of = planned(tmp_path / "study")
     spec = of.spec.model_copy(update={"warm": ["zero", "shuffled"]})
-    wanted = Plan(of.folder, of.experiment.model_copy(update={"study": spec}), spec.warm, 1)
+    wanted = Plan(
+        folder=of.folder, experiment=of.experiment.model_copy(update={"study": spec}), arms=spec.warm, seeds=1
+    )
     zero, other = wanted.runs
     runner = Runner(wanted, 2)
     assert runner._may_start(zero) and not runner._may_start(other)

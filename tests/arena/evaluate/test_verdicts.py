@@ -99,7 +99,7 @@ def test_a_gauge_is_a_mean_over_the_iterations_that_have_it() -> None:
 
 def results(values: dict[str, list[float]], first: int = 0, **changed: Any) -> Results:
     curves = {arm: {first + seed: [value] for seed, value in enumerate(own)} for arm, own in values.items()}
-    return Results("made", spec(**changed), len(values["own"]), curves)
+    return Results(name="made", spec=spec(**changed), seeds=len(values["own"]), curves=curves)
 
 
 def test_a_family_takes_verdicts_away_that_one_in_many_would_be_by_chance() -> None:

@@ -75,9 +75,11 @@ def recorded(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
     """A run of one match, which a policy won as the reader does; its log is all that the export reads."""
     given, frame = experiment(tmp_path, 400), ChatFrame(tokenizer)
     role, game = read_role(tmp_path / "caller.yaml"), Search(**OPTIONS)
-    player = ChatPlayer(role, frame, "shared", "m", (0,), demonstrator(Reader(game), role, frame))
+    player = ChatPlayer(
+        role=role, frame=frame, policy="shared", key="m", seed=(0,), write=demonstrator(Reader(game), role, frame)
+    )
     seats = {SOLVER: Seating("caller", "shared", 1, True, "model")}
-    plan = MatchPlan(MatchId(1, 0), "search", OPTIONS, 5, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="search", options=OPTIONS, seed=5, seats=seats)
     record = asyncio.run(play_match(plan, game, {SOLVER: player}, Limits()))
     assert record.report["success"] and len(record.turns) > 2
     run = RunFolder.create(tmp_path / "run", to_yaml(given), {})

@@ -60,29 +60,29 @@ def test_learning_all_weights_by_hand() -> None:
     assert parts["reference"] == 2400 and parts["bfloat16 copies"] == 0
     assert parts["activations"] == 2 * 100 * 2 * 4 * (24 + 24 + 8 + 4)
     assert parts["logits"] == 2 * 2 * 50 * 10 * 4
-    assert f.learning(TINY, BF16, Learning(100, 50))["bfloat16 copies"] == 560
-    true = f.learning(TINY, TRUE, Learning(100, 50))
+    assert f.learning(TINY, BF16, Learning(tokens=100, sampled=50))["bfloat16 copies"] == 560
+    true = f.learning(TINY, TRUE, Learning(tokens=100, sampled=50))
     assert (true["weights"], true["gradients"], true["optimiser"]) == (600, 1800, 3600), "float32 masters and sums"
-    gpu = f.learning(TINY, Place(Precision.FP32, gpu=True), Learning(100, 50))
+    gpu = f.learning(TINY, Place(Precision.FP32, gpu=True), Learning(tokens=100, sampled=50))
     assert gpu["activations"] == parts["activations"] // 2
 
 
 def test_learning_adapters_by_hand() -> None:
-    parts = f.learning(TINY, BF16, Learning(100, 50, learners=2, rank=3))
+    parts = f.learning(TINY, BF16, Learning(tokens=100, sampled=50, learners=2, rank=3))
     assert parts["weights"] == (560 + 240) + 560 + 2 * 6 * 348, "the base, its layers as they play, the adapters"
     assert parts["gradients"] == 4 * 348 and parts["optimiser"] == 2 * 8 * 348 and parts["reference"] == 0
-    gpu = f.learning(TINY, Place(Precision.BF16, gpu=True), Learning(100, 50, learners=2, rank=3))
+    gpu = f.learning(TINY, Place(Precision.BF16, gpu=True), Learning(tokens=100, sampled=50, learners=2, rank=3))
     assert gpu["weights"] == parts["weights"] - 560
 
 
 def test_checkpointing_keeps_inputs_and_one_layer() -> None:
-    whole = Learning(100, 50)
-    less = Learning(100, 50, checkpointing=True)
+    whole = Learning(tokens=100, sampled=50)
+    less = Learning(tokens=100, sampled=50, checkpointing=True)
     assert f.activations(TINY, FP32, less) == 100 * (2 * 4 * 4 + 240) < f.activations(TINY, FP32, whole)
 
 
 def test_play_between_updates_holds_the_optimiser_and_no_gradient() -> None:
-    parts = f.play_between_updates(TINY, FP32, Learning(100, 50), Playing(4, 8, 10, 5))
+    parts = f.play_between_updates(TINY, FP32, Learning(tokens=100, sampled=50), Playing(4, 8, 10, 5))
     assert parts["optimiser"] == 2400 and parts["gradients"] == 0 and parts["attention caches"] > 0
 
 
@@ -113,8 +113,20 @@ def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(
     precision: str, rank: int | None, measured: list[float]
 ) -> None:
     """What the formula leaves out, means and masks and an adapter's inner vectors, is little."""
-    shape = Shape(1, 96, 352, 6, 2, 16, 500, 0, 0, 0, True)
-    asked = Learning(ROWS * LONG, ROWS * LONG, rank=rank)
+    shape = Shape(
+        layers=1,
+        width=96,
+        inner=352,
+        heads=6,
+        kv_heads=2,
+        head_width=16,
+        vocabulary=500,
+        parameters=0,
+        linear=0,
+        edges=0,
+        tied=True,
+    )
+    asked = Learning(tokens=ROWS * LONG, sampled=ROWS * LONG, rank=rank)
     kept = measured[WAYS.index((precision, rank))]
     assert kept == pytest.approx(f.activations_per_token(shape, Place(Precision(precision)), asked), rel=0.04)
 
@@ -145,9 +157,10 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
         model = adapted(base, AdapterSpec(rank=rank), 0)
     many, rows = ROWS * (LONG - 1), torch.arange(ROWS).repeat_interleave(LONG - 1)
     batch = StreamBatch(
-        tuple(range(ROWS)), torch.zeros(0, dtype=torch.long), torch.ones((ROWS, LONG), dtype=torch.long),
-        torch.full((ROWS,), LONG), rows, rows, torch.arange(LONG - 1).repeat(ROWS),
-        torch.ones(many, dtype=torch.long), torch.ones(many),
+        index=tuple(range(ROWS)), prefix=torch.zeros(0, dtype=torch.long),
+        suffix=torch.ones((ROWS, LONG), dtype=torch.long), lengths=torch.full((ROWS,), LONG), owners=rows, rows=rows,
+        columns=torch.arange(LONG - 1).repeat(ROWS), targets=torch.ones(many, dtype=torch.long),
+        temperatures=torch.ones(many),
     )  # fmt: skip
     weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Half))]
     own = {weight.untyped_storage().data_ptr() for weight in weights}

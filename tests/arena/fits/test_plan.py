@@ -16,7 +16,9 @@ def needs(total: float, *settings: str, adapters: int | None = None, gpu: float 
     experiment = compose([recipe_layer(recipe or "negotiation"), *map(set_layer, settings)])
     there = [Device("memory", "cpu", int(total), int(total))]
     there += [Device("GPU", "cuda", int(gpu), int(gpu))] if gpu else []
-    return Fitting(SMOLLM2, FILES, experiment, 512, there).needs(*ways(experiment, Precision.BF16, adapters))
+    return Fitting(shape=SMOLLM2, files=FILES, experiment=experiment, context=512, devices=there).needs(
+        *ways(experiment, Precision.BF16, adapters)
+    )
 
 
 def asked(found: list[Need]) -> Need:

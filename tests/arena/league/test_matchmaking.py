@@ -25,7 +25,21 @@ APART = {
 
 
 def record(payoffs: Mapping[str, float], seats: Mapping[str, Seating], status: Any = "finished") -> MatchRecord:
-    return MatchRecord(MatchId(1, 0), "nim", {}, 1, dict(seats), status, "", dict(payoffs), {}, (), {}, "", 1.0)
+    return MatchRecord(
+        identity=MatchId(1, 0),
+        game="nim",
+        options={},
+        seed=1,
+        seats=dict(seats),
+        status=status,
+        reason="",
+        payoffs=dict(payoffs),
+        report={},
+        turns=(),
+        streams={},
+        started="",
+        seconds=1.0,
+    )
 
 
 def against(policy: str, trained: str = "first") -> dict[str, Seating]:

@@ -13,7 +13,8 @@ from games.contracts import MatchId
 def record(payoffs: dict[str, float], status: Status = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
     return MatchRecord(
-        MatchId(1, 0), "negotiation", {}, 1, seats, status, "", payoffs, {}, (), {}, "2026-01-01T00:00:00", 1.0,
+        identity=MatchId(1, 0), game="negotiation", options={}, seed=1, seats=seats, status=status, reason="",
+        payoffs=payoffs, report={}, turns=(), streams={}, started="2026-01-01T00:00:00", seconds=1.0,
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def test_critics_stop_or_leave_out(name: str) -> None:
     rng = np.random.default_rng(0)
 
     def critic(nonfinite: Any) -> Any:
-        context = CriticContext(Discounts(1.0, None), nonfinite=nonfinite, policies=policies_of(tiny()))
+        context = CriticContext(discounts=Discounts(1.0, None), nonfinite=nonfinite, policies=policies_of(tiny()))
         return choose("critic", name)(context)
 
     with pytest.raises(DivergedError, match=f"critic {name}.*credit.weights"):

@@ -36,7 +36,16 @@ def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
         stream.wrote(got.ids, got.logprobs, 0)
         ones = np.ones(len(got.ids), np.float32)
         behaviour = np.asarray(got.logprobs, np.float32)
-        samples.append(Sample(stream, ones, behaviour, 1.0, np.zeros(len(ones), np.int64), ones.astype(bool)))
+        samples.append(
+            Sample(
+                stream=stream,
+                advantages=ones,
+                behaviour=behaviour,
+                temperature=1.0,
+                places=np.zeros(len(ones), np.int64),
+                learned=ones.astype(bool),
+            )
+        )
     return samples
 
 

@@ -53,13 +53,39 @@ def played(model: Any, rng: np.random.Generator) -> list[Trajectory]:
             stream.wrote([word], [float(logprobs[i, word])], 2 * k)
             right[i, k] = word % 2 == cue
     return [
-        Trajectory(f"{i}", "task", "one", "one", "p", 1, True, tuple(turn(2 * k, r) for k, r in enumerate(row)), (s,))
+        Trajectory(
+            match=f"{i}",
+            game="task",
+            seat="one",
+            role="one",
+            policy="p",
+            version=1,
+            trained=True,
+            turns=tuple(turn(2 * k, r) for k, r in enumerate(row)),
+            streams=(s,),
+        )
         for i, (row, s) in enumerate(zip(right.tolist(), streams, strict=True))
     ]
 
 
 def turn(index: int, right: float) -> Turn:
-    return Turn(index, "one", "one", "p", 1, (), "w", "w", "", "w", True, {"right": right}, "stop", 1, 0.0)
+    return Turn(
+        index=index,
+        seat="one",
+        role="one",
+        policy="p",
+        version=1,
+        messages=(),
+        raw="w",
+        public="w",
+        private="",
+        action="w",
+        valid=True,
+        rewards={"right": right},
+        finish="stop",
+        tokens=1,
+        seconds=0.0,
+    )
 
 
 def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:

@@ -135,7 +135,7 @@ def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPa
 
     def work(rank: int) -> tuple[Any, ...]:
         engine, watch = engines[rank], UpdateMetrics()
-        share = Gradients(engine, by, plan, {}, watch, rank)
+        share = Gradients(engine=engine, rule=by, plan=plan, memory={}, metrics=watch, rank=rank)
         share.score_old()
         gap = ended(share.add(plan.steps[0]))
         with torch.no_grad():

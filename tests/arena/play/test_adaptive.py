@@ -23,9 +23,37 @@ SEATS = {"one": Seating("r", "shared", 0, True, "model"), "two": Seating("r", "r
 
 
 def match(seed: int, paid: float, turns: int = 3) -> MatchRecord:
-    turn = Turn(0, "one", "r", "shared", 0, (), "", "", "", "", True, {}, "stop", 1, 0.0)
+    turn = Turn(
+        index=0,
+        seat="one",
+        role="r",
+        policy="shared",
+        version=0,
+        messages=(),
+        raw="",
+        public="",
+        private="",
+        action="",
+        valid=True,
+        rewards={},
+        finish="stop",
+        tokens=1,
+        seconds=0.0,
+    )
     return MatchRecord(
-        MatchId(1, 0), "g", {}, seed, SEATS, "finished", "", {"one": paid, "two": 9.0}, {}, (turn,) * turns, {}, "", 0.0
+        identity=MatchId(1, 0),
+        game="g",
+        options={},
+        seed=seed,
+        seats=SEATS,
+        status="finished",
+        reason="",
+        payoffs={"one": paid, "two": 9.0},
+        report={},
+        turns=(turn,) * turns,
+        streams={},
+        started="",
+        seconds=0.0,
     )
 
 

@@ -176,7 +176,17 @@ def test_the_engine_serves_each_its_own_weights(run: Path) -> None:
     ids = tuple(cast(old).policies["shared"].frame.ask("card K"))
 
     async def reply(contender: ModelContender) -> tuple[float, ...]:
-        request = Request(cast(contender).policies["shared"].name, ids, "k", 4, 1.0, 1.0, 0, frozenset(), (1,))
+        request = Request(
+            policy=cast(contender).policies["shared"].name,
+            ids=ids,
+            key="k",
+            max_tokens=4,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            stop_ids=frozenset(),
+            seed=(1,),
+        )
         (completion,) = await contender.engine.generate([request])
         return completion.logprobs
 
@@ -189,7 +199,10 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
     def played(seed: int) -> list[str]:
         seats: dict[str, Contender] = {"first": model, "second": script}
         seating = {seat: who.seating("kuhn_poker", seat) for seat, who in seats.items()}
-        plan, game = MatchPlan(MatchId(0, 0), "kuhn_poker", {}, 5, seating), games.make("kuhn_poker")
+        plan, game = (
+            MatchPlan(identity=MatchId(0, 0), game="kuhn_poker", options={}, seed=5, seats=seating),
+            games.make("kuhn_poker"),
+        )
         players = {seat: who.player(seat, plan, game, seed) for seat, who in seats.items()}
         record = asyncio.run(play_match(plan, game, players, Limits()))
         assert record.status == "finished", record.reason

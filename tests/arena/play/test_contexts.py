@@ -67,7 +67,9 @@ def contender(engine: Any, policy: Policy, own: Role) -> ModelContender:
 def walk(engine: Rambler, policy: Policy, own: Role, branch: Branch | None = None, who: Any = None) -> MatchRecord:
     seats = {"walker": Seating(own.role, "p", 3, True, "model")}
     identity = branch.identity if branch else MatchId(1, 0)
-    plan = MatchPlan(identity, "maze", {"size": 3, "max_turns": 40}, 1, seats, branch=branch)
+    plan = MatchPlan(
+        identity=identity, game="maze", options={"size": 3, "max_turns": 40}, seed=1, seats=seats, branch=branch
+    )
     return asyncio.run(play_one(plan, {"walker": who or contender(engine, policy, own)}, 5, Limits()))
 
 

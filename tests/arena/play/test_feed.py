@@ -29,7 +29,13 @@ def all_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(number: int = 0, iteration: int = 1) -> MatchPlan:
-    return MatchPlan(MatchId(iteration, number), "negotiation", {"talk": True}, 7, dict(RECORD.seats))
+    return MatchPlan(
+        identity=MatchId(iteration, number),
+        game="negotiation",
+        options={"talk": True},
+        seed=7,
+        seats=dict(RECORD.seats),
+    )
 
 
 def fed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:

@@ -34,7 +34,7 @@ def plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
     seat = Seating(ROLE, "learner", k, True, "model")
     seats = {"solver": seat, "other": replace(seat, role="x")}
     return [
-        MatchPlan(MatchId(k, deal * group + n), "search", {}, 1000 * k + deal, seats)
+        MatchPlan(identity=MatchId(k, deal * group + n), game="search", options={}, seed=1000 * k + deal, seats=seats)
         for deal in range(deals)
         for n in range(group)
     ]
@@ -42,7 +42,21 @@ def plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
 
 def record(plan: MatchPlan, payoff: float) -> MatchRecord:
     payoffs = {"solver": payoff, "other": 0.0}
-    return MatchRecord(plan.identity, "search", {}, plan.seed, plan.seats, "finished", "", payoffs, {}, (), {}, "", 0.0)
+    return MatchRecord(
+        identity=plan.identity,
+        game="search",
+        options={},
+        seed=plan.seed,
+        seats=plan.seats,
+        status="finished",
+        reason="",
+        payoffs=payoffs,
+        report={},
+        turns=(),
+        streams={},
+        started="",
+        seconds=0.0,
+    )
 
 
 def earned(draw: Any, iterations: int = 60, seed: int = 0) -> float:

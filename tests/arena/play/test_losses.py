@@ -53,7 +53,7 @@ class Fails:
         record = replace(record, identity=plan.identity)
         if plan.attempt:
             return record
-        failure = Failure(self.kind, error="RuntimeError", where="a/race.py, line 21")
+        failure = Failure(kind=self.kind, error="RuntimeError", where="a/race.py, line 21")
         return replace(record, status="failed", reason="RuntimeError: x", turns=record.turns[:2], failure=failure)
 
 

@@ -39,8 +39,9 @@ class Dealt(Play):
             for i, (seat, seating) in enumerate(plan.seats.items())
         )
         return MatchRecord(
-            plan.identity, plan.game, plan.options, plan.seed, plan.seats, "finished", "", earned, {}, turns,
-            {}, "now", 0.0,
+            identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed, seats=plan.seats,
+            status="finished", reason="", payoffs=earned, report={}, turns=turns, streams={},
+            started="now", seconds=0.0,
         )  # fmt: skip
 
 

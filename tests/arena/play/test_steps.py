@@ -55,7 +55,7 @@ class Hanging(TicTacToe):
 
 async def played(game: Game, deal: int, player: str = "random", limits: Limits | None = None) -> MatchRecord:
     seats = {seat: Seating("r", player, 0, False, "brain") for seat in game.possible_agents}
-    plan = MatchPlan(MatchId(1, deal), type(game).name, {}, deal, seats)
+    plan = MatchPlan(identity=MatchId(1, deal), game=type(game).name, options={}, seed=deal, seats=seats)
     players: dict[str, SeatedPlayer] = {
         seat: ScriptedPlayer(make_scripted(player, n, game)) for n, seat in enumerate(seats)
     }
@@ -213,7 +213,10 @@ def test_a_step_that_raises_is_played_again_as_any_failure() -> None:
             return super().play(seat, act)
 
     seats = {seat: Seating("r", "random", 0, False, "brain") for seat in Once().possible_agents}
-    plan, ended = MatchPlan(MatchId(1, 0), "tic_tac_toe", {}, 0, seats), list[MatchRecord]()
+    plan, ended = (
+        MatchPlan(identity=MatchId(1, 0), game="tic_tac_toe", options={}, seed=0, seats=seats),
+        list[MatchRecord](),
+    )
 
     async def play(plan: MatchPlan) -> MatchRecord:
         game = Once()

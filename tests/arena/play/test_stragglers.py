@@ -24,7 +24,15 @@ SEATS = {"one": Seating("role", "shared", 0, True, "model")}
 def plans(k: int, count: int, group: int = 1) -> list[MatchPlan]:
     """A deal's number in the run is its seed."""
     return [
-        MatchPlan(MatchId(k, i), "game", {}, 1000 * k + i // group, SEATS, (i,), group=i // group if group > 1 else -1)
+        MatchPlan(
+            identity=MatchId(k, i),
+            game="game",
+            options={},
+            seed=1000 * k + i // group,
+            seats=SEATS,
+            draws=(i,),
+            group=i // group if group > 1 else -1,
+        )
         for i in range(count)
     ]
 
@@ -48,9 +56,11 @@ class Game:
                 identity = replace(plan.identity, attempt=attempt)
                 failed = str(identity) in self.fails
                 record = MatchRecord(
-                    identity, "game", {}, plan.seed, SEATS, "failed" if failed else "finished", "broke" * failed,
-                    {"one": self.pays(plan)}, {}, (), {}, "", 0.0, group=plan.group,
-                    failure=Failure("game", given_up=attempt == 1) if failed else None,
+                    identity=identity, game="game", options={}, seed=plan.seed, seats=SEATS,
+                    status="failed" if failed else "finished", reason="broke" * failed,
+                    payoffs={"one": self.pays(plan)}, report={}, turns=(), streams={}, started="", seconds=0.0,
+                    group=plan.group,
+                    failure=Failure(kind="game", given_up=attempt == 1) if failed else None,
                 )  # fmt: skip
                 self.log += logged(record)
                 if not failed:

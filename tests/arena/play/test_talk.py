@@ -60,13 +60,13 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
             cast = {seat: load_role(seat) for seat in game.seats}
             players = {
                 seat: ChatPlayer(
-                    cast[seat], FRAME, "p", seat, (0,),
-                    demonstrator(make_scripted("talkative:conceder", seed, game), cast[seat], FRAME),
+                    role=cast[seat], frame=FRAME, policy="p", key=seat, seed=(0,),
+                    write=demonstrator(make_scripted("talkative:conceder", seed, game), cast[seat], FRAME),
                 )
                 for seat in game.seats
             }  # fmt: skip
             seats = {seat: Seating(seat, "p", 0, True, "model") for seat in game.seats}
-            plan = MatchPlan(MatchId(0, 0), "negotiation", {}, seed, seats)
+            plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=seed, seats=seats)
             record = asyncio.run(play_match(plan, game, players, Limits()))
             texts[on] = list(record.turns)
             prompt = FRAME.decode(record.streams[name][0].ids[:200]) if record.streams[name] else ""

@@ -85,7 +85,7 @@ def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
         if (parent := record.identity.parent) is None:
             continue
         begun, at = by_id[str(parent)], record.identity.turn
-        assert at is not None and (parent.turn is None or at > parent.turn), "no branch parts at a branch's first turn"
+        assert at > parent.turn, "no branch parts at a branch's first turn"
         mover = record.turns[at].seat
         assert any(turn.seat == mover for turn in record.turns[:at]), "nor at a seat's first turn"
         assert [t.raw for t in begun.turns[:at]] == [t.raw for t in record.turns[:at]]
@@ -169,7 +169,7 @@ def test_the_policys_entropy_decides_where() -> None:
         for one in by_id.values():
             for turn in one.turns:
                 first = next(t for t in one.turns if t.seat == turn.seat)
-                if turn.index > max(first.index, one.identity.turn or 0):
+                if turn.index > max(first.index, one.identity.turn):
                     rise = tree.entropy(one, turn) - tree.entropy(one, first)
                     rises[(one.id, turn.index) in branched].append(rise)
         gaps[trigger] = float(np.mean(rises[True]) - np.mean(rises[False]))
@@ -179,12 +179,11 @@ def test_the_policys_entropy_decides_where() -> None:
 def test_a_branchs_tokens_count_in_its_limits() -> None:
     on = table()
     records = grow(on, ALWAYS, plans(on))
-    branch = max((r for r in records if r.identity.parent), key=lambda r: r.identity.turn or 0)
+    branch = max((r for r in records if r.identity.parent), key=lambda r: r.identity.turn)
     shared = sum(turn.tokens for turn in branch.turns[: branch.identity.turn])
     short = replace(on, limits=Limits(tokens=shared))
     found = [p for deal in plans(on) for p in deal if p.identity == branch.identity.line()[0]]
     parent = next(r for r in records if r.identity == branch.identity.parent)
-    assert branch.identity.turn is not None
     again = replace(found[0], identity=branch.identity, branch=Branch(parent, branch.identity.turn))
     cut = asyncio.run(short.play(again, Nobody()))  # type: ignore[arg-type]
     assert (cut.status, cut.reason) == ("failed", f"token limit: {shared} tokens written of {shared}")
@@ -268,7 +267,7 @@ def test_a_tree_is_shown_below_its_root() -> None:
     assert title == "branches:" and {line.split()[0]: depth for depth, line in lines} == {
         record.id: len(record.identity.line()) for record in family
     }
-    assert f"from turn {(deep.identity.turn or 0) + 1} on" in next(line for _, line in lines if f"{deep.id} " in line)
+    assert f"from turn {deep.identity.turn + 1} on" in next(line for _, line in lines if f"{deep.id} " in line)
     orphan = [row for row in rows if row["id"] != str(deep.identity.parent)]
     assert len(tree_lines(orphan, deep.to_json())) == len(family), "a parent that failed is no reason to hide a branch"
 

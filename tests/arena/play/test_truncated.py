@@ -53,7 +53,7 @@ def walked(truncated: str) -> MatchRecord:
     role = role.model_copy(update={"sampling": role.sampling.model_copy(update={"truncated": truncated})})
     contender = ModelContender("p", Cut(), lambda game, seat: (POLICIES["p"], role))  # type: ignore[arg-type]
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
-    plan = MatchPlan(MatchId(1, 0), "maze", {"size": 3, "max_turns": 3}, 0, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="maze", options={"size": 3, "max_turns": 3}, seed=0, seats=seats)
     return wait(play_one(plan, {"walker": contender}, 5, Limits()))
 
 

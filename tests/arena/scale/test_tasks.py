@@ -112,7 +112,10 @@ class Asking(TicTacToe):
 
 def play(kind: type[Asking], calls: RayCalls, limits: Limits) -> tuple[list[MatchRecord], list[MatchRecord]]:
     seats = {seat: Seating("r", "random", 0, False, "brain") for seat in TicTacToe().possible_agents}
-    plans, ended = [MatchPlan(MatchId(1, n), "tic_tac_toe", {}, n, seats) for n in range(3)], list[MatchRecord]()
+    plans, ended = (
+        [MatchPlan(identity=MatchId(1, n), game="tic_tac_toe", options={}, seed=n, seats=seats) for n in range(3)],
+        list[MatchRecord](),
+    )
 
     async def one(plan: MatchPlan) -> MatchRecord:
         game = kind()

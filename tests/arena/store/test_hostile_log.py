@@ -119,7 +119,7 @@ def test_a_match_ends_where_the_log_numbers_no_further_turn(tmp_path: Path) -> N
             return "A"
 
     seats = {"visitor": Seating("", "random", 0, False, "brain")}
-    plan = MatchPlan(MatchId(1, 0), "gallery", {}, 0, seats)
+    plan = MatchPlan(identity=MatchId(1, 0), game="gallery", options={}, seed=0, seats=seats)
     for most in (Limits(), Limits(turns=10**6)):
         ended = wait(play_match(plan, Endless(), {"visitor": ScriptedPlayer(Dull())}, most))
         assert ended.reason == f"turn limit: {MOST_TURNS} turns taken" and ended.turns[-1].index == MOST_TURNS - 1
