@@ -1,5 +1,7 @@
 """Templates for training elsewhere: the text is what it was, and the marks cover what is sampled."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from agents.nano import nano_tokenizer
 from agents.tool_formats import ToolCall
 from agents.training_template import frame_template, marked_template, tool_template
 from tests.factories.families import CHATML, FAMILIES, STRIPPING
+from tests.factories.models import tiny
 from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
 
 SYSTEM = {"role": "system", "content": "Be brief. It's \\ \U0001f600"}
@@ -131,3 +134,33 @@ def test_calls_are_marked_as_sampled(family: str) -> None:
     assert marked.count(frame.stop_id) == 2
     plain = tokenizer.apply_chat_template(PLAIN, chat_template=template, tokenize=False)
     assert plain == tokenizer.apply_chat_template(PLAIN, tokenize=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", TOOL_FAMILIES)
+def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) -> None:
+    """TRL's own tokenisation and collation, of a chat with calls: its labels are the marked tokens."""
+    trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
+    datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
+    tokenizer = tool_tokenizer(family)
+    frame = ChatFrame(tokenizer)
+    marked = tool_template(tokenizer, frame)
+    chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
+    rows = [{"messages": chat, "tools": json.dumps(DEFINITIONS)}] * 2
+    told = tokenizer.apply_chat_template(
+        chat, tools=DEFINITIONS, chat_template=marked, return_dict=True, return_assistant_tokens_mask=True
+    )
+    tokenizer.chat_template = marked
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or frame.stop
+    config = trl.SFTConfig(
+        output_dir=str(tmp_path), assistant_only_loss=True, max_steps=1, bf16=False, use_cpu=True, report_to=[],
+        save_strategy="no", per_device_train_batch_size=2,
+    )  # fmt: skip
+    model = tiny(vocabulary=len(tokenizer))
+    data = datasets.Dataset.from_list(rows)
+    trainer = trl.SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
+    batch = next(iter(trainer.get_train_dataloader()))
+    wanted = [id if mask else -100 for id, mask in zip(told["input_ids"], told["assistant_masks"], strict=True)]
+    for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
+        assert ids == told["input_ids"] and labels == wanted
+    assert trainer.train().training_loss > 0
