@@ -72,11 +72,6 @@ class ChatFrame:
         self._system, self._user = self._head(parts.system_head), self._head(parts.user_head)
         self.image = image
         """Placeholder of an image; None for a model without vision."""
-        if image:
-            markup = cut_images(tokenizer, parts, tokenizer.convert_ids_to_tokens(image.id))
-            around = self._frame(markup.before), self._frame(markup.after)
-            self._image = [*around[0], *[image.id] * image.tokens, *around[1]]
-            self._user_of_image = self._head(markup.user_head)
         self._bridge, self._reply = self._head(parts.system_tail), self._head(parts.reply_head)
         self._prompt, self._tail = self._frame(parts.prompt), self._frame(parts.reply_tail)
         ends = [place for place, token in enumerate(self._tail) if token in self.control_ids]
@@ -90,6 +85,16 @@ class ChatFrame:
         """Text of `stop_id`."""
         self.stop_ids: frozenset[int] = frozenset({stop, tokenizer.eos_token_id} - {None})
         """Ids that end a sampled reply: the template's end of turn and the end of text."""
+
+    @cached_property
+    def _images(self) -> tuple[list[int], Head]:
+        """Ids of an image with what the template puts around it, and the head of a turn that begins with one."""
+        if self.image is None:
+            raise ChatError("a content has images, and the model has no vision")
+        token = self._tokenizer.convert_ids_to_tokens(self.image.id)
+        left, right, head = cut_images(self._tokenizer, self.parts, token)
+        ids = [*self._frame(left), *[self.image.id] * self.image.tokens, *self._frame(right)]
+        return ids, self._head(head)
 
     @cached_property
     def longest_token(self) -> int:
@@ -160,7 +165,7 @@ class ChatFrame:
         `opened`: the turn's head is there already. Images need a model with vision (`image`).
         """
         begins_with_image = bool(content) and isinstance(content[0], Image)
-        user = self._user_of_image if begins_with_image else self._user
+        user = self._images[1] if begins_with_image else self._user
         return self._after(Head([], "") if opened else user, content) + self._prompt
 
     def answer(self, results: Sequence[ToolResult], text: Content = "") -> list[int]:
@@ -290,7 +295,7 @@ class ChatFrame:
         ids, lead, last = list(head.ids), head.lead, len(content) - 1
         for place, part in enumerate(content):
             if isinstance(part, Image):
-                ids, lead = ids + self.encode(lead) + self._image, ""
+                ids, lead = ids + self.encode(lead) + self._images[0], ""
                 continue
             trims = self.parts.trims
             text = part.lstrip() if trims and place == 0 else part

@@ -53,7 +53,7 @@ def test_a_command_refuses_an_unknown_kind_in_one_line(command: tuple[str, ...])
 def test_engines_are_listed_with_what_they_serve() -> None:
     told = arena("list", "engines", "--json")
     rows = {row["engine"]: row for row in json.loads(told.out)}
-    assert rows["in_process"]["serves"] == "adapters, several policies, entropies"
+    assert rows["in_process"]["serves"] == "images, adapters, several policies, entropies"
     assert (rows["vllm"]["a seed repeats"], rows["toy"]["a seed repeats"]) == ("up to rounding", "bit by bit")
     assert rows["uninstalled"]["state"] == "not installed: pip install no-such-engine"
 
