@@ -1,0 +1,191 @@
+"""A critic at the table: between a solver's tries a second seat writes feedback, which must not tell the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.base import ACTION_LENGTH, flag, one_line, whole_number
+from games.contracts import View
+from games.families.book import fold
+from simulators.base import Answer
+from simulators.reasoning import replies
+from simulators.reasoning.tasks import RIGHT, SOLVER, Reasoning
+
+CRITIC = "critic"
+HELPED, LEAK = "helped", "leak"
+WITHHELD = "(The feedback is withheld: it gives the answer away.)"
+TRIES = 5
+"""Number of tries of which the report gives the success rate, as MINT does (SR@1 to SR@5)."""
+ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+
+
+class Critique(Reasoning):
+    """Game of a solver and a critic about a task of reasoning-gym (MINT, Wang et al. 2023, "lazy user" feedback).
+
+    The solver plays `reasoning` with protocol "retry" or "code"; after each of its replies that does not end the match
+    the critic reads it and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees
+    the right answer; feedback, the maximum characters of one. Feedback that contains the answer, as digits or in words,
+    is withheld, unless the question or an answer of the solver contains it.
+
+    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after a try that was not; `leak`, -1
+    to the critic for withheld feedback.
+    """
+
+    name = "critique"
+    seats = (SOLVER, CRITIC)
+    metadata: ClassVar[dict[str, Any]] = {"name": "critique_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        **Reasoning.reward_parts,
+        HELPED: "1 to the critic if the solver is right after its feedback",
+        LEAK: "-1 to the critic for feedback with the answer",
+    }
+
+    def __init__(self, *, protocol: str = "retry", reference: bool = True, feedback: int = 400, **options: Any) -> None:
+        if protocol not in ("retry", "code"):
+            raise ValueError(f'protocol must be "retry" or "code", not {protocol!r}: others have one try')
+        self.reference = flag("reference", reference)
+        self.feedback = whole_number("feedback", feedback, least=1, most=4000)
+        super().__init__(protocol=protocol, **options)  # type: ignore[arg-type]
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draw a task as `reasoning` does, and clear tries and feedback."""
+        super().set_up(rng, options)
+        self._tries = self._leaks = self._comments = 0
+        self._acts: list[str] = []
+
+    @property
+    def turns_left(self) -> int:
+        """Remaining replies of the solver, the next one included."""
+        return self.max_turns - self._tries
+
+    def rules(self) -> str:
+        """Return the rules of `reasoning`, and those of the critic."""
+        return (
+            f"{super().rules()} Between the tries a critic may help with a hint of up to {self.feedback} characters. "
+            "It must not say the answer."
+        )
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return the critic's facts: the solver's last reply as `attempt`, and the right answer as `reference`."""
+        if seat != CRITIC:
+            return {}
+        return {"attempt": one_line(self._acts[-1], ACTION_LENGTH) if self._acts else ""} | (
+            {"reference": self.task.answer} if self.reference else {}
+        )
+
+    def next_seat(self, seat: str) -> str:
+        """Return the other seat."""
+        return CRITIC if seat == SOLVER else SOLVER
+
+    def play(self, seat: str, act: str) -> str:
+        """Score the solver's answer, run its code, or give the critic's feedback to the solver. Returns ""."""
+        if seat == SOLVER:
+            super().play(seat, act)
+            self._acts.append(act)
+            self._tries += 1
+            if self.ended and self._comments and self.ended == RIGHT:
+                self.pay(CRITIC, HELPED, 1.0)
+            return ""
+        comment = one_line(act, self.feedback)
+        self._comments += bool(comment)
+        if self._gives_away(comment):
+            self._leaks += 1
+            self.pay(CRITIC, LEAK, -1.0)
+            comment = WITHHELD
+        if comment:
+            self.tell(comment, SOLVER, sender=CRITIC)
+        return ""
+
+    @property
+    def last_answer(self) -> str:
+        """The solver's last answer; "" if its last reply had none."""
+        return replies.final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
+
+    def _gives_away(self, comment: str) -> bool:
+        """Return True if a comment contains the answer, and neither the question nor a reply of the solver does."""
+        forms = {fold(self.task.answer), *_in_words(self.task.answer)}
+        known = fold(" ".join([self.task.question, *self._acts]))
+        said = fold(comment)
+        return any(form and _contains(said, form) and not _contains(known, form) for form in forms)
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return those of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
+
+        `sr1` to `sr5` are True if the solver was right within so many tries, and `slope` is their least-squares slope
+        per try, whose mean over matches is that of the success rates. `comments` counts the critic's feedback that is
+        not empty, `leaks` that withheld.
+        """
+        solved = self._tries if self.ended == RIGHT else TRIES + 1
+        within = [solved <= k for k in range(1, TRIES + 1)]
+        centred = np.arange(1, TRIES + 1) - (TRIES + 1) / 2
+        return {
+            **super().figures(),
+            **{f"sr{k}": right for k, right in enumerate(within, 1)},
+            "slope": float(centred @ np.array(within, float) / (centred @ centred)),
+            "comments": self._comments,
+            "leaks": self._leaks,
+        }
+
+
+def _contains(text: str, words: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(words)}(?!\w|\.\d)", text) is not None
+
+
+def _in_words(answer: str) -> list[str]:
+    """Return an answer from 0 to 99 in English words, with and without a hyphen; [] for any other."""
+    if not re.fullmatch(r"\d{1,2}", answer.strip()):
+        return []
+    number, ones, tens = int(answer), ONES.split(), TENS.split()
+    if number < 20:
+        return [ones[number]]
+    ten, one = tens[number // 10 - 2], number % 10
+    return [f"{ten}{gap}{ones[one]}" for gap in ("-", " ")] if one else [ten]
+
+
+def _unary(game: Critique, seed: int) -> Answer:
+    """Return a critic that says only that the try is wrong."""
+    return lambda seen: "That is not right."
+
+
+def _compass(game: Critique, seed: int) -> Answer:
+    """Return a critic that says whether a number is too high or too low; of other answers only that they are wrong."""
+
+    def act(seen: View) -> str:
+        try:
+            given, right = float(game.last_answer), float(game.task.answer)
+        except ValueError:
+            return "That is not right."
+        return "Too high." if given > right else "Too low."
+
+    return act
+
+
+def _bisector(game: Critique, seed: int) -> Answer:
+    """Return a solver that halves the whole numbers from -12 to 18, or what is left of them, as the critic directs.
+
+    Sums of two one-digit numbers, with signs, are among them.
+    """
+    low, high = -12, 18
+
+    def act(seen: View) -> str:
+        nonlocal low, high
+        said = " ".join(message.text for message in seen.messages if message.sender == CRITIC)
+        middle = (low + high) // 2
+        if "high" in said:
+            high = middle - 1
+        elif "low" in said:
+            low = middle + 1
+        return replies.write_answer(str((low + high) // 2), game.answer)
+
+    return act
+
+
+Critique.players = {**Reasoning.players, "unary": _unary, "compass": _compass, "bisector": _bisector}
