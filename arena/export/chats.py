@@ -82,6 +82,7 @@ class Chats:
         self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
         tables = set_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
+        self._harnessed = {(table.game.name, seat) for table in tables for seat in table.harnesses}
 
     @property
     def has_tools(self) -> bool:
@@ -165,7 +166,7 @@ class Chats:
                     yield Reply(row, turn, prompt, conversation.reply(turn["raw"]), "", worth[turn["index"]])
                     conversation.said(turn["raw"])
                 continue
-            if source == "replaced":
+            if source in ("replaced", "request"):
                 continue
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
@@ -185,7 +186,9 @@ class Chats:
         return {
             seat: held
             for seat, held in row["seats"].items()
-            if held["kind"] in ("model", "endpoint") and self.selection.has(held)
+            if held["kind"] in ("model", "endpoint")
+            and self.selection.has(held)
+            and (row["game"], seat) not in self._harnessed
         }
 
     def _role(self, game: str, held: Mapping[str, Any]) -> Role:

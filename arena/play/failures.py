@@ -19,6 +19,7 @@ from agents.errors import (
     EngineDied,
     EngineError,
     EnginesLost,
+    HarnessError,
     PatternError,
     RoleError,
     ScriptedPolicyError,
@@ -44,7 +45,7 @@ _PACKAGES = tuple(f"{_ROOT / name}/" for name in ("arena", "agents", "games", "s
 _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE = (EndpointError, EngineError, HumanLeft, WorkerLost)
-_OF_FILES = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError)
+_OF_FILES = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError, HarnessError)
 """Errors in a role's or a model's own files, reported in one line."""
 
 

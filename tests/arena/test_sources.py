@@ -60,7 +60,7 @@ def moved(run: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "tool")], ids=str)
+@pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "request")], ids=str)
 def test_a_policy_learns_from_its_own_turns_alone(
     played: Path, tmp_path: Path, sources: tuple[TurnSource, ...]
 ) -> None:
