@@ -112,7 +112,8 @@ class Program:
         return text
 
     def _error(self, why: str) -> HarnessError:
-        return HarnessError(f"agent program {one_line(' '.join(self.command), 80)}: {why}")
+        words = " ".join(Path(word).name for word in self.command)
+        return HarnessError(f"agent program {one_line(words, 80)}: {why}")
 
 
 def act_in(line: bytes) -> str | None:
@@ -137,4 +138,9 @@ async def _tail(process: Process) -> str:
 
 
 async def _wait(process: Process) -> None:
+    """Wait for the end of a killed program, reading what it still prints: asyncio waits for the end of its pipes."""
+    await asyncio.sleep(0)  # until the reader that was cancelled has gone
+    assert process.stdout
+    while await process.stdout.read(1 << 16):
+        pass
     await process.wait()
