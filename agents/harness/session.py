@@ -248,7 +248,7 @@ class Session:
         reading = Reading(raw)
         if asked.tools and asked.reads_calls:
             reading = self.frame.read_calls(completion.ids, asked.tools, self._calls)
-        if reading.problem or len({call.id for call in reading.calls}) < len(reading.calls):
+        if reading.problem or not reading.calls or len({call.id for call in reading.calls}) < len(reading.calls):
             reading = Reading(raw)
         self._calls += len(reading.calls)
         calls = reading.calls if asked.is_parallel else reading.calls[:1]

@@ -152,6 +152,8 @@ class Chats:
             seat: Conversation(self._role(name, held), self._frame(held["policy"]))
             for seat, held in self._model_seats(row).items()
         }
+        if not conversations and any((row["game"], seat) in self._harnessed for seat in row["seats"]):
+            raise StoreError("an agent program asked the policy, and its messages are not logged")
         game = games.deal(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
             raise StoreError(f"the rules of {name} were changed since")

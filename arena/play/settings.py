@@ -28,7 +28,7 @@ class SeatSpec(Spec):
     policy: PolicyName
     """Name from `policies`, a scripted policy such as `random` or path/to/file.py:function, `endpoint:MODEL` or
     `endpoint@SERVER:MODEL`."""
-    harness: Harness | None = None
+    harness: Annotated[Harness, Field(min_length=1, max_length=4000)] | None = None
     """Agent program that plays the seat by asking the policy: a command such as `python my_agent.py`, or a URL."""
 
 
