@@ -7,8 +7,9 @@ except for temperature and the like, which the seat's role decides so that log-p
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agents.tool_formats import NAME, ToolCall
@@ -48,6 +49,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": (None, "disabled"),
 }
 """Unsupported parameters, with the values that are accepted because they have no effect."""
+THOUGHT_TAG = re.compile(r"<think\s[^<>]{0,500}>")
 REMEDIES = {
     "n": "send one request for each answer, with different values of `seed`",
     "previous_response_id": "send the whole conversation as `input`",
@@ -64,16 +66,23 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """Message of a conversation; equal to another if a client that rewrites JSON and blanks could have made it of it.
+    """Message of a conversation. Equal messages may differ in what clients rewrite in an assistant's message.
 
-    `text` of an assistant's message is stripped. Arguments of calls are parsed.
+    That is the JSON text of arguments, blanks, and attributes of the tags around thoughts.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
-    text: str = ""
+    text: str = field(default="", compare=False)
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     """In a tool's message: id of the call that it answers."""
+    compared: str = field(init=False, repr=False)
+    """Text by which messages are compared."""
+
+    def __post_init__(self) -> None:
+        own = self.role == "assistant"
+        compared = "".join(THOUGHT_TAG.sub("<think>", self.text).split()) if own else self.text
+        object.__setattr__(self, "compared", compared)
 
 
 @dataclass(frozen=True)

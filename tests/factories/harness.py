@@ -75,7 +75,11 @@ def command(program: str, *arguments: str) -> str:
 
 
 def lineup(
-    harness: str, family: str = "qwen25", limits: Limits = Limits(turn_seconds=60.0), game: str = "tasks", **options: Any
+    harness: str,
+    family: str = "qwen25",
+    limits: Limits = Limits(turn_seconds=60.0),
+    game: str = "tasks",
+    **options: Any,
 ) -> tuple[Lineup, Caller, list[str]]:
     """A table at which an agent program plays, its engine, and a list for the notes."""
     notes: list[str] = []

@@ -22,10 +22,18 @@ def ask(**body: Any) -> dict[str, Any]:
 def model(state: dict[str, Any]) -> str:
     said = ask(messages=state["messages"], tools=TOOLS)
     calls = [
-        {**one, "function": {**one["function"], "arguments": json.dumps(json.loads(one["function"]["arguments"]), indent=1)}}
+        {
+            **one,
+            "function": {
+                **one["function"],
+                "arguments": json.dumps(json.loads(one["function"]["arguments"]), indent=1),
+            },
+        }
         for one in said.get("tool_calls", [])
     ]
-    state["messages"].append({"role": "assistant", "content": said["content"] or "", **({"tool_calls": calls} if calls else {})})
+    state["messages"].append(
+        {"role": "assistant", "content": said["content"] or "", **({"tool_calls": calls} if calls else {})}
+    )
     state["rounds"] += 1
     return "tools" if calls and state["rounds"] < 4 else "end"
 
@@ -33,7 +41,9 @@ def model(state: dict[str, Any]) -> str:
 def tools(state: dict[str, Any]) -> str:
     for one in state["messages"][-1]["tool_calls"]:
         result = call(one["function"]["name"], json.loads(one["function"]["arguments"]))
-        state["messages"].append({"role": "tool", "tool_call_id": one["id"], "content": [{"type": "text", "text": result}]})
+        state["messages"].append(
+            {"role": "tool", "tool_call_id": one["id"], "content": [{"type": "text", "text": result}]}
+        )
     return "model"
 
 
