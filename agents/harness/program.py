@@ -37,6 +37,8 @@ class Program:
         self.command, self.variables = list(command), dict(variables)
         self._process: Process | None = None
         self._unread = b""
+        self._has_acted = False
+        """Whether the running process has given an act."""
         self._errors: asyncio.Task[str] | None = None
 
     async def act(self, observation: Mapping[str, Any]) -> str:
@@ -55,7 +57,7 @@ class Program:
             *whole, lines = lines.split(b"\n")
             for i, line in enumerate(whole):
                 if (act := act_in(line)) is not None:
-                    self._unread = b"\n".join([*whole[i + 1 :], lines])
+                    self._unread, self._has_acted = b"\n".join([*whole[i + 1 :], lines]), True
                     return act
                 printed += line + b"\n"
             if len(printed) + len(lines) > OUTPUT_BYTES:
@@ -64,6 +66,8 @@ class Program:
                 break
             lines += data
         await self._ended(process)
+        if self._has_acted and not printed + lines:  # it had ended already, after its last act
+            return await self.act(observation)
         act = act_in(lines)
         return self._text(bytes(printed + lines)) if act is None else act
 
@@ -86,7 +90,7 @@ class Program:
             )
         except OSError as error:
             raise self._error(f"it cannot be started: {error.strerror or error}") from None
-        self._errors, self._unread = asyncio.create_task(_tail(process)), b""
+        self._errors, self._unread, self._has_acted = asyncio.create_task(_tail(process)), b"", False
         return process
 
     async def _ended(self, process: Process) -> None:
