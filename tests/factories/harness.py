@@ -1,4 +1,4 @@
-"""Matches of agent programs with an engine that writes calls and texts in its own tokens, drawn by the request's seed."""
+"""Matches of agent programs with an engine that writes calls and texts in odd tokens, drawn by the request's seed."""
 
 import asyncio
 import sys
@@ -27,6 +27,7 @@ from tests.factories.babble import Nobody
 from tests.factories.tool_templates import tool_tokenizer
 
 PROGRAMS = Path(__file__).parent / "agent_programs"
+PATIENT = Limits(turn_seconds=60.0)
 WORDS = ("fine", "a  b", "é 🙂", "no|yes", '{"act": "x"}', "<think>hm</think> so", "\n\nwell\n")
 
 
@@ -77,7 +78,7 @@ def command(program: str, *arguments: str) -> str:
 def lineup(
     harness: str,
     family: str = "qwen25",
-    limits: Limits = Limits(turn_seconds=60.0),
+    limits: Limits = PATIENT,
     game: str = "tasks",
     **options: Any,
 ) -> tuple[Lineup, Caller, list[str]]:

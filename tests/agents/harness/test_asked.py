@@ -101,8 +101,9 @@ def test_what_cannot_be_answered_is_refused_as_openai_does(case: str) -> None:
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=4)
 WORDS = st.sampled_from(
-    ["role", "content", "user", "assistant", "tool", "text", "type", "tool_calls", "function", "name", "arguments", "id",
-     "messages", "input", "tools", "tool_call_id", "function_call", "function_call_output", "call_id", "output", "{}"]
+    ["role", "content", "user", "assistant", "tool", "text", "type", "tool_calls", "function", "name", "arguments",
+     "id", "messages", "input", "tools",
+     "tool_call_id", "function_call", "function_call_output", "call_id", "output", "{}"]
 )  # fmt: skip
 JSON = st.recursive(
     SCALARS | WORDS,
