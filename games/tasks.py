@@ -14,6 +14,7 @@ import numpy as np
 
 from games.adapters.loading import file_of, member
 from games.base import ACTION_LENGTH, IllegalAct, TextGame, flag
+from games.contracts import View
 from games.plain_files import read_plain
 
 AGENT = "agent"
@@ -87,6 +88,14 @@ class Tasks(TextGame):
                 raise ValueError(f"the reward {part!r} is {str(value)[:80]}: a reward is a finite number")
         self.end("answered", "The task is answered.")
         return act
+
+
+def _repeater(game: Tasks, seed: int) -> Callable[[View], str]:
+    """Return a player that answers with the task's own text."""
+    return lambda view: view.messages[-1].text
+
+
+Tasks.players = {"repeater": _repeater}
 
 
 def load_reward(name: str) -> Callable[[dict[str, Any], str], Any]:

@@ -130,7 +130,7 @@ def _response_events(response: Json) -> Iterator[Json]:
     yield {"type": "response.created", "response": begun}
     for index, item in enumerate(response["output"]):
         place = {"item_id": item["id"], "output_index": index}
-        unfinished = {"content": []} if item["type"] == "message" else {"arguments": ""}
+        unfinished: Json = {"content": []} if item["type"] == "message" else {"arguments": ""}
         yield _item_event("added", index, item | unfinished | {"status": "in_progress"})
         if item["type"] == "message":
             (part,) = item["content"]

@@ -63,7 +63,7 @@ class HarnessServer:
         listening = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{listening.getsockname()[1]}/v1"
         self._server = server(self._app(), CONNECTIONS, log_level="critical", lifespan="off")
-        self._server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]  # they belong to the run
+        self._server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]  # signals are the run's
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """Matches of agent programs with an engine that writes calls and texts in odd tokens, drawn by the request's seed."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -11,10 +12,10 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.harness.asked import Asked, parse
 from agents.harness.server import HarnessServer
 from agents.players.servers import Endpoints
 from agents.policy import Policy
-from agents.stream import Stream
 from agents.tool_formats import ToolCall, call_id
 from agents.weights import load_tokenizer, resolve
 from arena.play.lineup import Lineup, seatings
@@ -29,6 +30,14 @@ from tests.factories.tool_templates import tool_tokenizer
 PROGRAMS = Path(__file__).parent / "agent_programs"
 PATIENT = Limits(turn_seconds=60.0)
 WORDS = ("fine", "a  b", "é 🙂", "no|yes", '{"act": "x"}', "<think>hm</think> so", "\n\nwell\n")
+
+
+HI: dict[str, Any] = {"role": "user", "content": "Hi"}
+
+
+def chat(*messages: dict[str, Any], **fields: Any) -> Asked:
+    """A request of chat completions, parsed."""
+    return parse("chat", json.dumps({"model": "m", "messages": list(messages), **fields}).encode())
 
 
 @cache
@@ -124,8 +133,3 @@ def exact(record: MatchRecord, engine: Caller) -> None:
         assert all(not own for own, turn in zip(stream.mask, stream.turns, strict=True) if turn < 0)
     assert sorted(seen) == [turn.index for turn in record.turns if turn.tokens]
     assert len(seen) == len(made)
-
-
-def contexts(streams: Sequence[Stream]) -> list[tuple[int, ...]]:
-    """The streams' ids."""
-    return [tuple(stream.ids) for stream in streams]

@@ -7,18 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.harness.asked import Asked, ChatMessage, Refused, parse
+from agents.harness.asked import ChatMessage, Refused, parse
 from agents.harness.server import posted_rewards
 from agents.tool_formats import ToolCall
 from tests.factories.agent_programs.tools import TOOLS
+from tests.factories.harness import HI, chat
 
 CALL = {"id": "call1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": "é"}'}}
-HI: dict[str, Any] = {"role": "user", "content": "Hi"}
-
-
-def chat(*messages: dict[str, Any], **fields: Any) -> Asked:
-    """A request of chat completions, parsed."""
-    return parse("chat", json.dumps({"model": "m", "messages": list(messages), **fields}).encode())
 
 
 def called(arguments: str, content: Any = None, result: Any = "2") -> list[dict[str, Any]]:

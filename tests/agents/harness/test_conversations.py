@@ -10,9 +10,8 @@ from agents.engines.base import Completion
 from agents.harness.asked import Asked, ChatMessage, Refused
 from agents.harness.conversations import Conversations, described, drift
 from agents.tool_formats import ToolCall, ToolResult, call_id
-from tests.agents.harness.test_asked import HI, chat
 from tests.factories.agent_programs.tools import TOOLS
-from tests.factories.harness import frame
+from tests.factories.harness import HI, chat, frame
 from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
 
 FAMILIES = [*TOOL_FAMILIES, "nano"]
