@@ -177,6 +177,9 @@ class Session:
             self._known.pop(key, None)
 
     async def _answer(self, asked: Asked) -> Answer:
+        characters = sum(len(message.text) for message in asked.messages)
+        if characters > self.positions * self.frame.longest_token:
+            raise self._too_long(asked, f"{characters:,} characters")
         await self._render_tools(asked)
         await self._room.acquire()
         try:
@@ -223,11 +226,7 @@ class Session:
         sampling, ids = self.role.sampling, placed.ids
         room = self.positions - len(ids)
         if room < 1:
-            raise Refused(
-                f"this model's maximum context length is {self.positions} tokens, and the messages have {len(ids)}",
-                code="context_length_exceeded",
-                param="messages" if asked.api == "chat" else "input",
-            )
+            raise self._too_long(asked, f"{len(ids):,} tokens")
         digest = hashlib.sha256(np.asarray(ids, np.int64).tobytes() + str(asked.seed).encode()).digest()
         drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
         return Request(
@@ -240,6 +239,13 @@ class Session:
             top_k=sampling.top_k,
             stop_ids=self.frame.stop_ids,
             seed=(*self.seed, *np.frombuffer(digest[:16], np.uint32).tolist(), drawn),
+        )
+
+    def _too_long(self, asked: Asked, length: str) -> Refused:
+        return Refused(
+            f"this model's maximum context length is {self.positions:,} tokens, and the messages have {length}",
+            code="context_length_exceeded",
+            param="messages" if asked.api == "chat" else "input",
         )
 
     def _record(self, placed: Continuation, completion: Completion, turn: int) -> Answer:

@@ -99,7 +99,7 @@ def test_turns_of_others_are_context() -> None:
         assert sample.behaviour.tolist() == [-float(5 * p + 3 + k) for p in own for k in (0, 1)]
         assert sample.stream.ids == stream.ids and sample.stream.sampled == 8 and stream.sampled == 2 * count
     assert samples_of([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
-    assert set(OWN) == {"policy", "replaced", "summary"}
+    assert set(OWN) == {"policy", "replaced", "summary", "request"}
 
 
 def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: Path) -> None:
