@@ -70,14 +70,12 @@ def _kill_all(program: int) -> None:
     """Kill the program's group and every child, adopted ones included, until none is left."""
     with suppress(ProcessLookupError):
         os.killpg(program, signal.SIGKILL)
-    while True:
-        with open(f"/proc/self/task/{os.getpid()}/children") as listed:
-            for child in listed.read().split():
-                os.kill(int(child), signal.SIGKILL)
-        try:
+    with suppress(ChildProcessError, FileNotFoundError):  # no child is left, or the kernel lists none
+        while True:
+            with open(f"/proc/self/task/{os.getpid()}/children") as listed:
+                for child in listed.read().split():
+                    os.kill(int(child), signal.SIGKILL)
             os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
 
 
 if __name__ == "__main__":

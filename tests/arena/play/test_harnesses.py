@@ -109,8 +109,9 @@ def test_every_fault_has_its_reason_and_harms_no_other_match(tmp_path: Path) -> 
 
     async def one(number: int, fault: str, room: asyncio.Semaphore) -> None:
         async with room:
+            seconds = 3.0 if fault in ("hang", "late") else 60.0
             on, engine, _ = lineup(
-                command("faults", fault, str(tmp_path / f"{number}")), limits=Limits(turn_seconds=3.0)
+                command("faults", fault, str(tmp_path / f"{number}")), limits=Limits(turn_seconds=seconds)
             )
             (record,) = await played(on)
         if fault in ACTS:
@@ -190,3 +191,13 @@ def test_a_program_behind_a_url_is_told_where_to_ask() -> None:
     on, _, _ = lineup(f"{url}/play")
     (record,) = asyncio.run(played(on))
     assert record.status == "failed" and "agent program http://127" in record.reason
+
+
+def test_a_program_plays_all_turns_of_a_game_that_has_several() -> None:
+    """The same process reads each observation as a line and answers with a line."""
+    records, _ = matches(command("graph_loop"), 2, game="desk")
+    for record in records:
+        acts = [turn for turn in record.turns if turn.seat == "agent" and turn.source == "policy"]
+        assert len(acts) > 1 and all(turn.messages for turn in acts)
+        assert [turn.index for turn in record.turns] == list(range(len(record.turns)))
+    assert untimed(records[0]) == untimed(matches(command("graph_loop"), 1, game="desk")[0][0])
