@@ -44,3 +44,7 @@ class EnginesLost(EngineError):
 
 class EndpointError(Exception):
     """Raised if an OpenAI-compatible endpoint gives no usable reply."""
+
+
+class HarnessError(Exception):
+    """Raised if an agent program cannot be started, crashes, or ends without an act; the message says which."""

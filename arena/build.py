@@ -164,7 +164,7 @@ async def build(
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
-    lineup = _lineup(experiment, tables, policies, engine, parts)
+    lineup = _lineup(experiment, tables, policies, engine, parts, watcher)
     demonstrations = Demonstrations(
         spec=experiment.learn.demonstrations,
         lineup=lineup,
@@ -235,6 +235,7 @@ def _lineup(
     policies: Policies,
     engine: Engine,
     parts: Sequence[RolloutPart],
+    watcher: Watcher,
 ) -> Lineup:
     """Return the lineup of a run's tables, with the limits and controls of its matches."""
     limits = Limits(**experiment.play.limits.model_dump())
@@ -242,14 +243,20 @@ def _lineup(
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
         return [control for part in parts if (control := part.control(plan, game))]
 
+    endpoints, harnesses = Endpoints(experiment.servers()), None
+    if any(table.harnesses for table in tables):
+        from agents.harness.server import HarnessServer  # its packages are optional
+
+        harnesses = HarnessServer(watcher.note)
     return Lineup(
         tables=tables,
         policies=policies,
         engine=engine,
         seed=experiment.seed,
         limits=limits,
-        endpoints=Endpoints(experiment.servers()),
+        endpoints=endpoints,
         control=control,
+        harnesses=harnesses,
     )
 
 

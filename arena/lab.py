@@ -94,6 +94,7 @@ class Lab:
     async def close(self) -> None:
         """Stop running matches, and release the engine, the trainers and their weights."""
         await self.parts.source.close()
+        await self.parts.lineup.close()
         for trainer in self.trainers.values():
             await trainer.close()
         await self.engine.close()

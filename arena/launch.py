@@ -77,6 +77,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     saved = experiment_of(folder, trust=trusted)
     experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else saved
     own_files.admit_servers(folder, servers_asked(experiment), saved.servers(), trusted)
+    own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
     for line in (*prepared.notes, *own_files.edited(folder)):

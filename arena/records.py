@@ -27,7 +27,7 @@ MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "
 another run's log; recalled by replay (only of trajectories, the log keeps the original); or a demonstration (not
 logged)."""
 
-OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary")
+OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary", "request")
 """Sources of turns that a policy wrote itself and learns from by reward."""
 
 

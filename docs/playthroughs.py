@@ -32,7 +32,8 @@ PLAYERS: Mapping[str, str] = {
     "first_price_auction": "shading_bidder", "guess_city": "halver", "haggle": "conceding_haggler",
     "hanabi": "sure_teammate", "kuhn_poker": "nash", "negotiation": "nash_bargaining",
     "public_goods": "conditional_contributor", "recommender": "listening", "search": "reader",
-    "second_price_auction": "truthful_bidder", "tic_tac_toe": "mcts:50x1", "twenty_questions": "halver",
+    "second_price_auction": "truthful_bidder", "tasks": "repeater", "tic_tac_toe": "mcts:50x1",
+    "twenty_questions": "halver",
     "ultimatum": "fair_splitter", "wordle": "consistent_guesser",
 }  # fmt: skip
 """Scripted player of all seats; otherwise the game's oracle, or random."""

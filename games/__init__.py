@@ -45,6 +45,7 @@ CLASSES = {
     "wordle": "games.wordle:Wordle",
     "maze": "games.maze:Maze",
     "recall": "games.recall:Recall",
+    "tasks": "games.tasks:Tasks",
     "text_navigation": "games.text_navigation:TextNavigation",
 }
 

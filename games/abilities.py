@@ -72,6 +72,17 @@ class Pictures(Ability, Protocol):
 
 
 @runtime_checkable
+class Scored(Ability, Protocol):
+    """A game that an agent program at a seat may score."""
+
+    def score(self, seat: str, rewards: Mapping[str, float]) -> None:
+        """Pay these named rewards to the seat with its next act; replaces those of an earlier call.
+
+        Raises ValueError if the game takes no rewards, or none of these names.
+        """
+
+
+@runtime_checkable
 class SpielRules(Ability, Protocol):
     """A game on OpenSpiel's rules, for search players, solvers and best responses."""
 

@@ -127,11 +127,11 @@ class View(NamedTuple):
         )
 
 
-TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "tool"]
+TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "request"]
 """Origin of a turn: the seat's `policy`; a `patch` that plays another act in its place; a `demonstration` to imitate.
-Also the policy's own are a `summary` of its past and an act `replaced` by a patch, which no game reads (`UNREAD`), and
-an act `voted` from several samples. `tool` is reserved. (A tool call is its policy's turn, its result a message.)"""
-UNREAD: tuple[TurnSource, ...] = ("summary", "replaced")
+Also the policy's own are a `summary` of its past, an act `replaced` by a patch, and its answer to a `request` of the
+seat's agent program, which no game reads (`UNREAD`), and an act `voted` from several samples."""
+UNREAD: tuple[TurnSource, ...] = ("summary", "replaced", "request")
 """Sources of turns that no game reads."""
 
 

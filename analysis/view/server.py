@@ -36,9 +36,9 @@ def begin(
     `seat` is as for `serve`. Raises ConfigError if packages are missing or the port is taken.
     """
     try:
+        from agents.connections import server
         from analysis.view.app import Viewer, application
         from analysis.view.runs import Library
-        from arena.serve.connections import server
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
     view, token = Viewer(Library(paths), services), secrets.token_urlsafe(32)

@@ -36,7 +36,7 @@ def serve(
     from arena.play.contenders import ModelContender
 
     try:
-        from arena.serve.connections import server
+        from agents.connections import server
         from arena.serve.service import Served, Service, roles_of
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None

@@ -217,6 +217,8 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
         notes.append("a summary, which the game does not read")
     elif source == "replaced":
         notes.append("not read by the game: another act was put in its place")
+    elif source == "request":
+        notes.append("an answer to the seat's agent program, which the game does not read")
     elif source != "policy":
         notes.append(f"a {source}, not the policy's own")
     if turn["private"]:

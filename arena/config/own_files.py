@@ -16,7 +16,7 @@ from agents.role import list_roles
 from agents.weights import home
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, StoreError
-from arena.play.settings import GameSpec, SeatSpec, TableSpec
+from arena.play.settings import GameSpec, TableSpec
 from arena.store.files import explained, inside, make_folder, write_atomic
 from arena.store.reader import RunReader
 from games.adapters import loading
@@ -102,10 +102,11 @@ def same_game(name: str, *experiments: Experiment | None) -> str:
 
 
 def trust_files(experiment: Experiment) -> None:
-    """Record the experiment's game files, part files and modules as trusted on this machine."""
+    """Record the experiment's game files, part files, modules and agent programs as trusted on this machine."""
     paths = [*filter(None, (file_of(game.name) for game in _games(experiment))), *_part_files(experiment)]
     _trust(digest(path.read_bytes()) for path in paths if path.is_file())
     _trust(_modules(_plain_games(experiment)).values())
+    _trust(map(_harness_digest, _harnesses(experiment)))
 
 
 def trust_servers(servers: Iterable[EndpointSpec]) -> None:
@@ -127,6 +128,17 @@ def admit_servers(
             url, variable = server.url or "OpenAI, or OPENAI_BASE_URL", server.key_variable or KEY_VARIABLE
             raise ConfigError(f"{run} would ask {url} with the key in {variable}: to allow that, pass --trust")
     trust_servers(asked.values())
+
+
+def admit_harnesses(run: Path, asked: Experiment, recorded: Experiment, trust: bool = False) -> None:
+    """Raise ConfigError if a run folder names an untrusted agent program, which would be started or asked.
+
+    Otherwise, or with `trust`, trusts all `asked` ones. Those that are not `recorded` come from the user's command.
+    """
+    for harness in sorted(_harnesses(asked) & _harnesses(recorded)):
+        if not trust and _harness_digest(harness) not in _trusted():
+            raise ConfigError(f"{run} would run the agent program {harness[:200]!r}: to allow that, pass --trust")
+    _trust(map(_harness_digest, _harnesses(asked)))
 
 
 def digest(data: bytes) -> str:
@@ -155,6 +167,15 @@ def _trust_file() -> Path:
 
 def _server_digest(server: EndpointSpec) -> str:
     return digest(f"server {server.url} {server.key_variable}".encode())
+
+
+def _harness_digest(harness: str) -> str:
+    return digest(f"harness {harness}".encode())
+
+
+def _harnesses(experiment: Experiment) -> set[str]:
+    """Return the commands and URLs of the agent programs at a run's seats."""
+    return {held.harness for table in experiment.all_tables() for held in table.seats.values() if held.harness}
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
@@ -262,7 +283,7 @@ def _free_path(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
 
 
 def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
-    seats = {seat: SeatSpec(role=roles.get(s.role, s.role), policy=s.policy) for seat, s in table.seats.items()}
+    seats = {seat: s.model_copy(update={"role": roles.get(s.role, s.role)}) for seat, s in table.seats.items()}
     return table.model_copy(update={"seats": seats})
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 
-from agents.errors import EndpointError, ScriptedPolicyError
+from agents.errors import EndpointError, HarnessError, ScriptedPolicyError
+from agents.harness.command import command_of, is_url
 from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.scripted import SCRIPTED, check_scripted
@@ -30,8 +32,11 @@ def set_tables(experiment: Experiment) -> list[Table]:
     for i, spec in enumerate(experiment.all_tables()):
         where = f"tables[{i}]." if experiment.tables is not None else ""
         table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=where)
-        table = replace(table, holders={seat: held.policy for seat, held in spec.seats.items()}, share=spec.share)
+        harnesses = {seat: held.harness for seat, held in spec.seats.items() if held.harness}
+        holders = {seat: held.policy for seat, held in spec.seats.items()}
+        table = replace(table, holders=holders, harnesses=harnesses, share=spec.share)
         _check_holders(experiment, spec, table, where)
+        _check_harnesses(experiment, table, where)
         _check_opponents(experiment, spec, table)
         tables.append(table)
     _check_role_names(tables)
@@ -53,6 +58,32 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
             continue
         if policy.train:
             _check_sampling(table.roles[seat], held.policy)
+
+
+def _check_harnesses(experiment: Experiment, table: Table, where: str) -> None:
+    """Raise ConfigError unless each agent program can be started and asks a policy that can answer it."""
+    for seat, harness in table.harnesses.items():
+        place, name = f"{where}seats.{seat}.harness", table.holders[seat]
+        sampling = table.roles[seat].sampling
+        if name not in experiment.policies:
+            raise ConfigError(f"{place}: an agent program asks a policy with weights, and '{name}' has none")
+        if sampling.cautious or sampling.votes or sampling.stop:
+            raise ConfigError(f"{place}: role {table.roles[seat].role}: cautious, votes and stop are not supported")
+        if experiment.evaluate:
+            raise ConfigError(f"{place}: evaluations play roles, not agent programs: leave `evaluate` out")
+        if experiment.policies[name].imitate or experiment.learn.demonstrations or experiment.play.part("patch"):
+            raise ConfigError(f"{place}: an agent program has no scripted replies: leave out imitate and patches")
+        try:
+            if not is_url(harness):
+                command_of(harness)
+        except HarnessError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        if missing := [package for package in _packages(harness) if not find_spec(package)]:
+            raise ConfigError(f"{place}: {missing[0]} is not installed: pip install 'arena-selfplay[serve,endpoint]'")
+
+
+def _packages(harness: str) -> list[str]:
+    return ["starlette", "uvicorn", *(["httpx2"] if is_url(harness) else [])]
 
 
 def _check_imitated(experiment: Experiment, tables: Sequence[Table]) -> None:

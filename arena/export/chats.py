@@ -82,6 +82,7 @@ class Chats:
         self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
         tables = set_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
+        self._harnessed = {(table.game.name, seat) for table in tables for seat in table.harnesses}
 
     @property
     def has_tools(self) -> bool:
@@ -151,6 +152,8 @@ class Chats:
             seat: Conversation(self._role(name, held), self._frame(held["policy"]))
             for seat, held in self._model_seats(row).items()
         }
+        if not conversations and any((row["game"], seat) in self._harnessed for seat in row["seats"]):
+            raise StoreError("an agent program asked the policy, and its messages are not logged")
         game = games.deal(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
             raise StoreError(f"the rules of {name} were changed since")
@@ -172,7 +175,7 @@ class Chats:
                     )
                     conversation.said(turn["raw"])
                 continue
-            if source == "replaced":
+            if source in ("replaced", "request"):
                 continue
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
@@ -199,7 +202,9 @@ class Chats:
         return {
             seat: held
             for seat, held in row["seats"].items()
-            if held["kind"] in ("model", "endpoint") and self.selection.has(held)
+            if held["kind"] in ("model", "endpoint")
+            and self.selection.has(held)
+            and (row["game"], seat) not in self._harnessed
         }
 
     def _role(self, game: str, held: Mapping[str, Any]) -> Role:

@@ -57,9 +57,9 @@ def _role(name: str) -> str:
 
 
 def _data(text: str) -> str:
-    """Return the absolute path if the text of a game's option names an existing file, else the text unchanged."""
+    """Return the absolute path if the text of a game's option is an existing file or `file.py:name`, else the text."""
     likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
-    return absolute(text) if likely and isfile(expanduser(text)) else text
+    return absolute(text) if likely and isfile(expanduser(text)) else absolute_name(text)
 
 
 def absolute_model(name: str) -> str:
@@ -70,6 +70,12 @@ def absolute_model(name: str) -> str:
     return here if isdir(here) and str(resolve(name)) == here else name
 
 
+def _command(harness: str) -> str:
+    from agents.harness.command import with_absolute_paths
+
+    return with_absolute_paths(harness)
+
+
 Folder = Annotated[str, Anchor(absolute)]
 RoleName = Annotated[str, Anchor(_role)]
 """A role's name, or a file that ends in .yaml."""
@@ -77,6 +83,8 @@ GameName = Annotated[str, Anchor(absolute_name)]
 """A game's name, or file.py:Class."""
 PolicyName = Annotated[str, Anchor(absolute_name)]
 """A policy's or a scripted policy's name, or file.py:function."""
+Harness = Annotated[str, Anchor(_command)]
+"""Command or URL of an agent program."""
 OptionValue = Annotated[Any, Anchor(_data)]
 """Value of a game's option: anything, including a file."""
 ModelName = Annotated[str, Anchor(absolute_model)]

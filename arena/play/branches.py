@@ -6,11 +6,11 @@ its token ids and behaviour log-probabilities. Nothing needs to be cloned. The m
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from agents.engines.base import Completion
 from arena.records import MatchRecord, Turn, place_of
-from games.contracts import MatchId
+from games.contracts import UNREAD, MatchId
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,10 @@ class Branch:
             why = record.reason or "see its game"
             return f"it ended before turn {self.turn}, its branch point from {self.match.id}: {why}"
         for turn, again in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):
-            own = [turn.seat, turn.messages, _context_ids(self.match, turn)]
-            new = [again.seat, again.messages, _context_ids(record, again)]
+            own: list[Any] = [turn.seat, _context_ids(self.match, turn)]
+            new: list[Any] = [again.seat, _context_ids(record, again)]
+            if turn.source not in UNREAD and again.source not in UNREAD:  # others have no messages
+                own, new = [*own, turn.messages], [*new, again.messages]
             if turn.index < self.turn:
                 own, new = [*own, turn.raw, turn.action], [*new, again.raw, again.action]
             if own != new:

@@ -39,7 +39,7 @@ async def check_contexts(
         trials = {
             seat: _Trial(table, seat, held[name], min(held[name].positions, max_context))
             for seat, name in table.holders.items()
-            if name in held
+            if name in held and seat not in table.harnesses
         }
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(Random(0)) for seat in table.roles}
         game = table.make_game()

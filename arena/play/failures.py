@@ -19,6 +19,7 @@ from agents.errors import (
     EngineDied,
     EngineError,
     EnginesLost,
+    HarnessError,
     PatternError,
     RoleError,
     ScriptedPolicyError,
@@ -183,12 +184,14 @@ def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Plac
 
     Exceptions in a library are blamed on its caller. An exception that passed through a user's file is blamed on that
     file. With a user's game, exceptions in Arena's own code are blamed on the game, whose values may be wrong. The
-    frame is None for limits and endpoints.
+    frame is None for limits, endpoints and agent programs.
     """
     if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "limit", None
     if isinstance(error, _OUTSIDE):
         return "endpoint", None
+    if isinstance(error, HarnessError):
+        return "game", None
     ours = [at for at in frames if _is_ours(at[0])]
     theirs = [at for at in frames if _is_theirs(at[0])]
     if theirs:

@@ -1,7 +1,10 @@
 """Lineup: contenders of a run by name (policies, past versions, scripted policies, endpoints)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agents.engines.base import Engine
 from agents.player import PREFIXES
@@ -15,6 +18,9 @@ from arena.play.tables import Table
 from arena.policies import PastVersions
 from arena.records import MatchRecord, Seating
 from games.contracts import View
+
+if TYPE_CHECKING:
+    from agents.harness.server import HarnessServer
 
 
 class Instructed(Role):
@@ -47,25 +53,42 @@ class Lineup:
     """Endpoints of all matches, which count the tokens spent."""
     control: Control = lambda plan, game: ()
     """Function that returns the controls of a match."""
+    harnesses: HarnessServer | None = None
+    """Server for the agent programs at seats; None if no seat has one."""
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
         """Return the named player in the seat's role at a table (game with roles). `instruction` ends its prompt."""
         role = instructed(table.roles[seat], instruction)
         if name in self.policies:
             policy = self.policies[name]
+            if (harness := table.harnesses.get(seat)) and self.harnesses:
+                return self._harnessed(name, harness, policy, role)
             return ModelContender(name, self.engine, lambda game, seat: (policy, role))
         if name.startswith(PREFIXES):
             return EndpointContender(name, self.endpoints.at(name), lambda game, seat: role)
         return ScriptedContender(name, role.role)
 
+    def _harnessed(self, name: str, harness: str, policy: Policy, role: Role) -> Contender:
+        from arena.play.harnesses import HarnessContender
+
+        assert self.harnesses
+        return HarnessContender(name, harness, self.engine, policy, role, self.harnesses)
+
     async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
         """Play a planned match and return its record. Past versions are loaded meanwhile; `on_turn` gets each turn."""
         table = self.table(plan)
+        if self.harnesses:
+            self.harnesses.open()
         async with past.seated({seating.policy for seating in plan.seats.values()}):
             contenders = {
                 seat: self.contender(held.policy, seat, table, held.instruction) for seat, held in plan.seats.items()
             }
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, control=self.control)
+
+    async def close(self) -> None:
+        """Stop the server for agent programs, after all matches have ended."""
+        if self.harnesses:
+            await self.harnesses.close()
 
     def table(self, plan: MatchPlan) -> Table:
         """Return the run's game with roles that the plan is for. Raises ConfigError if the run has none like it."""

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from arena.parts.chosen import Chosen
-from arena.parts.paths import Folder, GameName, OptionValue, PolicyName, RoleName
+from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName
 from arena.parts.spec import Matches, Positive, Spec
 from arena.play.parts import ROLLOUT_PART
 from arena.play.parts.base import declaration
@@ -28,6 +28,8 @@ class SeatSpec(Spec):
     policy: PolicyName
     """Name from `policies`, a scripted policy such as `random` or path/to/file.py:function, `endpoint:MODEL` or
     `endpoint@SERVER:MODEL`."""
+    harness: Annotated[Harness, Field(min_length=1, max_length=4000)] | None = None
+    """Agent program that plays the seat by asking the policy: a command such as `python my_agent.py`, or a URL."""
 
 
 class TableSpec(Spec):

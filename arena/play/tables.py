@@ -22,6 +22,8 @@ class Table:
     """Roles by seat, in the game's order."""
     holders: Mapping[str, str] = field(default_factory=dict)
     """In a run, the configured name of a policy or scripted policy by seat."""
+    harnesses: Mapping[str, str] = field(default_factory=dict)
+    """Agent program by seat, for the seats that have one."""
     share: float = 1.0
     """Share of a run's matches, relative to its other tables."""
 

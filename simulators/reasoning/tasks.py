@@ -51,7 +51,7 @@ class Reasoning(Asked):
     """
 
     name = "reasoning"
-    seats = (SOLVER,)
+    seats: tuple[str, ...] = (SOLVER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "reasoning_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {RIGHT: "the answer's score"}
     whole_acts = True

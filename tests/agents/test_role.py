@@ -371,7 +371,7 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     }  # fmt: skip
     facts |= {"findings": {}, "chart": "", "form": "", "limits": "", "card": "J", "values": [1], "mark": "X"}
     facts |= {"hands": {"opener": ["R1"]}, "more": [], "less": [], "under": None, "candidates": ["1 A: farce."]}
-    facts |= {"notes": ["told"], "pages": [""], "question": "", "hops": 2}
+    facts |= {"notes": ["told"], "pages": [""], "question": "", "hops": 2, "attempt": "", "reference": ""}
     public = FACTS | {"left": 1, "today": "", "terse": "", "question": "", "board": "", "fireworks": "", "hints": 1}
     public |= {"lives": 1, "deck": 1, "known": {"opener": ["?"], "responder": ["?"]}}
     public |= {

@@ -60,7 +60,7 @@ def moved(run: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "tool")], ids=str)
+@pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "voted")], ids=str)
 def test_a_policy_learns_from_its_own_turns_alone(
     played: Path, tmp_path: Path, sources: tuple[TurnSource, ...]
 ) -> None:
@@ -94,12 +94,12 @@ def test_turns_of_others_are_context() -> None:
     for tokens in (item.tokens, None):
         (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
         own = [i for i, turn in enumerate(turns) if turn.source in OWN]
-        assert len(own) == 3 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
+        assert len(own) == 4 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
         assert sample.advantages.tolist() == [2 * p + k if tokens is not None else p for p in own for k in (0, 1)]
         assert sample.behaviour.tolist() == [-float(5 * p + 3 + k) for p in own for k in (0, 1)]
-        assert sample.stream.ids == stream.ids and sample.stream.sampled == 6 and stream.sampled == 2 * count
+        assert sample.stream.ids == stream.ids and sample.stream.sampled == 8 and stream.sampled == 2 * count
     assert samples_of([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
-    assert set(OWN) == {"policy", "replaced", "summary"}
+    assert set(OWN) == {"policy", "replaced", "summary", "request"}
 
 
 def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: Path) -> None:

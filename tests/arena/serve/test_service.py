@@ -16,6 +16,8 @@ import httpx2
 import openai
 import pytest
 
+from agents import connections
+from agents.connections import server
 from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
 from agents.published import FolderWeights
@@ -23,9 +25,7 @@ from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.serve import connections
 from arena.serve import service as serving
-from arena.serve.connections import server
 from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
 from tests.factories.commands import arena, refused
 

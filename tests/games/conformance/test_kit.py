@@ -25,7 +25,17 @@ MANY_SEATS: dict[str, dict[str, Any]] = {
     "hanabi": {"size": "full", "players": 5}, "word_clue": {"players": 4}, "text_navigation": {"strategist": True},
 }  # fmt: skip
 # Games of ours whose secrets come out in play, or are dealt anew with the facts: no two deals can be played alike.
-NO_TWINS = {"hanabi", "word_clue", "twenty_questions", "guess_city", "wordle", "maze", "text_navigation", "recall"}
+NO_TWINS = {
+    "hanabi",
+    "word_clue",
+    "twenty_questions",
+    "guess_city",
+    "wordle",
+    "maze",
+    "text_navigation",
+    "recall",
+    "tasks",
+}
 
 
 def failed(make, **sizes):

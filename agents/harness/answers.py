@@ -1,0 +1,152 @@
+"""Answers to agent programs in the forms of OpenAI's API: chat completions and responses, whole or as events."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agents.harness.asked import Asked, Refused
+from agents.harness.session import Answer, plain_arguments
+from agents.tool_formats import ToolCall
+
+Json = dict[str, Any]
+
+
+def body(asked: Asked, answer: Answer) -> Json:
+    """Return the answer as the body of a response to the request."""
+    return _completion(asked, answer) if asked.api == "chat" else _response(asked, answer)
+
+
+def events(asked: Asked, answer: Answer) -> Iterator[str]:
+    """Yield the answer as server-sent events."""
+    if asked.api == "chat":
+        for chunk in _chunks(asked, answer):
+            yield f"data: {json.dumps(chunk)}\n\n"
+        yield "data: [DONE]\n\n"
+        return
+    for number, event in enumerate(_response_events(_response(asked, answer))):
+        yield f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': number})}\n\n"
+
+
+def error_body(refused: Refused) -> Json:
+    """Return a refusal in the API's error format."""
+    kind = "authentication_error" if refused.status == 401 else "invalid_request_error"
+    kind = "server_error" if refused.status >= 500 else kind
+    return {"error": {"message": str(refused), "type": kind, "param": refused.param, "code": refused.code}}
+
+
+# -- chat completions -------------------------------------------------------------------------------------------------
+
+
+def _head(asked: Asked, answer: Answer, kind: str) -> Json:
+    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": asked.model}
+
+
+def _usage(answer: Answer) -> Json:
+    prompt, said = answer.prompt_tokens, answer.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+
+
+def _finish(answer: Answer) -> str:
+    return "length" if answer.finish == "length" else "tool_calls" if answer.calls else "stop"
+
+
+def _listed(calls: Sequence[ToolCall]) -> list[Json]:
+    return [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": plain_arguments(call)}}
+        for call in calls
+    ]
+
+
+def _completion(asked: Asked, answer: Answer) -> Json:
+    message: Json = {"role": "assistant", "content": answer.text or (None if answer.calls else ""), "refusal": None}
+    if answer.calls:
+        message["tool_calls"] = _listed(answer.calls)
+    choice = {"index": 0, "message": message, "finish_reason": _finish(answer), "logprobs": None}
+    return _head(asked, answer, "chat.completion") | {"choices": [choice], "usage": _usage(answer)}
+
+
+def _chunks(asked: Asked, answer: Answer) -> Iterator[Json]:
+    head = _head(asked, answer, "chat.completion.chunk")
+
+    def chunk(delta: Json, finish: str | None = None) -> Json:
+        return head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}]}
+
+    yield chunk({"role": "assistant", "content": "" if answer.text or not answer.calls else None})
+    if answer.text:
+        yield chunk({"content": answer.text})
+    for index, call in enumerate(_listed(answer.calls)):
+        yield chunk({"tool_calls": [{"index": index, **call}]})
+    yield chunk({}, _finish(answer))
+    if asked.wants_usage:
+        yield head | {"choices": [], "usage": _usage(answer)}
+
+
+# -- responses --------------------------------------------------------------------------------------------------------
+
+
+def _response(asked: Asked, answer: Answer) -> Json:
+    whole, cut = "completed", answer.finish == "length"
+    output: list[Json] = []
+    if answer.text or not answer.calls:
+        part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
+        message = {"type": "message", "id": f"msg_{answer.number}", "role": "assistant", "status": whole}
+        output.append(message | {"content": [part]})
+    for call in answer.calls:
+        called = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "name": call.name}
+        output.append(called | {"arguments": plain_arguments(call), "status": whole})
+    prompt, said = answer.prompt_tokens, answer.completion_tokens
+    usage = {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": said,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + said,
+    }
+    return {
+        "id": f"resp_{answer.number}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "incomplete" if cut else whole,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "instructions": None,
+        "metadata": {},
+        "model": asked.model,
+        "output": output,
+        "parallel_tool_calls": asked.is_parallel,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": usage,
+    }
+
+
+def _response_events(response: Json) -> Iterator[Json]:
+    begun = response | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    for index, item in enumerate(response["output"]):
+        place = {"item_id": item["id"], "output_index": index}
+        unfinished: Json = {"content": []} if item["type"] == "message" else {"arguments": ""}
+        yield _item_event("added", index, item | unfinished | {"status": "in_progress"})
+        if item["type"] == "message":
+            (part,) = item["content"]
+            inside = place | {"content_index": 0}
+            yield inside | {"type": "response.content_part.added", "part": part | {"text": ""}}
+            yield inside | {"type": "response.output_text.delta", "delta": part["text"], "logprobs": []}
+            yield inside | {"type": "response.output_text.done", "text": part["text"], "logprobs": []}
+            yield inside | {"type": "response.content_part.done", "part": part}
+        else:
+            said = item["arguments"]
+            yield place | {"type": "response.function_call_arguments.delta", "delta": said}
+            yield place | {"type": "response.function_call_arguments.done", "arguments": said, "name": item["name"]}
+        yield _item_event("done", index, item)
+    ended = "incomplete" if response["status"] == "incomplete" else "completed"
+    yield {"type": f"response.{ended}", "response": response}
+
+
+def _item_event(kind: str, index: int, item: Json) -> Json:
+    return {"type": f"response.output_item.{kind}", "output_index": index, "item": item}

@@ -1,0 +1,46 @@
+"""What an experiment names as a seat's agent program: a command, or the URL of one that runs already."""
+
+import os
+import shlex
+import shutil
+
+from agents.errors import HarnessError
+
+URLS = ("http://", "https://")
+
+
+def is_url(harness: str) -> bool:
+    """Return True for the URL of a running agent program."""
+    return harness.startswith(URLS)
+
+
+def command_of(harness: str) -> list[str]:
+    """Return a command's words. Raises HarnessError if its quotes do not match or its program is not found."""
+    try:
+        words = shlex.split(harness)
+    except ValueError as error:
+        raise HarnessError(f"cannot be read as a command: {error}") from None
+    if not words or "\0" in harness:
+        raise HarnessError("is empty: name a command, such as python my_agent.py")
+    if not shutil.which(words[0]):
+        raise HarnessError(f"there is no program '{words[0]}'")
+    missing = [word for word in words[1:] if word.endswith((".py", ".js", ".sh")) and not os.path.isfile(word)]
+    if missing:
+        raise HarnessError(f"there is no file {missing[0]}")
+    return words
+
+
+def with_absolute_paths(harness: str) -> str:
+    """Return the command with existing files as absolute paths; anything else unchanged."""
+    if is_url(harness) or "\0" in harness:
+        return harness
+    try:
+        words = shlex.split(harness)
+    except ValueError:
+        return harness
+    placed = [os.path.abspath(os.path.expanduser(word)) if _is_path(word) else word for word in words]
+    return harness if placed == words else shlex.join(placed)
+
+
+def _is_path(word: str) -> bool:
+    return len(word) < 1000 and os.path.isfile(os.path.expanduser(word))

@@ -1,0 +1,233 @@
+"""Conversations of an agent program with a policy, as token streams of one seat in one match.
+
+A request that extends an earlier conversation continues its stream. A request that parts from it (a rewritten history,
+a second agent) opens a new stream, which repeats the ids of the common beginning as context. So every sampled token is
+recorded once, in its true context, whatever the program does with the texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion
+from agents.errors import ChatError
+from agents.harness.asked import Asked, ChatMessage, Refused
+from agents.stream import Stream
+from agents.tool_formats import ToolResult
+from agents.tool_values import Definition
+
+PLAIN_USAGE = """Tools, called by a line of their own such as name(argument="value"):"""
+
+
+class Mark(NamedTuple):
+    """Place in a conversation after one of the policy's replies: numbers of messages and ids, and the reply's end."""
+
+    messages: int
+    ids: int
+    finish: Literal["stop", "length"]
+
+
+@dataclass(eq=False)
+class Conversation:
+    """Messages of a conversation and the stream of its tokens, which ends with the policy's latest reply."""
+
+    key: str
+    """Name of the stream in the engine."""
+    tools: str
+    """Definitions of the tools as JSON."""
+    messages: list[ChatMessage] = field(default_factory=list)
+    stream: Stream = field(default_factory=Stream)
+    marks: list[Mark] = field(default_factory=list)
+    first_turn: int = -1
+    is_busy: bool = False
+    """Whether a reply is being sampled."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Request placed in a conversation: the ids that it adds to the stream before the reply."""
+
+    conversation: Conversation
+    asked: Asked
+    new_ids: tuple[int, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The full context of the reply."""
+        return (*self.conversation.stream.ids, *self.new_ids)
+
+
+class Conversations:
+    """All conversations of one seat in one match. `frame` is the policy's, `key` names the streams."""
+
+    def __init__(self, frame: ChatFrame, key: str) -> None:
+        self.frame, self.key = frame, key
+        self.all: list[Conversation] = []
+        self._opened = 0
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams with a reply, in the order of their first turns."""
+        return [one.stream for one in sorted(self.all, key=lambda one: one.first_turn)]
+
+    def record(self, placed: Continuation, reply: ChatMessage, completion: Completion, turn: int) -> None:
+        """Append a placed request's ids and the reply that was sampled to it in this turn to the stream."""
+        held = placed.conversation
+        if not held.marks:
+            self.all.append(held)
+            held.first_turn = turn
+        held.stream.observe(placed.new_ids)
+        held.stream.wrote(completion.ids, completion.logprobs, turn, completion.entropy)
+        held.messages = [*placed.asked.messages, reply]
+        held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
+
+    def place(self, asked: Asked) -> tuple[Continuation, str]:
+        """Return the request as the continuation of a conversation, and why that is a new one although others exist.
+
+        The reason is "" if the request extends a conversation, or is the first. Raises Refused if the chat template
+        cannot express a message.
+        """
+        tools = json.dumps(list(asked.tools), sort_keys=True)
+        try:
+            origin, mark = self._origin(asked.messages, tools)
+            if origin and mark:
+                named = {call.id: call.name for call in asked.messages[mark.messages - 1].calls}
+                new = self.frame.close(mark.finish) + self._write(asked.messages[mark.messages :], named)
+                if mark is origin.marks[-1] and not origin.is_busy:
+                    return Continuation(origin, asked, tuple(new)), ""
+                new = origin.stream.ids[: mark.ids] + new
+            else:
+                new = self._open(asked.messages, asked.tools)
+        except ChatError as error:
+            raise Refused(str(error), param="messages") from None
+        why = self._difference(asked.messages, tools)
+        self._opened += 1
+        return Continuation(Conversation(f"{self.key}/{self._opened}", tools), asked, tuple(new)), why
+
+    def _origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
+        """Return the conversation, and the place in it, with the longest common beginning that ends in a reply."""
+        best: tuple[Conversation | None, Mark | None] = None, None
+        for one in self.all:
+            common = _common(one.messages, messages) if one.tools == tools else 0
+            marks = [mark for mark in one.marks if mark.messages <= common and mark.messages < len(messages)]
+            if marks and messages[marks[-1].messages].role != "assistant":
+                ends, length = marks[-1] is one.marks[-1] and not one.is_busy, marks[-1].messages
+                if best[1] is None or (length, ends) > (best[1].messages, best[1] is _end(best[0])):
+                    best = one, marks[-1]
+        return best
+
+    def _difference(self, messages: Sequence[ChatMessage], tools: str) -> str:
+        """Return how the messages part from the most similar conversation; "" if there is none."""
+        if not self.all:
+            return ""
+        nearest = max(self.all, key=lambda one: _common(one.messages, messages))
+        at = _common(nearest.messages, messages)
+        if at == 0 or (at == 1 and messages[0].role == "system"):
+            return "begins another conversation"
+        if nearest.tools != tools:
+            return "changes the tools' definitions"
+        if at >= len(nearest.messages) or nearest.is_busy:
+            return "continues a conversation twice"
+        if at == len(messages) or messages[at].role != nearest.messages[at].role:
+            return "drops or inserts messages"
+        return f"rewrites the {_called(messages[at].role)}"
+
+    # -- ids -------------------------------------------------------------------------------------------------------
+
+    def _open(self, messages: Sequence[ChatMessage], tools: Sequence[Definition]) -> list[int]:
+        """Return the ids of a conversation from its beginning, up to the head of the reply to sample."""
+        count = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+        system = "\n\n".join(message.text for message in messages[:count] if message.text)
+        if tools and not self.frame.tools:
+            system = f"{system}\n\n{described(tools)}".strip()
+            tools = ()
+        opens = self.frame.opens_turn(tools, system)
+        return self.frame.open(system, (), tools, opens) + self._write(messages[count:], {}, opens)
+
+    def _write(self, messages: Sequence[ChatMessage], names: dict[str, str], opened: bool = False) -> list[int]:
+        """Return the ids of messages after the opening or a closed reply, up to the head of the reply to sample.
+
+        `names` are the tools' by the calls of the reply before. `opened`: the first user turn's head is there already.
+        Replies that were not sampled are written as the policy's own would be.
+        """
+        ids: list[int] = []
+        asked: list[ChatMessage] = []
+        for message in messages:
+            if message.role != "assistant":
+                asked.append(message)
+                continue
+            ids += self._ask(asked, names, opened)
+            said = self.frame.write_calls(message.text, message.calls) if message.calls else None
+            ids += self.frame.encode(message.text) if said is None else said
+            ids += [self.frame.stop_id, *self.frame.close("stop")]
+            asked, names, opened = [], {call.id: call.name for call in message.calls}, False
+        return ids + self._ask(asked, names, opened)
+
+    def _ask(self, messages: Sequence[ChatMessage], names: dict[str, str], opened: bool) -> list[int]:
+        """Return the ids of tools' results and users' texts, and the head of a reply. `names` are the tools' by call.
+
+        Consecutive texts are one user turn.
+        """
+        results = [ToolResult(m.call_id, m.text, names.get(m.call_id, "")) for m in messages if m.role == "tool"]
+        texts = [message.text for message in messages if message.role != "tool"]
+        if results:
+            return self.frame.answer(results, "\n\n".join(texts))
+        return self.frame.ask("\n\n".join(texts), opened)
+
+
+def described(tools: Sequence[Definition]) -> str:
+    """Return tools as text, for chat templates that have no place for definitions."""
+    lines = [PLAIN_USAGE]
+    for tool in tools:
+        function = tool["function"]
+        kinds = [
+            f"{name}: {schema.get('type', 'any') if isinstance(schema, dict) else 'any'}"
+            for name, schema in function["parameters"].get("properties", {}).items()
+        ]
+        lines.append(f"{function['name']}({', '.join(kinds)}) {function['description']}".strip())
+    return "\n".join(lines)
+
+
+def drift(frame: ChatFrame, asked: Asked) -> str:
+    """Return how the chat template itself would render a continued conversation differently from its stream; "" if not.
+
+    The stream keeps what was sampled. A server that renders all messages anew would show the policy another context.
+    """
+    replies = [message for message in asked.messages if message.role == "assistant"]
+    parts = frame.tools
+    if asked.tools and parts is None:
+        return "has no tools: definitions are part of the system text, and results are users' turns"
+    if any(message.role == "system" for message in asked.messages[1:] if replies):
+        return "would print a system message within the conversation as a turn of its own: it is part of the user's"
+    if any("</think>" in reply.text for reply in replies) and frame.rewrites_thoughts:
+        return "drops the thoughts of earlier replies, which the streams keep"
+    calls = [reply for reply in replies if reply.calls]
+    if parts is None or not calls:
+        return ""
+    if parts.rewrites:
+        return "moves definitions or changes earlier turns, which the streams keep"
+    if not parts.exact:
+        return "prints calls in another form than the one in which they are read"
+    if not parts.several and any(len(reply.calls) > 1 for reply in calls):
+        return "cannot print several calls of one reply, which the streams keep"
+    return ""
+
+
+def _common(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> int:
+    """Return the number of messages with which both conversations begin."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(one), len(other)))
+
+
+def _end(conversation: Conversation | None) -> Mark | None:
+    return conversation.marks[-1] if conversation and not conversation.is_busy else None
+
+
+def _called(role: str) -> str:
+    return {"assistant": "assistant's message", "tool": "tool's result", "user": "user's message"}.get(
+        role, "system text"
+    )

@@ -1,0 +1,108 @@
+"""Player whose acts come from an agent program; its requests to the policy are the turns before each act."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from agents.harness.session import Answer, Session
+from agents.stream import Stream
+from games.contracts import Act, View
+
+
+class Acting(Protocol):
+    """An agent program, as a process or behind a URL."""
+
+    async def act(self, observation: Mapping[str, Any]) -> str:
+        """Return the act for an observation. Raises HarnessError."""
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Stop the program. Returns the task that waits for its end; None if there is nothing to wait for."""
+
+
+class HarnessPlayer:
+    """Player of one seat in one match by an agent program.
+
+    Each request of the program is a turn: its reply is an act that no game reads (source `request`), except for the
+    last reply before the program's act, whose turn carries that act.
+    """
+
+    def __init__(self, session: Session, program: Acting, seed: int) -> None:
+        """Create the player. `seed` is told to the program, for its own random choices."""
+        self.session, self.program, self.seed = session, program, seed
+        self.version = 0
+        self._acting: asyncio.Task[str] | None = None
+        self._given = 0
+        """Number of the requests since the seat is to move that were returned as turns."""
+
+    @property
+    def streams(self) -> Sequence[Stream]:
+        """The token streams of the program's conversations."""
+        return self.session.streams
+
+    @property
+    def stream_keys(self) -> Sequence[str]:
+        """Names of the streams in the engine."""
+        return [one.key for one in self.session.conversations.all]
+
+    async def act(self, view: View) -> Act:
+        """Return the reply to the program's next request, or the program's act with the last reply before it.
+
+        Raises HarnessError if the program fails, and the engine's errors.
+        """
+        session = self.session
+        if self._acting is None:
+            self._given = 0
+            session.begin(view)
+            self._acting = asyncio.create_task(self.program.act(self._observation(view)))
+            self._acting.add_done_callback(lambda task: session.news.set())
+        while True:
+            session.news.clear()
+            waiting = session.begun[self._given :]
+            if waiting and waiting[0].has_failed:
+                await waiting[0].answer
+            if self._acting.done():
+                session.end()
+                if len(waiting) <= 1:
+                    return self._decided(await waiting[0].answer if waiting else None)
+            if len(waiting) > 1 or (waiting and self._acting.done()):
+                answer = await waiting[0].answer
+                self._given += 1
+                session.taken()
+                return self._turn(answer, "", "request")
+            await session.news.wait()
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Refuse further requests and kill the program. Returns the task that waits for its end, or None."""
+        self.session.close()
+        if self._acting:
+            self._acting.cancel()
+        return self.program.close()
+
+    def _decided(self, answer: Answer | None) -> Act:
+        """Return the program's act, as the turn of the last answer before it, if there is one."""
+        assert self._acting
+        text, self._acting = self._acting.result(), None
+        if answer is None:
+            return Act(text, text, "", "", "script")
+        self.session.taken()
+        return self._turn(answer, text, "policy")
+
+    def _turn(self, answer: Answer, action: str, source: Any) -> Act:
+        self.version = answer.version
+        excused = bool(action) and self.session.role.excuses(answer.finish)
+        return Act(action, answer.raw, "", "", answer.finish, answer.completion_tokens, source, excused)
+
+    def _observation(self, view: View) -> dict[str, Any]:
+        """Return what the program is told about its seat: what a role's templates may use, and a seed."""
+        return {
+            "seat": view.seat,
+            "seed": self.seed,
+            "rules": view.rules,
+            "messages": [message.plain() for message in view.messages],
+            "public": dict(view.public),
+            "private": dict(view.private),
+            "legal": None if view.legal is None else list(view.legal),
+            "tools": [dict(tool) for tool in view.tools],
+        }

@@ -1,0 +1,150 @@
+"""An agent program in a process of its own: it reads observations as JSON lines on stdin, and prints its acts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agents.errors import HarnessError
+from agents.harness import keeper
+from agents.reply import one_line
+from games.untrusted_json import DECODER
+
+OUTPUT_BYTES = 1_000_000
+"""Maximum bytes that a program prints for one act."""
+TOLD = 250
+"""Maximum characters of a program's last error line."""
+LOCAL = "127.0.0.1,localhost"
+
+
+class Program:
+    """Agent program of one match, started when an act is wanted and it does not run.
+
+    Its act is the value of a line `{"act": "…"}`, after which it goes on and reads the next observation, or else all
+    that it printed until it ended.
+    """
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Prepare to run the command, with these environment variables besides Arena's own."""
+        self.command, self.variables = list(command), dict(variables)
+        self._process: Process | None = None
+        self._unread = b""
+        self._has_acted = False
+        """Whether the running process has given an act."""
+        self._errors: asyncio.Task[str] | None = None
+
+    async def act(self, observation: Mapping[str, Any]) -> str:
+        """Send an observation and return the program's act.
+
+        Raises HarnessError if the program fails, ends without an act, or prints too much or no UTF-8.
+        """
+        if self._process is None:
+            self._process = await self._start()
+        process = self._process
+        assert process.stdin and process.stdout
+        with suppress(ConnectionError):  # a program need not read
+            process.stdin.write(json.dumps(observation).encode() + b"\n")
+        printed, lines = bytearray(), self._unread
+        while True:
+            *whole, lines = lines.split(b"\n")
+            for i, line in enumerate(whole):
+                if (act := act_in(line)) is not None:
+                    self._unread, self._has_acted = b"\n".join([*whole[i + 1 :], lines]), True
+                    return act
+                printed += line + b"\n"
+            if len(printed) + len(lines) > OUTPUT_BYTES:
+                raise self._error(f"it printed more than {OUTPUT_BYTES:,} bytes for one act")
+            if not (data := await process.stdout.read(1 << 16)):
+                break
+            lines += data
+        await self._ended(process)
+        if self._has_acted and not printed + lines:  # it had ended already, after its last act
+            return await self.act(observation)
+        act = act_in(lines)
+        return self._text(bytes(printed + lines)) if act is None else act
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Kill the program with all its descendants. Returns the task that waits for their end; None if none runs."""
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return None
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        return asyncio.create_task(_wait(process))
+
+    async def _start(self) -> Process:
+        listed = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOCAL)))
+        environment = {**os.environ, "NO_PROXY": listed, "no_proxy": listed, **self.variables}
+        start = [sys.executable, "-I", "-S", str(Path(keeper.__file__)), str(os.getpid()), *self.command]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *start, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
+            )
+        except OSError as error:
+            raise self._error(f"it cannot be started: {error.strerror or error}") from None
+        self._errors, self._unread, self._has_acted = asyncio.create_task(_tail(process)), b"", False
+        return process
+
+    async def _ended(self, process: Process) -> None:
+        """Wait for the program's end. Raises HarnessError if it failed."""
+        code = await process.wait()
+        self._process = None
+        assert self._errors
+        said = (await self._errors).strip().splitlines()[-1:]
+        told = f": {one_line(said[0], TOLD)}" if said else ""
+        if code == keeper.NOT_STARTED:
+            raise self._error(f"it cannot be started{told}")
+        if code:
+            how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with status {code}"
+            raise self._error(f"it ended {how}{told}")
+
+    def _text(self, printed: bytes) -> str:
+        try:
+            text = printed.decode().strip()
+        except UnicodeDecodeError:
+            raise self._error("it printed what is not UTF-8") from None
+        if not text:
+            raise self._error('it ended without an act: print the act, or a line {"act": "…"}')
+        return text
+
+    def _error(self, why: str) -> HarnessError:
+        words = " ".join(Path(word).name for word in self.command)
+        return HarnessError(f"agent program {one_line(words, 80)}: {why}")
+
+
+def act_in(line: bytes) -> str | None:
+    """Return the act of a line `{"act": "…"}`; None for any other line."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        value = DECODER.decode(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    act = value.get("act") if isinstance(value, dict) else None
+    return act if isinstance(act, str) else None
+
+
+async def _tail(process: Process) -> str:
+    """Read all that a program writes to stderr, and return its end."""
+    assert process.stderr
+    tail = b""
+    while data := await process.stderr.read(1 << 16):
+        tail = (tail + data)[-4096:]
+    return tail.decode("utf-8", "replace")
+
+
+async def _wait(process: Process) -> None:
+    """Wait for the end of a killed program, reading what it still prints: asyncio waits for the end of its pipes."""
+    await asyncio.sleep(0)  # until the reader that was cancelled has gone
+    assert process.stdout
+    while await process.stdout.read(1 << 16):
+        pass
+    await process.wait()

@@ -1,0 +1,52 @@
+"""An agent program behind a URL: each observation is posted to it, with the API's base URL and key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from agents.errors import HarnessError
+from agents.harness.program import OUTPUT_BYTES, act_in
+from agents.reply import one_line
+
+
+class Remote:
+    """Agent program that runs as an HTTP server: it answers an observation with the act, as JSON `{"act": "…"}`."""
+
+    def __init__(self, url: str, told: Mapping[str, str]) -> None:
+        """Prepare to post to the URL. `told` is added to each observation."""
+        self.url, self.told = url, dict(told)
+
+    async def act(self, observation: Mapping[str, Any]) -> str:
+        """Post an observation and return the act. Raises HarnessError without a usable answer.
+
+        The time limits of play bound the wait.
+        """
+        import httpx2
+
+        body = bytearray()
+        try:
+            async with (
+                httpx2.AsyncClient(timeout=None, trust_env=False) as client,
+                client.stream("POST", self.url, json={**observation, **self.told}) as response,
+            ):
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > OUTPUT_BYTES:
+                        raise self._error(f"its answer is longer than {OUTPUT_BYTES:,} bytes")
+                if response.status_code != 200:
+                    raise self._error(f"status {response.status_code}")
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise self._error(one_line(str(error), 200) or type(error).__name__) from None
+        act = act_in(bytes(body))
+        if act is None:
+            raise self._error('its answer is not JSON {"act": "…"}')
+        return act
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Do nothing: the request ends with the task that awaits it."""
+        return None
+
+    def _error(self, why: str) -> HarnessError:
+        return HarnessError(f"agent program {one_line(self.url, 80)}: {why}")

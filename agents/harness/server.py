@@ -1,0 +1,181 @@
+"""Server of a run's agent programs: OpenAI's API on this machine, with a secret key for each match."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import resource
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Literal
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from agents.connections import server
+from agents.harness import answers
+from agents.harness.asked import Refused, parse
+from agents.harness.player import HarnessPlayer
+from agents.harness.session import Session
+from agents.tool_formats import NAME
+from games.untrusted_json import DECODER
+
+BODY_BYTES = 4 << 20
+CONNECTIONS = 4096
+FILES = 1 << 16
+"""Open files that the process may have, if its hard limit allows: a match needs about six."""
+MOST_NOTES = 20
+"""Maximum lines that agent programs cause in a run's notes."""
+MOST_REWARDS = 16
+CLOSE_SECONDS = 5.0
+"""Seconds to wait for killed programs at the end."""
+HOST = "127.0.0.1"
+
+Handler = Callable[[Session, HttpRequest], Awaitable[Response]]
+
+
+class HarnessServer:
+    """OpenAI-compatible server for the agent programs of all matches. It listens between `open` and `close`."""
+
+    def __init__(self, note: Callable[[str], None] = lambda line: None) -> None:
+        """Create the server, not yet open; `note` shows a line to the user."""
+        self.url = ""
+        """Base URL of the API."""
+        self._show, self._noted = note, set[str]()
+        self._sessions: dict[str, Session] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._serving: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Start to listen at a free port of this machine, unless it does already; called in the event loop."""
+        if self._serving:
+            return
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        listening = socket.create_server((HOST, 0))
+        self.url = f"http://{HOST}:{listening.getsockname()[1]}/v1"
+        self._server = server(self._app(), CONNECTIONS, log_level="critical", lifespan="off")
+        self._server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]  # signals are the run's
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+
+    async def close(self) -> None:
+        """Stop to listen, and wait until all killed programs have ended."""
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=CLOSE_SECONDS)
+        if self._serving:
+            self._server.should_exit = self._server.force_exit = True
+            await self._serving
+            self._serving = None
+
+    def admit(self, session: Session) -> str:
+        """Let a match's program make requests, and return its secret key."""
+        key = f"arena-{secrets.token_urlsafe(32)}"
+        self._sessions[key] = session
+        return key
+
+    def dismiss(self, player: HarnessPlayer) -> None:
+        """End a player's session and program, because its match is over."""
+        self._sessions = {key: one for key, one in self._sessions.items() if one is not player.session}
+        if ending := player.close():
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    def note(self, line: str) -> None:
+        """Show a line to the user, unless it was shown before or too many were."""
+        if line not in self._noted and len(self._noted) < MOST_NOTES:
+            self._noted.add(line)
+            self._show(line)
+
+    # -- routes ----------------------------------------------------------------------------------------------------
+
+    def _app(self) -> Starlette:
+        routes = [
+            Route("/v1/chat/completions", self._route(self._chat), methods=["POST"]),
+            Route("/v1/responses", self._route(self._responses), methods=["POST"]),
+            Route("/v1/models", self._route(self._models)),
+            Route("/v1/arena/reward", self._route(self._reward), methods=["POST"]),
+            Route("/{path:path}", self._route(self._unknown), methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+        ]
+        return Starlette(routes=routes)
+
+    def _route(self, handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
+        """Return the handler with a check of the key, and with errors in the API's format."""
+
+        async def handle(request: HttpRequest) -> Response:
+            try:
+                return await handler(self._session(request), request)
+            except Refused as refused:
+                return JSONResponse(answers.error_body(refused), refused.status)
+            except ClientDisconnect:
+                return Response(status_code=499)
+            except Exception as error:  # noqa: BLE001 the player raises it in its match
+                failed = Refused(f"the match failed: {type(error).__name__}", 500, "server_error")
+                return JSONResponse(answers.error_body(failed), failed.status)
+
+        return handle
+
+    def _session(self, request: HttpRequest) -> Session:
+        kind, _, key = request.headers.get("authorization", "").partition(" ")
+        session = self._sessions.get(key.strip()) if kind.lower() == "bearer" else None
+        if session is None:
+            raise Refused("the API key is missing, or is that of no match in play", 401, "invalid_api_key")
+        return session
+
+    async def _chat(self, session: Session, request: HttpRequest) -> Response:
+        return await self._answer(session, request, "chat")
+
+    async def _responses(self, session: Session, request: HttpRequest) -> Response:
+        return await self._answer(session, request, "responses")
+
+    async def _answer(self, session: Session, request: HttpRequest, api: Literal["chat", "responses"]) -> Response:
+        asked = parse(api, await _body(request))
+        answer = await session.answer(asked)
+        if asked.streams:
+            return StreamingResponse(iter([*answers.events(asked, answer)]), media_type="text/event-stream")
+        return JSONResponse(answers.body(asked, answer))
+
+    async def _models(self, session: Session, request: HttpRequest) -> Response:
+        model = {"id": session.policy, "object": "model", "created": 0, "owned_by": "arena"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def _reward(self, session: Session, request: HttpRequest) -> Response:
+        rewards = posted_rewards(await _body(request))
+        session.reward(rewards)
+        return JSONResponse({"rewards": rewards})
+
+    async def _unknown(self, session: Session, request: HttpRequest) -> Response:
+        raise Refused(f"no such route: {request.method} {request.url.path[:200]}", 404)
+
+
+async def _body(request: HttpRequest) -> bytes:
+    """Read a request's body. Raises Refused if it is too large."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise Refused(f"the body is larger than {BODY_BYTES >> 20} MB", 413)
+    return bytes(body)
+
+
+def posted_rewards(body: bytes) -> Mapping[str, float]:
+    """Parse `{"reward": 0.5}` or `{"rewards": {"name": 0.5}}`. Raises Refused for anything else."""
+    data = None
+    with suppress(ValueError, RecursionError):
+        data = DECODER.decode(body.decode())
+    given = data if isinstance(data, dict) else {}
+    rewards = given.get("rewards") if "rewards" in given else {"reward": given.get("reward")}
+    if not isinstance(rewards, dict) or not 0 < len(rewards) <= MOST_REWARDS:
+        raise Refused('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
+    for name, value in rewards.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or abs(value) > 1e9 or not NAME.fullmatch(name):
+            raise Refused("a reward has a name and a finite number of at most 1e9", param="rewards")
+    return {name: float(value) for name, value in rewards.items()}

@@ -1,0 +1,286 @@
+"""Session of an agent program: its requests in one match, answered by the policy and recorded as turns of its seat."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.errors import ChatError
+from agents.harness.asked import Asked, ChatMessage, Refused
+from agents.harness.conversations import Continuation, Conversations, drift
+from agents.players.model import Writer
+from agents.role import Role
+from agents.stream import Stream
+from agents.tool_formats import Reading, ToolCall
+from games.contracts import View
+
+AT_ONCE = 16
+"""Maximum requests of a match in progress; further ones wait."""
+MOST_REPEATS = 16
+"""Maximum repetitions of one request."""
+OVER = Refused("the match is over", 401, "invalid_api_key")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The policy's answer to a request."""
+
+    number: int
+    """Index among the session's answers."""
+    raw: str
+    """Text exactly as sampled."""
+    text: str
+    """Text without calls."""
+    calls: tuple[ToolCall, ...]
+    finish: Literal["stop", "length"]
+    prompt_tokens: int
+    completion_tokens: int
+    version: int
+
+
+@dataclass
+class _Known:
+    """A request that was seen before, its answer, and how often it was repeated."""
+
+    answer: asyncio.Task[Answer]
+    repeats: int = 0
+
+
+@dataclass
+class Begun:
+    """A request that takes a turn; `answer` is its answer, or the error that ended it."""
+
+    turn: int
+    answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error, which the player raises."""
+        if isinstance(error, Exception):
+            self.answer.set_exception(error)
+            self.answer.exception()  # so that asyncio does not report it if the match has ended meanwhile
+        else:
+            self.answer.cancel()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the request ended with an error."""
+        return self.answer.done() and (self.answer.cancelled() or self.answer.exception() is not None)
+
+
+class Session:
+    """Requests of one match's agent program, and the conversations in which they are answered.
+
+    A request takes a turn if the seat is to move (between `begin` and `end`), and waits otherwise. Draws depend on the
+    context's ids and the request's `seed`, so that requests at the same time get the same replies in any order.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        frame: ChatFrame,
+        policy: str,
+        key: str,
+        seed: tuple[int, ...],
+        write: Writer,
+        positions: int,
+        note: Callable[[str], None],
+        score: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        """Create the session. Arguments are as for `ChatPlayer`; `note` shows a line to the user once per run.
+
+        `score` pays rewards that the program posts, and raises ValueError if the game takes none.
+        """
+        self.role, self.frame, self.policy, self.seed, self.write = role, frame, policy, seed, write
+        self.positions, self._note, self.score = positions, note, score
+        self.conversations = Conversations(frame, key)
+        self.begun: list[Begun] = []
+        """Requests since `begin`, in the order of their turns."""
+        self.news = asyncio.Event()
+        """Set whenever a request has taken a turn."""
+        self._known: dict[bytes, _Known] = {}
+        self._drawn: dict[bytes, int] = {}
+        self._view: View | None = None
+        self._is_open, self._room = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
+        self._rendering = asyncio.Lock()
+        self._answers = self._calls = 0
+        self._is_over = False
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The conversations' streams, in the order of their first turns."""
+        return self.conversations.streams
+
+    # -- the player's side -----------------------------------------------------------------------------------------
+
+    def begin(self, view: View) -> None:
+        """Let requests take turns from the view's on."""
+        self._view, self.begun = view, []
+        self._is_open.set()
+
+    def taken(self) -> None:
+        """Make room for another request, because one has become a turn of the match."""
+        self._room.release()
+
+    def end(self) -> None:
+        """Let requests wait until the seat is to move again."""
+        self._is_open.clear()
+
+    def close(self) -> None:
+        """Refuse all further requests, and those in progress, because the match is over."""
+        self._is_over = True
+        for known in self._known.values():
+            known.answer.cancel()
+
+    # -- the program's side ----------------------------------------------------------------------------------------
+
+    async def answer(self, asked: Asked) -> Answer:
+        """Answer a request; a repeated one gets the same answer. Raises Refused for one that cannot be answered."""
+        if self._is_over:
+            raise OVER
+        key = hashlib.sha256(asked.key.encode()).digest()
+        if known := self._known.get(key):
+            known.repeats += 1
+            if known.repeats > MOST_REPEATS:
+                raise Refused(
+                    f"this request was answered {MOST_REPEATS} times already: for another answer, change its `seed`"
+                )
+        else:
+            known = self._known[key] = _Known(asyncio.create_task(self._answer(asked)))
+            known.answer.add_done_callback(lambda task: self._settled(key, task))
+        try:
+            return await asyncio.shield(known.answer)
+        except asyncio.CancelledError:
+            if self._is_over and known.answer.cancelled():
+                raise OVER from None
+            raise
+
+    def reward(self, rewards: Mapping[str, float]) -> None:
+        """Pay rewards that the program posts. Raises Refused if the game takes none, or if the match is over."""
+        if self._is_over:
+            raise OVER
+        try:
+            self.score(rewards)
+        except ValueError as error:
+            raise Refused(str(error), param="rewards") from None
+
+    def _settled(self, key: bytes, task: asyncio.Task[Answer]) -> None:
+        """Forget a request that was not answered, so that a repetition is tried again."""
+        if task.cancelled() or task.exception():
+            self._known.pop(key, None)
+
+    async def _answer(self, asked: Asked) -> Answer:
+        characters = sum(len(message.text) for message in asked.messages)
+        if characters > self.positions * self.frame.longest_token:
+            raise self._too_long(asked, f"{characters:,} characters")
+        await self._render_tools(asked)
+        await self._room.acquire()
+        try:
+            while not self._is_open.is_set():
+                await self._is_open.wait()
+            placed, why = self.conversations.place(asked)
+            request = self._request(asked, placed)
+        except BaseException:
+            self._room.release()
+            raise
+        self._tell(asked, placed, why)
+        assert self._view
+        begun = Begun(self._view.turn + len(self.begun))
+        self.begun.append(begun)
+        self.news.set()
+        placed.conversation.is_busy = True
+        try:
+            completion = await self.write(self._view._replace(turn=begun.turn), request)
+            answer = self._record(placed, completion, begun.turn)
+        except BaseException as error:
+            begun.fail(error)
+            self.news.set()
+            raise
+        finally:
+            placed.conversation.is_busy = False
+        begun.answer.set_result(answer)
+        return answer
+
+    async def _render_tools(self, asked: Asked) -> None:
+        """Render the tools' definitions in a thread, because the template runs in a child process; it is cached.
+
+        Raises Refused if the chat template cannot print them.
+        """
+        if asked.tools and self.frame.tools and not any(m.role == "assistant" for m in asked.messages):
+            system = "".join(message.text for message in asked.messages if message.role == "system")
+            try:
+                async with self._rendering:
+                    await asyncio.to_thread(self.frame.opens_turn, asked.tools, system)
+            except ChatError as error:
+                raise Refused(str(error), param="tools") from None
+
+    def _request(self, asked: Asked, placed: Continuation) -> Request:
+        """Return the engine's request. Raises Refused if the context has no room for a reply."""
+        sampling, ids = self.role.sampling, placed.ids
+        room = self.positions - len(ids)
+        if room < 1:
+            raise self._too_long(asked, f"{len(ids):,} tokens")
+        digest = hashlib.sha256(np.asarray(ids, np.int64).tobytes() + str(asked.seed).encode()).digest()
+        drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
+        return Request(
+            policy=self.policy,
+            ids=ids,
+            key=placed.conversation.key,
+            max_tokens=min(asked.max_tokens or sampling.max_tokens, sampling.max_tokens, room),
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            stop_ids=self.frame.stop_ids,
+            seed=(*self.seed, *np.frombuffer(digest[:16], np.uint32).tolist(), drawn),
+        )
+
+    def _too_long(self, asked: Asked, length: str) -> Refused:
+        return Refused(
+            f"this model's maximum context length is {self.positions:,} tokens, and the messages have {length}",
+            code="context_length_exceeded",
+            param="messages" if asked.api == "chat" else "input",
+        )
+
+    def _record(self, placed: Continuation, completion: Completion, turn: int) -> Answer:
+        """Append the reply to its stream, and return it as an answer."""
+        asked, raw = placed.asked, self.frame.decode(completion.ids, marks=True)
+        reading = Reading(raw)
+        if asked.tools and asked.reads_calls:
+            reading = self.frame.read_calls(completion.ids, asked.tools, self._calls)
+        if reading.problem or not reading.calls or len({call.id for call in reading.calls}) < len(reading.calls):
+            reading = Reading(raw)
+        self._calls += len(reading.calls)
+        calls = reading.calls if asked.is_parallel else reading.calls[:1]
+        message = ChatMessage("assistant", reading.speech.strip(), calls)
+        self.conversations.record(placed, message, completion, turn)
+        self._answers += 1
+        count = len(completion.ids)
+        prompt = len(placed.conversation.stream) - count
+        finish, text = completion.finish, reading.speech
+        return Answer(self._answers, raw, text, calls, finish, prompt, count, completion.version)
+
+    def _tell(self, asked: Asked, placed: Continuation, why: str) -> None:
+        """Note what a user should know about the program's requests, each kind once per run."""
+        name = f"policy '{self.policy}', role {self.role.role}"
+        if asked.sampling:
+            kinds = " and ".join(asked.sampling)
+            self._note(f"{name}: the agent program's {kinds} is ignored: the role's sampling applies")
+        if why:
+            self._note(f"{name}: a request of the agent program {why}, which opens a new stream")
+        if template := drift(self.frame, asked):
+            self._note(f"{name}: template drift: the chat template {template}")
+        if asked.max_tokens and asked.max_tokens > self.role.sampling.max_tokens:
+            most = self.role.sampling.max_tokens
+            self._note(f"{name}: the agent program asks for longer replies than the role's max_tokens, {most}")
+
+
+def plain_arguments(call: ToolCall) -> str:
+    """Return a call's arguments as the JSON text of OpenAI's API."""
+    return json.dumps(dict(call.arguments), ensure_ascii=False)

@@ -1,0 +1,173 @@
+"""Streams of conversations: hand-composed ids, forks, rewritten histories, and every sampled token exactly once."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from agents.engines.base import Completion
+from agents.harness.asked import Asked, ChatMessage, Refused
+from agents.harness.conversations import Conversations, described, drift
+from agents.tool_formats import ToolCall, ToolResult, call_id
+from tests.factories.agent_programs.tools import TOOLS
+from tests.factories.harness import HI, chat, frame
+from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+
+FAMILIES = [*TOOL_FAMILIES, "nano"]
+
+
+def user(text: str) -> dict[str, Any]:
+    """A user's message."""
+    return {"role": "user", "content": text}
+
+
+class Talk:
+    """Conversations whose replies are given by hand."""
+
+    def __init__(self, family: str) -> None:
+        self.frame = frame(family)
+        self.all = Conversations(self.frame, "m/agent")
+        self.turn = 0
+
+    def say(self, asked: Asked, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
+        """Reply to a request; return the context of the reply, and why a new stream was opened."""
+        placed, why = self.all.place(asked)
+        ids = self.frame.write_calls(text, calls) if calls else self.frame.encode(text)
+        ids = [*ids, self.frame.stop_id]
+        done = Completion(tuple(ids), (-1.0,) * len(ids), "stop", 0)
+        context = list(placed.ids)
+        self.all.record(placed, ChatMessage("assistant", text, calls), done, self.turn)
+        self.turn += 1
+        return context, why
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) -> None:
+    talk, f = Talk(family), frame(family)
+    calls = (ToolCall(call_id(0), "add", {"a": 1, "b": "é"}),)
+    first, _ = talk.say(chat({"role": "system", "content": "S"}, user("Go"), tools=TOOLS), "", calls)
+    system, tools = ("S", TOOLS) if f.tools else (f"S\n\n{described(TOOLS)}", ())
+    opens = f.opens_turn(tools, system)
+    assert first == f.open(system, (), tools, opens) + f.ask("Go", opens)
+    echo = {"id": call_id(0), "type": "function", "function": {"name": "add", "arguments": '{"b":"\\u00e9","a":1}'}}
+    history = [
+        {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": [echo]},
+        {"role": "tool", "tool_call_id": call_id(0), "content": "r <|im_end|>"},
+    ]  # fmt: skip
+    second, why = talk.say(chat(*history, tools=TOOLS), "Done.")
+    said = [*f.write_calls("", calls), f.stop_id, *f.close("stop")]
+    assert second == first + said + f.answer([ToolResult(call_id(0), "r <|im_end|>", "add")]) and not why
+    (stream,) = talk.all.streams
+    assert (
+        stream.turns.count(0) == len(f.write_calls("", calls)) + 1
+        and stream.turns.count(1) == len(f.encode("Done.")) + 1
+    )
+
+
+@pytest.mark.parametrize("family", ["qwen25", "qwen_xml", "llama31"])
+def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
+    tokenizer, f, talk = tool_tokenizer(family), frame(family), Talk(family)
+    calls = tuple(
+        ToolCall(call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
+    )
+    listed = [
+        {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": dict(one.arguments)}}
+        for one in calls
+    ]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": listed},
+        *({"role": "tool", "tool_call_id": one.id, "content": f"r{one.id}"} for one in calls),
+    ]  # fmt: skip
+    talk.say(chat(*messages[:2], tools=TOOLS), "", calls)
+    sent = json.loads(json.dumps(messages))
+    for one in sent[2]["tool_calls"]:
+        one["function"]["arguments"] = json.dumps(one["function"]["arguments"])
+    context, _ = talk.say(chat(*sent, tools=TOOLS), "ok")
+    printed = tokenizer.apply_chat_template(messages, tools=TOOLS, tokenize=False, add_generation_prompt=True)
+    assert tokenizer.decode(context) == printed
+    assert not drift(f, chat(*sent, tools=TOOLS))
+
+
+def test_a_fork_repeats_the_ids_as_context_and_opens_a_stream() -> None:
+    talk = Talk("qwen25")
+    talk.say(chat(HI), "One.")
+    past = [HI, {"role": "assistant", "content": "One."}]
+    first, why = talk.say(chat(*past, user("a")), "A.")
+    assert not why and len(talk.all.streams) == 1
+    second, why = talk.say(chat(*past, user("b")), "B.")
+    assert why == "rewrites the user's message" and len(talk.all.streams) == 2
+    common = len(first) - len(frame("qwen25").ask("a"))
+    assert first[:common] == second[:common]
+    assert not any(talk.all.streams[1].mask[:common]), "the first reply is trained once, in its own stream"
+    for messages, reason in [
+        ([*past[:1], {"role": "assistant", "content": "Uno."}, user("a")], "rewrites the assistant's message"),
+        ([user("Other")], "begins another conversation"),
+        ([HI], "drops or inserts messages"),
+    ]:
+        assert talk.say(chat(*messages), "C.")[1] == reason
+    assert talk.say(chat(*past, user("a"), tools=TOOLS), "D.")[1] == "changes the tools' definitions"
+
+
+@pytest.mark.parametrize("reply", [" <think>hm</think> One.", '\n<think internal="QQ==">\nhm\n</think>\n\nOne.'])
+def test_a_reply_with_other_blanks_and_tags_is_the_same(reply: str) -> None:
+    talk = Talk("qwen25")
+    placed, _ = talk.all.place(chat(HI))
+    ids = [*frame("qwen25").encode("\n<think>hm</think>\n  One. \n"), frame("qwen25").stop_id]
+    known = [*placed.new_ids, *ids]
+    done = Completion(tuple(ids), (0.0,) * len(ids), "stop", 0)
+    talk.all.record(placed, ChatMessage("assistant", "<think>hm</think>\n  One."), done, 0)
+    context, why = talk.say(chat(HI, {"role": "assistant", "content": reply}, user("x")))
+    assert not why and context[: len(known)] == known
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int) -> None:
+    rng = random.Random(seed)
+    talk, asked = Talk(rng.choice(FAMILIES)), list[tuple[list[int], int]]()
+    histories: list[list[dict[str, Any]]] = [[user("start")]]
+    for turn in range(25):
+        history = list(rng.choice(histories[-6:]))
+        move = rng.random()
+        if move < 0.2 and len(history) > 2:
+            history[rng.randrange(0, len(history) - 1)] = user(f"edit {turn}")
+        elif move < 0.3:
+            history = [user(f"new {turn}")]
+        elif move < 0.4 and len(history) > 2:
+            history = history[-1:]
+        context, _ = talk.say(chat(*history), f"reply {turn}")
+        asked.append((context, turn))
+        histories.append([*history, {"role": "assistant", "content": f"reply {turn}"}, user(f"more {turn}")])
+    streams = talk.all.streams
+    for context, turn in asked:
+        (stream,) = [stream for stream in streams if turn in stream.turns]
+        begin = stream.turns.index(turn)
+        assert stream.ids[:begin] == context
+        count = stream.turns.count(turn)
+        assert stream.turns[begin : begin + count] == [turn] * count and all(stream.mask[begin : begin + count])
+    assert sum(stream.sampled for stream in streams) == sum(len(frame_ids(talk, turn)) for _, turn in asked)
+
+
+def frame_ids(talk: Talk, turn: int) -> list[int]:
+    """The ids of the reply of a turn."""
+    return [*talk.frame.encode(f"reply {turn}"), talk.frame.stop_id]
+
+
+def test_drift_of_templates_is_named() -> None:
+    call = {"id": call_id(0), "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    other = {**call, "id": call_id(1)}
+    result = [{"role": "tool", "tool_call_id": one["id"], "content": ""} for one in (call, other)]
+    several = chat(HI, {"role": "assistant", "tool_calls": [call, other]}, *result, tools=TOOLS)
+    named = {family: drift(frame(family), several) for family in FAMILIES}
+    assert not named["qwen25"] and not named["qwen_xml"]
+    assert "another form" in named["hermes"] and "several calls" in named["llama31"]
+    assert "moves definitions" in named["mistral"] and "no tools" in named["nano"]
+    late = chat(HI, {"role": "assistant", "content": "x"}, {"role": "system", "content": "y"})
+    assert "system message" in drift(frame("qwen25"), late)
+
+
+def test_a_call_that_the_format_cannot_express_is_refused() -> None:
+    call = {"id": "too-long-for-mistral", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "1"}
+    with pytest.raises(Refused, match="nine letters"):
+        Talk("mistral").all.place(chat(HI, {"role": "assistant", "tool_calls": [call]}, result, tools=TOOLS))

@@ -1,0 +1,54 @@
+"""An agent on the unmodified OpenAI SDK: a loop with tools and parallel calls, streamed or not, by either API."""
+
+import json
+import sys
+
+import openai
+
+from tests.factories.agent_programs.tools import TOOLS, call
+
+api, streams, rounds = sys.argv[1], sys.argv[2] == "stream", 4
+task = json.loads(sys.stdin.readline())
+client = openai.OpenAI()
+text = task["messages"][-1]["text"]
+
+
+def chat() -> str:
+    messages = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": text}]
+    for _ in range(rounds):
+        if streams:
+            with client.chat.completions.stream(model="gpt-4o", messages=messages, tools=TOOLS) as stream:
+                said = stream.get_final_completion().choices[0].message
+        else:
+            said = client.chat.completions.create(model="gpt-4o", messages=messages, tools=TOOLS).choices[0].message
+        messages.append(said)
+        if not said.tool_calls:
+            break
+        for one in said.tool_calls:
+            result = call(one.function.name, json.loads(one.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
+    return said.content or "nothing"
+
+
+def responses() -> str:
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    given = [{"role": "user", "content": text}]
+    for _ in range(rounds):
+        if streams:
+            with client.responses.stream(model="gpt-4o", instructions="Use tools.", input=given, tools=tools) as stream:
+                for _event in stream:
+                    pass
+                response = stream.get_final_response()
+        else:
+            response = client.responses.create(model="gpt-4o", instructions="Use tools.", input=given, tools=tools)
+        given += response.output
+        calls = [item for item in response.output if item.type == "function_call"]
+        for one in calls:
+            result = call(one.name, json.loads(one.arguments))
+            given.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
+        if not calls:
+            break
+    return response.output_text or "nothing"
+
+
+print(chat() if api == "chat" else responses())
