@@ -74,7 +74,7 @@ def rising(series: Sequence[float]) -> float:
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
     ties = np.unique(values, return_counts=True)[1]
     variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
-    return (score - np.sign(score)) / float(np.sqrt(variance)) if variance > 0 else 0.0
+    return float((score - np.sign(score)) / np.sqrt(variance)) if variance > 0 else 0.0
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

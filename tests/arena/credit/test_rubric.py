@@ -71,7 +71,7 @@ def test_a_wrong_file_is_told_in_one_line_with_its_place(old: str, new: str, tol
     with pytest.raises(ValueError) as refusal:
         read_rubric(str(tmp_path / "polite.yaml"))
     assert told in str(refusal.value) and "\n" not in str(refusal.value)
-    with pytest.raises(ValidationError, match="polite.yaml"):
+    with pytest.raises(ValidationError, match=r"polite\.yaml"):
         choose(STAGE, "judge", policy="wise", rubric=str(tmp_path / "polite.yaml"))
 
 
