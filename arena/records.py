@@ -87,7 +87,7 @@ class Trajectory:
     """The game's report on the finished match. No seat sees it."""
     payoff: float | None = None
     """The seat's payoff; None if the game gives it none."""
-    match_turns: tuple[Turn, ...] = field(default=(), repr=False)
+    match_turns: tuple[Turn, ...] = field(default=(), compare=False, repr=False)
     """Turns of all seats of the match, in order."""
     parent: str = ""
     """Printed id of the parent match of a branch, "" without one."""
