@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,13 @@ from agents.errors import ContextFull, EndpointError
 from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.servers import Endpoints, parsed
-from agents.policy import Policy
 from agents.role import Sampling
 from arena.errors import ConfigError, PlayError
 from arena.parts.chosen import Chosen, part
 from arena.records import Trajectory
+
+if TYPE_CHECKING:
+    from agents.policy import Policy
 
 AT_ONCE = 64
 """Maximum requests to an endpoint at once."""

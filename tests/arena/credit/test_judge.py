@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
+from arena.config.kinds import choose
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.compare import compare
 from arena.credit.rewards.agreement import Trend, agreement, position_bias, rising
 from arena.credit.rewards.judge import _ring
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, PlayError
 from arena.launch import start as launch
-from arena.preflight import preflight
+from arena.preflight import preflight, servers_asked
 from arena.records import Trajectory
 from arena.store.run import RunFolder
 from tests.factories.judges import RUBRIC, judge, judging, quoted, rubric, talk
@@ -355,16 +357,20 @@ def test_a_run_with_a_nano_judge_resumes_to_the_same_bits(tmp_path: Path) -> Non
 
 @pytest.mark.slow_after(2)
 def test_a_run_asks_its_endpoint_and_pays(tmp_path: Path) -> None:
-    with judging(lambda text: "bold: 9" if "deal: True" in text else "bold: 0") as server:
+    with judging(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
         changes = [f"endpoint.url={server.url}", "iterations=1", "policies.shared.imitate=null"]
         text = CONFIG.replace("policy: wise", "policy: endpoint:wise")
         given = compose([text_layer("test", text), *map(set_layer, changes)])
-        assert "wise" not in given.playing()
+        assert "wise" not in given.playing() and servers_asked(given)[""].url == server.url
         finished(tmp_path / "run", given)
         (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
-    assert server.asked and row["judge.bold"]["value"] == pytest.approx(row["report"]["deal"])
+    assert server.asked and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])
     assert row["judge.bold"]["calls"] == len(server.asked)
-    assert "no decision" not in server.asked[0][2]["messages"][1]["content"]
+    (shown, *_) = (asked[2]["messages"][1]["content"] for asked in server.asked)
+    assert "| Two sides divide books, hats and balls" in shown and "| opener: " in shown and "| deal: " in shown
+    turns = wait(compare(tmp_path / "run", given.credit, [choose("estimator", "mars")])).turns
+    paid = turns.groupby(["match", "seat"])["reward"].sum()
+    assert paid.sum() > 0, "a log has the judge's rewards, so that credit can be compared without it"
 
 
 @pytest.mark.parametrize(
