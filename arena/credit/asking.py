@@ -90,7 +90,7 @@ class Asker:
         """Ask a policy or endpoint all questions and return the replies in order.
 
         A reply depends on its question and seed alone. Tokens that endpoints read are estimated. Raises PlayError if
-        an endpoint answers none of several questions, so that a run does not go on without its judge.
+        an endpoint answers none of several questions, so that a run does not go on without it.
         """
         if name in self._policies:
             return await self._by_policy(self._policies[name], questions, sampling, seeds, budget)
@@ -114,7 +114,7 @@ class Asker:
             return Heard(answer.text)
 
         heard = await asyncio.gather(*(one(*asked) for asked in zip(questions, seeds, strict=True)))
-        if heard and all(reply.why == "failed" for reply in heard):
+        if len(heard) > 1 and all(reply.why == "failed" for reply in heard):
             raise PlayError(f"none of {len(heard)} questions was answered: {reasons[0]}")
         return list(heard)
 

@@ -1,7 +1,7 @@
 """The stage `judge`: a model that reads finished matches values a seat's conduct by a rubric."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 
 from agents.role import LEAST_TEMPERATURE, Sampling
 from agents.templates import BadTemplate
-from arena.credit.asking import AskContext, Asking, Budget, Question, Seated, asks
+from arena.credit.asking import AskContext, Budget, Question, Seated, asks
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.agreement import Trend, agreement, position_bias
 from arena.credit.rewards.columns import Columns
@@ -64,6 +64,9 @@ class Judge:
         """Counters of the budget at the last report."""
         self._asked: set[str] = set()
         """Keys of the verdicts that were asked for since the last report."""
+        self._silent = Counter[str]()
+        """Questions without a reply since the last report, by reason."""
+        self._is_spent = False
         self._figures: dict[int, dict[str, float]] = {}
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
@@ -77,11 +80,10 @@ class Judge:
         instead = {"zero": 0.0, "mean": float(np.mean(known)) if known else 0.0, "drop": np.nan}[self._fallback]
         self._figures[k] = count.figures(self._asked) | self._agreement(mine, values)
         self._figures[k] |= {"fallback": 1.0 - len(known) / len(mine)} if mine else {}
-        found = dict(zip(((one.match, one.seat) for one in mine), values, strict=True))
-        rewards = [np.zeros(len(one.turns), np.float32) for one in trajectories]
+        rewards, rest = [np.zeros(len(one.turns), np.float32) for one in trajectories], iter(values)
         for one, paid in zip(trajectories, rewards, strict=True):
-            if (one.match, one.seat) in found:
-                value = found[one.match, one.seat]
+            if one.seat in self._rubric.seats:
+                value = next(rest)
                 paid[-1] = instead if value is None else value
         return rewards
 
@@ -91,7 +93,11 @@ class Judge:
         self._figures = {j: own for j, own in self._figures.items() if j > k}
         spent = self._budget.state()
         figures |= {name: float(spent[name] - self._reported[name]) for name in spent}
-        self._reported, self._asked = spent, set()
+        figures |= {f"unanswered_{why}": float(count) for why, count in sorted(self._silent.items())}
+        if self._silent["budget"] and not self._is_spent:
+            self._context.note(f"iteration {k}: the budget of the judge of {self._rubric.pays} is spent")
+            self._is_spent = True
+        self._reported, self._asked, self._silent = spent, set(), Counter()
         if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: judge of {self._rubric.pays}: {warning}")
         return figures | {"alarm": float(self._trend.is_raised)}
@@ -190,6 +196,8 @@ class Judge:
                 self._cache[key] = verdict
             elif reply.text is not None:
                 unreadable[key] = one
+            else:
+                self._silent[reply.why] += 1
         return unreadable
 
     def _key(self, question: Question) -> str:
@@ -296,11 +304,7 @@ def _check(seated: Seated, *, rubric: Rubric, mode: Mode, fallback: str, **setti
         raise ValueError("fallback drop does not go with learn.replay: set fallback to zero or mean")
 
 
-def _make(context: AskContext, state: Mapping[str, Any], **settings: Any) -> Asking:
-    return Judge(context, state, **settings)
-
-
-@asks(_make, lambda *, rubric, **settings: f"judge.{rubric.pays}", _check)
+@asks(Judge, lambda *, rubric, **settings: f"judge.{rubric.pays}", _check)
 def judge(
     batch: TurnBatch,
     rewards: Columns,

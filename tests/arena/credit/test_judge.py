@@ -158,12 +158,15 @@ def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
 
 @pytest.mark.parametrize(("limit", "answered"), [({"calls": 2}, 2), ({"tokens": 250}, 1), ({"tokens": 1}, 0)])
 def test_beyond_the_budget_of_the_whole_run_there_is_the_fallback(limit: dict[str, int], answered: int) -> None:
+    notes: list[str] = []
     with judging(by_points) as server:
-        made = judge(server, **limit)
+        made = judge(server, notes, **limit)
         found = wait(made.measure(1, talks("fine", "so so", "bad")))
         assert len(server.asked) == answered
         assert [float(array[-1]) for array in found] == [1.0, 0.5, 0.0][:answered] + [0.0] * (3 - answered)
-        assert made.report(1)["unanswered"] == pytest.approx((3 - answered) / 3)
+        figures = made.report(1)
+        assert figures["unanswered"] == pytest.approx((3 - answered) / 3)
+        assert figures["unanswered_budget"] == 3 - answered and len(notes) == 1 and "is spent" in notes[0]
         later = judge(server, state=made.state(), **limit)
         wait(later.measure(2, [talk("so so", 5, turns=2)]))
         assert len(server.asked) == answered
