@@ -48,7 +48,7 @@ def by_points(text: str) -> str:
     return f"good: {given[0]}"
 
 
-def values(found: list[np.ndarray]) -> list[float]:
+def values(found: list[np.ndarray]) -> list[Any]:
     assert not any(array[:-1].any() for array in found), "only the last turn is paid"
     return [pytest.approx(float(array[-1])) for array in found]
 
@@ -157,7 +157,7 @@ def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
 
 
 @pytest.mark.parametrize(("limit", "answered"), [({"calls": 2}, 2), ({"tokens": 250}, 1), ({"tokens": 1}, 0)])
-def test_beyond_the_budget_of_the_whole_run_there_is_the_fallback(limit: dict[str, int], answered: int) -> None:
+def test_beyond_the_budget_of_the_whole_run_there_is_the_fallback(limit: dict[str, Any], answered: int) -> None:
     notes: list[str] = []
     with judging(by_points) as server:
         made = judge(server, notes, **limit)
@@ -184,13 +184,14 @@ FALLBACKS = ("zero", "mean", "drop")
 
 def test_what_has_no_value_is_dropped_and_moves_nobodys_baseline() -> None:
     stage = {"judge": {"policy": "endpoint:wise", "rubric": RUBRIC, "fallback": "drop"}}
-    rule, matches = CreditSpec(stages=[stage], estimator="rloo"), talks("fine", "so so", "bad")
+    rule = CreditSpec.model_validate({"stages": [stage], "estimator": "rloo"})
+    picky = CreditSpec.model_validate({"stages": [stage], "estimator": "rloo", "select": ["zero_variance"]})
+    matches = talks("fine", "so so", "bad")
     batch = TurnBatch(matches, measures={"judge.good": [np.array([v], np.float32) for v in (1.0, 0.5, np.nan)]})
-    credited = assign(batch, rule)
-    assert [c.trajectory.match for c in credited] == [t.match for t in matches[:2]]
-    assert [c.advantages.tolist() for c in credited] == [[0.5], [-0.5]]
-    picky = assign(batch, CreditSpec(stages=[stage], estimator="rloo", select=["zero_variance"]))
-    assert [c.advantages.tolist() for c in picky] == [[0.5], [-0.5]]
+    for chosen in (rule, picky):
+        credited = assign(batch, chosen)
+        assert [c.trajectory.match for c in credited] == [t.match for t in matches[:2]]
+        assert [c.advantages.tolist() for c in credited] == [[0.5], [-0.5]]
 
 
 def test_a_server_that_never_answers_ends_the_run_and_one_failure_does_not() -> None:
