@@ -66,7 +66,8 @@ class Judge:
         """Keys of the verdicts that were asked for since the last report."""
         self._silent = Counter[str]()
         """Questions without a reply since the last report, by reason."""
-        self._is_spent = False
+        self._told: set[str] = set()
+        """Warnings that were shown."""
         self._figures: dict[int, dict[str, float]] = {}
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
@@ -94,13 +95,19 @@ class Judge:
         spent = self._budget.state()
         figures |= {name: float(spent[name] - self._reported[name]) for name in spent}
         figures |= {f"unanswered_{why}": float(count) for why, count in sorted(self._silent.items())}
-        if self._silent["budget"] and not self._is_spent:
-            self._context.note(f"iteration {k}: the budget of the judge of {self._rubric.pays} is spent")
-            self._is_spent = True
+        if self._silent["budget"]:
+            self._warn_once(k, "its budget is spent")
+        if figures.get("unreadable") == 1.0:
+            self._warn_once(k, "no answer is readable: is max_tokens too low, or the model too weak?")
         self._reported, self._asked, self._silent = spent, set(), Counter()
         if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: judge of {self._rubric.pays}: {warning}")
         return figures | {"alarm": float(self._trend.is_raised)}
+
+    def _warn_once(self, k: int, warning: str) -> None:
+        if warning not in self._told:
+            self._told.add(warning)
+            self._context.note(f"iteration {k}: judge of {self._rubric.pays}: {warning}")
 
     def state(self) -> dict[str, Any]:
         """Return the cached verdicts, the counters of the budget and the figures of the alarm's window."""

@@ -146,12 +146,13 @@ def test_a_text_is_asked_for_once_also_after_the_state_was_saved() -> None:
 
 def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
     replies = iter(["hm", "good: 4", "hm", "hm", "good: 4"])
+    notes: list[str] = []
     with judging(lambda text: next(replies)) as server:
-        made = judge(server)
+        made = judge(server, notes)
         assert values(wait(made.measure(1, talks("fine")))) == [0.75]
         assert server.asked[1][2]["temperature"] == 0.7 and server.asked[0][2]["temperature"] == 0
         assert values(wait(made.measure(2, talks("bad")))) == [0]
-        assert made.report(2)["unreadable"] == 1
+        assert made.report(2)["unreadable"] == 1 and "no answer is readable" in notes[0]
         wait(made.measure(3, talks("bad")))
         assert len(server.asked) == 4
 
@@ -359,7 +360,6 @@ def test_a_run_with_a_nano_judge_resumes_to_the_same_bits(tmp_path: Path) -> Non
     assert any(row["cached"] > 0 for row in figures)
 
 
-@pytest.mark.slow_after(2)
 def test_a_run_asks_its_endpoint_and_pays(tmp_path: Path) -> None:
     with judging(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
         changes = [f"endpoint.url={server.url}", "iterations=1", "policies.shared.imitate=null"]
