@@ -18,6 +18,7 @@ from agents.role import Role
 from arena.config.experiment import Experiment
 from arena.config.saved_config import identity
 from arena.config.seating import set_tables
+from arena.credit.asking import AskContext, Asker, Asking, make_asking
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
 from arena.credit.iteration import Crediting
@@ -50,7 +51,7 @@ from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
 from arena.store.warm_start import Imitated
 from games.adapters.loading import file_of
-from games.contracts import Game
+from games.contracts import Game, View
 
 if TYPE_CHECKING:
     from arena.scale.cluster import Cluster
@@ -162,9 +163,13 @@ async def build(
 
     pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
-    crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
+    endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
+    context = AskContext(Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note)
+    with restoring(checkpoint):
+        asking = make_asking(experiment.credit.stages, context, credit.get("asked", {}))
+    crediting = _crediting(run, experiment, credit, tables, policies, critic, asking)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
-    lineup = _lineup(experiment, tables, policies, engine, parts, watcher)
+    lineup = _lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
     demonstrations = Demonstrations(
         spec=experiment.learn.demonstrations,
         lineup=lineup,
@@ -234,6 +239,7 @@ def _lineup(
     tables: Sequence[Table],
     policies: Policies,
     engine: Engine,
+    endpoints: Endpoints,
     parts: Sequence[RolloutPart],
     watcher: Watcher,
 ) -> Lineup:
@@ -243,7 +249,7 @@ def _lineup(
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
         return [control for part in parts if (control := part.control(plan, game))]
 
-    endpoints, harnesses = Endpoints(experiment.servers()), None
+    harnesses = None
     if any(table.harnesses for table in tables):
         from agents.harness.server import HarnessServer  # its packages are optional
 
@@ -309,6 +315,7 @@ def _crediting(
     tables: Sequence[Table],
     policies: Policies,
     critic: Critic | None,
+    asking: Mapping[str, Asking],
 ) -> Crediting:
     """Return the assignment of rewards and advantages by the experiment's rules, with its restored `state`."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
@@ -320,8 +327,15 @@ def _crediting(
     return Crediting(
         experiment.credit, experiment.learn.replay, measured, run.reader.log, state,
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
-        declared=declared([table.make_game() for table in tables]), check=policies.require_known_tokens,
+        declared=declared([table.make_game() for table in tables]), check=policies.require_known_tokens, asking=asking,
     )  # fmt: skip
+
+
+def _rules(tables: Sequence[Table], name: str, seed: int) -> str:
+    """Return a game's rules in a deal, as the players of the first table with the game read them."""
+    game = next(table for table in tables if table.game.name == name).make_game()
+    game.reset(seed=seed)
+    return View.of(game, game.agent_selection).rules
 
 
 def _league(

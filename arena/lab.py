@@ -136,7 +136,7 @@ class Lab:
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
-        sections = self.parts.play.metrics(records)
+        sections = self.parts.play.metrics(records) | self.parts.crediting.metrics(k)
         if taken := sorted(row.keys() & sections.keys()):
             raise ConfigError(f"play.parts: metrics have a section '{taken[0]}' already: give it another name")
         row |= sections

@@ -23,6 +23,7 @@ from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.config.serving import check_serving
+from arena.credit.asking import Seated, check_asking
 from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
 from arena.credit.rewards.information_gain import gold_of
@@ -76,6 +77,7 @@ async def preflight(
     await check_gold(played, tables)
     marks = [name for part in played.play.parts for name in declaration(part).rewards]
     check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], marks)
+    _check_asking(played)
     check_spec(played)
     check_demonstrations(
         played.learn.demonstrations, tables, [name for name, policy in played.policies.items() if policy.train]
@@ -154,10 +156,11 @@ def _asked(experiment: Experiment) -> list[str]:
 
 
 def _endpoints_in(experiment: Experiment) -> list[str]:
-    """Return the specs of the endpoints at a run's seats and in its league, without repetitions."""
+    """Return the specs of the endpoints at a run's seats, in its league and asked by credit, without repetitions."""
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]
+    named = dict.fromkeys([*held, *opponents, *sorted(experiment.credit.policies)])
+    return [name for name in named if name.startswith(PREFIXES)]
 
 
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
@@ -249,6 +252,19 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
+
+
+def _check_asking(experiment: Experiment) -> None:
+    """Raise ConfigError unless every stage of credit that asks a model can do so in this run."""
+    play, held = experiment.play, [table.seats for table in experiment.all_tables()]
+    trained = {seat for seats in held for seat, spec in seats.items() if experiment.trained(spec.policy)}
+    seated = Seated(
+        seats={seat for seats in held for seat in seats},
+        trained=trained,
+        is_alone=play.group == 1 and play.most_matches == play.matches,
+        has_replay=experiment.learn.replay is not None,
+    )
+    check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
 
 
 def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool) -> list[str]:

@@ -85,6 +85,10 @@ class Trajectory:
     """Origin. `replayed` and `recalled` trajectories are of other weights than the current ones."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """The game's report on the finished match. No seat sees it."""
+    payoff: float | None = None
+    """The seat's payoff; None if the game gives it none."""
+    match_turns: tuple[Turn, ...] = field(default=(), compare=False, repr=False)
+    """Turns of all seats of the match, in order."""
     parent: str = ""
     """Printed id of the parent match of a branch, "" without one."""
     parent_turn: int = -1
@@ -308,6 +312,8 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
+            payoff=record.payoffs.get(seat),
+            match_turns=record.turns,
             source=record.source,
             parent=str(record.identity.parent or ""),
             parent_turn=record.identity.turn,

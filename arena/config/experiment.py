@@ -121,8 +121,8 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats and in its league, by name."""
-        named = {seat.policy for table in self.all_tables() for seat in table.seats.values()}
+        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name."""
+        named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
         return {name: self.policies[name] for name in sorted(named & set(self.policies))}
 

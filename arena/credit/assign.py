@@ -82,9 +82,14 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
 def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
     """Apply the credit rule's selectors in order and return the masks of what is learned, counted and kept.
 
-    Excused turns are never learned: truncated replies without a legal act whose penalty the role waived.
+    Excused turns are never learned: truncated replies without a legal act whose penalty the role waived. Trajectories
+    with a reward of NaN, which a stage could not value, are dropped before the selectors see the others.
     """
     selection = Selection.everything(batch).out_of_loss(batch.column(is_excused) > 0)
+    unvalued = np.isnan(rewards)
+    if unvalued.any():
+        selection = selection.drop(batch, np.bincount(batch.owner, unvalued, len(batch.lengths)) > 0)
+        batch, rewards = batch.counting(selection.counted), np.where(unvalued, 0.0, rewards)
     for selector in rule.select:
         selection = selector(batch, rewards, selection)
     return selection

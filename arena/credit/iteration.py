@@ -1,11 +1,13 @@
 """Credit of one iteration (measures, replay, rewards, advantages) and its state between iterations."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from math import ceil
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agents.computing import compute
+from arena.credit.asking import Asking
 from arena.credit.assign import assign, select, turn_rewards
 from arena.credit.batch import Credited, Floats, TurnBatch
 from arena.credit.critics.base import Measures
@@ -49,14 +51,16 @@ class Crediting:
         deals: int,
         declared: bool = True,
         check: Callable[[Sequence[Trajectory]], None] = lambda trajectories: None,
+        asking: Mapping[str, Asking] = MappingProxyType({}),
     ) -> None:
         """Restore the pipeline from `state`, which an earlier `Crediting.state` returned ({} at the beginning).
 
         `seed`, `iterations` and `deals` (per iteration) are the run's. `measured` computes the named measures of
         trajectories. `declared`: the games declare their rewards, so names in the credit rule were checked before the
-        run. `check` raises StoreError for logged trajectories that no model can read.
+        run. `check` raises StoreError for logged trajectories that no model can read. `asking` computes measures that
+        need replies of models, by their names.
         """
-        self._check = check
+        self._check, self._asking = check, asking
         self._declared = declared
         self.rule, self._chosen, self._measured = rule, replay, measured
         self._seed, self._iterations, self._deals = seed, iterations, deals
@@ -68,8 +72,13 @@ class Crediting:
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of estimators and replay buffer, as JSON for the checkpoint."""
-        return {"memory": self._memory, "replay": self._past}
+        """Return the state of estimators, replay buffer and asking stages, as JSON for the checkpoint."""
+        asked = {name: asking.state() for name, asking in self._asking.items()}
+        return {"memory": self._memory, "replay": self._past} | ({"asked": asked} if asked else {})
+
+    def metrics(self, k: int) -> dict[str, dict[str, float]]:
+        """End iteration `k` of the stages that ask, and return their sections of its metrics, by name."""
+        return {name: asking.report(k) for name, asking in self._asking.items()}
 
     async def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
         """Return how many more deals iteration `k` needs after the `deals` played ones, whose matches are `records`.
@@ -124,10 +133,15 @@ class Crediting:
         return TurnBatch(trajectories, clock, rng, memory, await self._measures(k, needs, trajectories))
 
     async def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        """Return the measures in `needs` by name, one array per trajectory; each is computed once per iteration."""
+        """Return the measures in `needs` by name, one array per trajectory; each is computed once per iteration.
+
+        Those of stages that ask depend on all trajectories, and are computed again for them.
+        """
+        asked = {name: await self._asking[name].measure(k, trajectories) for name in sorted(needs & {*self._asking})}
+        needs -= asked.keys()
         if k != self._iteration:
             self._iteration, self._known = k, {}
         new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]
         for name, arrays in (await self._measured(needs, new) if new else {}).items():
             self._known |= {(name, t.match, t.seat): array for t, array in zip(new, arrays, strict=True)}
-        return {name: [self._known[name, t.match, t.seat] for t in trajectories] for name in needs}
+        return {name: [self._known[name, t.match, t.seat] for t in trajectories] for name in needs} | asked

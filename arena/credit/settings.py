@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from arena.credit.asking import asking_stages
 from arena.credit.critics import CRITIC
 from arena.credit.estimators import ESTIMATOR
 from arena.credit.rewards import STAGE
@@ -18,6 +19,7 @@ from arena.parts.spec import Spec
 
 def _asked_alike(stages: list[Chosen]) -> list[Chosen]:
     gold_of(stages)
+    asking_stages(stages)
     return stages
 
 
@@ -44,6 +46,11 @@ class CreditSpec(Spec):
     def needs(self) -> frozenset[str]:
         """Names of the measures that models must compute first, such as `entropy`; empty if a match log suffices."""
         return frozenset[str]().union(*(part.needs for _, part in self.parts()))
+
+    @property
+    def policies(self) -> frozenset[str]:
+        """Names of the policies and endpoints that parts of credit ask for replies."""
+        return frozenset[str]().union(*(part.policies for _, part in self.parts()))
 
     def parts(self) -> Iterator[tuple[str, Chosen]]:
         """Yield (field name, part) for the estimator and every reward stage, selector and transform."""

@@ -111,13 +111,23 @@ class Chosen:
     @property
     def needs(self) -> frozenset[str]:
         """Names of the measures, such as `entropy`, that this part or a part in its settings reads from the batch."""
-        return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*(inner.needs for inner in self.parts))
+        named = getattr(part(self.kind, self.name), "needs", ())
+        own = named(**self.whole().settings) if callable(named) else named
+        return frozenset(own).union(*(inner.needs for inner in self.parts))
 
     @property
     def rewards(self) -> set[str]:
         """Names of the rewards that occur in its settings, where these are annotated with `RewardName`."""
+        return self._marked(RewardName)
+
+    @property
+    def policies(self) -> set[str]:
+        """Names of the policies that occur in its settings, where these are annotated with `AskedPolicy`."""
+        return self._marked(AskedPolicy)
+
+    def _marked(self, mark: type) -> set[str]:
         hints = _hints(part(self.kind, self.name))
-        named = (_rewards_in(hints[name], value) for name, value in self.whole().settings.items())
+        named = (_marked_in(hints[name], value, mark) for name, value in self.whole().settings.items())
         return {name for names in named for name in names}
 
     @property
@@ -140,6 +150,11 @@ class Chosen:
 @dataclass(frozen=True)
 class RewardName:
     """Annotation of a setting, or of its items, that names a reward of the game or of a stage."""
+
+
+@dataclass(frozen=True)
+class AskedPolicy:
+    """Annotation of a setting, or of its items, that names a policy or endpoint that the part asks."""
 
 
 def choose(kind: Kind, name: str, /, **settings: Any) -> Chosen:
@@ -323,23 +338,23 @@ def _parts_in(value: Any) -> list[Chosen]:
     return [part for item in inner for part in _parts_in(item)]
 
 
-def _rewards_in(hint: Any, value: Any) -> Iterator[str]:
-    """Yield the texts in a value of settings that its annotation, `hint`, marks as rewards' names."""
+def _marked_in(hint: Any, value: Any, mark: type) -> Iterator[str]:
+    """Yield the texts in a value of settings that its annotation, `hint`, marks with an object of the class `mark`."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        if isinstance(value, str) and any(isinstance(mark, RewardName) for mark in arguments[1:]):
+        if isinstance(value, str) and any(isinstance(given, mark) for given in arguments[1:]):
             yield value
-        yield from _rewards_in(arguments[0], value)
+        yield from _marked_in(arguments[0], value, mark)
     elif kind in (Union, UnionType):
         for arm in arguments:
-            yield from _rewards_in(arm, value)
+            yield from _marked_in(arm, value, mark)
     elif kind in (list, tuple) and isinstance(value, list | tuple):
         for item in value:
-            yield from _rewards_in(arguments[0], item)
+            yield from _marked_in(arguments[0], item, mark)
     elif kind is dict and isinstance(value, Mapping):
         for side, items in zip(arguments, ([*value.keys()], [*value.values()]), strict=True):
             for item in items:
-                yield from _rewards_in(side, item)
+                yield from _marked_in(side, item, mark)
 
 
 def _plain(value: Any) -> Any:

@@ -22,6 +22,7 @@ from arena.errors import ConfigError
 from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 from games.contracts import Message
+from tests.factories.judges import RUBRIC
 
 Columns = dict[str, list[float]]
 
@@ -375,6 +376,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "self_correction": {"part": "right"},
     "margin": {"part": "right", "over": "match"},
     "quality": {"part": "right"},
+    "judge": {"policy": "wise", "rubric": RUBRIC},
 }
 FIXED = sorted(set(STAGES) - {"shuffle", "kl_penalty"})
 
@@ -391,7 +393,8 @@ def played(turns: list[Any], i: int, role: str = "solver") -> tuple[Trajectory, 
 
 
 def by_match(found: list[tuple[Trajectory, np.ndarray]], name: str) -> dict[str, dict[str, list[float]]]:
-    batch = TurnBatch([t for t, _ in found], measures={"gold": [g for _, g in found]})
+    measured = [g for _, g in found]
+    batch = TurnBatch([t for t, _ in found], measures={"gold": measured, "judge.good": measured})
     columns = named_rewards(batch, [choose("stage", name, **WHOLE.get(name, {}))])
     cuts = {n: np.split(c, batch.starts[1:-1]) for n, c in columns.items()}
     return {t.match: {n: cuts[n][i].tolist() for n in cuts} for i, (t, _) in enumerate(found)}
@@ -417,7 +420,7 @@ def test_the_order_of_matches_and_other_roles_matches_change_nothing(
 
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_nobody_to_reward_is_no_error(name: str) -> None:
-    measures: dict[str, Any] = {"gold": [], "old": [], "reference": []}
+    measures: dict[str, Any] = {"gold": [], "old": [], "reference": [], "judge.good": []}
     chosen = {"part": "right"} if name == "shuffle" else WHOLE.get(name, {})
     empty = named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **chosen)])
     assert all(not len(column) for column in empty.values())

@@ -1,0 +1,248 @@
+"""Reward stages that ask models for replies, such as judges: what they get from the run, and the calls they make.
+
+A stage is marked with `@asks(make, ...)`. `make(context, state, **settings)` returns an `Asking`, which computes a
+measure of its own before credit: `arena.credit.measures` are computed by scoring, these by generating.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.engines.base import Engine, Request
+from agents.errors import ContextFull, EndpointError
+from agents.names import nearest
+from agents.player import PREFIXES
+from agents.players.servers import Endpoints, parsed
+from agents.role import Sampling
+from arena.errors import ConfigError, PlayError
+from arena.parts.chosen import Chosen, part
+from arena.records import Trajectory
+
+if TYPE_CHECKING:
+    from agents.policy import Policy
+
+AT_ONCE = 64
+"""Maximum requests to an endpoint at once."""
+
+
+class Question(NamedTuple):
+    """A question to a model: the system text, equal for many questions, and the user's text."""
+
+    system: str
+    user: str
+
+
+class Heard(NamedTuple):
+    """A model's reply, or the reason why there is none.
+
+    `room`: the context is too short for it; `budget`: the stage's budget is spent; `failed`: the endpoint failed.
+    """
+
+    text: str | None
+    why: Literal["", "room", "budget", "failed"] = ""
+
+
+class Budget:
+    """Counter of a stage's calls and tokens, with its limits for the whole run. Plain numbers are its state."""
+
+    def __init__(self, calls: int | None, tokens: int | None, state: Mapping[str, int]) -> None:
+        self._most_calls, self._most_tokens = calls, tokens
+        self.calls, self.tokens = int(state.get("calls", 0)), int(state.get("tokens", 0))
+
+    def state(self) -> dict[str, int]:
+        """Return the counters."""
+        return {"calls": self.calls, "tokens": self.tokens}
+
+    def reserve(self, tokens: int) -> bool:
+        """Count a call with at most so many tokens, read and written; return False if it could exceed a limit."""
+        if self._most_calls is not None and self.calls >= self._most_calls:
+            return False
+        if self._most_tokens is not None and self.tokens + tokens > self._most_tokens:
+            return False
+        self.calls, self.tokens = self.calls + 1, self.tokens + tokens
+        return True
+
+    def give_back(self, tokens: int) -> None:
+        """Return reserved tokens that a call did not use."""
+        self.tokens -= tokens
+
+
+class Asker:
+    """Caller of a run's models for replies outside of matches: frozen policies by their engine, or endpoints."""
+
+    def __init__(self, policies: Mapping[str, Policy], engine: Engine, endpoints: Endpoints) -> None:
+        self._policies, self._engine, self._endpoints = policies, engine, endpoints
+
+    async def ask(
+        self,
+        name: str,
+        questions: Sequence[Question],
+        sampling: Sampling,
+        seeds: Sequence[tuple[int, ...]],
+        budget: Budget,
+    ) -> list[Heard]:
+        """Ask a policy or endpoint all questions and return the replies in order.
+
+        A reply depends on its question and seed alone. Tokens that endpoints read are estimated. Raises PlayError if
+        an endpoint answers none of several questions, so that a run does not go on without it.
+        """
+        if name in self._policies:
+            return await self._by_policy(self._policies[name], questions, sampling, seeds, budget)
+        endpoint, model, gate, reasons = self._endpoints.at(name), parsed(name)[1], asyncio.Semaphore(AT_ONCE), [""]
+
+        async def one(question: Question, seed: tuple[int, ...]) -> Heard:
+            read = 16 + sum(len(text.encode("utf-8", "replace")) for text in question) // 3
+            if not budget.reserve(read + sampling.max_tokens):
+                return Heard(None, "budget")
+            chat = [{"role": role, "content": text} for role, text in zip(("system", "user"), question, strict=True)]
+            try:
+                async with gate:
+                    answer = await endpoint.ask(model, chat, sampling, seed[0] % 2**31)
+            except ContextFull:
+                budget.give_back(read + sampling.max_tokens)
+                return Heard(None, "room")
+            except EndpointError as error:
+                reasons[0] = str(error)
+                return Heard(None, "failed")
+            budget.give_back(sampling.max_tokens - min(answer.tokens, sampling.max_tokens))
+            return Heard(answer.text)
+
+        heard = await asyncio.gather(*(one(*asked) for asked in zip(questions, seeds, strict=True)))
+        if len(heard) > 1 and all(reply.why == "failed" for reply in heard):
+            raise PlayError(f"none of {len(heard)} questions was answered: {reasons[0]}")
+        return list(heard)
+
+    async def _by_policy(
+        self,
+        policy: Policy,
+        questions: Sequence[Question],
+        sampling: Sampling,
+        seeds: Sequence[tuple[int, ...]],
+        budget: Budget,
+    ) -> list[Heard]:
+        frame, most = policy.frame, sampling.max_tokens
+        room = min(policy.positions, self._engine.max_context)
+        heard, requests = [Heard(None)] * len(questions), dict[int, Request]()
+        for place, (question, seed) in enumerate(zip(questions, seeds, strict=True)):
+            ids = tuple([*frame.open(question.system), *frame.ask(question.user)])
+            if len(ids) + most > room:
+                heard[place] = Heard(None, "room")
+            elif not budget.reserve(len(ids) + most):
+                heard[place] = Heard(None, "budget")
+            else:
+                key = f"asked/{policy.name}/{place}"
+                requests[place] = Request(
+                    policy=policy.name, ids=ids, key=key, max_tokens=most, temperature=sampling.temperature,
+                    top_p=sampling.top_p, top_k=sampling.top_k, stop_ids=frame.stop_ids, seed=seed,
+                )  # fmt: skip
+        completions = await self._engine.generate([*requests.values()]) if requests else []
+        for place, completion in zip(requests, completions, strict=True):
+            self._engine.forget(requests[place].key)
+            budget.give_back(most - len(completion.ids))
+            heard[place] = Heard(frame.decode(completion.ids))
+        return heard
+
+
+@dataclass(frozen=True)
+class AskContext:
+    """What an asking stage may use of its run."""
+
+    asker: Asker
+    rules: Callable[[str, int], str]
+    """Function from a game's name and a deal's seed to the rules as players read them."""
+    note: Callable[[str], None]
+    """Function that shows a line to the user."""
+
+
+class Asking(Protocol):
+    """Interface of what an asking stage computes by its questions, with its state between iterations."""
+
+    async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
+        """Return one array per trajectory of iteration `k`, with an entry per turn.
+
+        Called again whenever the iteration's trajectories change, always with all of them. NaN marks a trajectory
+        without a value, which credit drops.
+        """
+
+    def report(self, k: int) -> dict[str, float]:
+        """End iteration `k` and return its figures for the metrics."""
+
+    def state(self) -> Any:
+        """Return the state for the checkpoint, as JSON."""
+
+
+@dataclass(frozen=True)
+class Seated:
+    """What is known before a run starts: the seats of its games and how its deals are played."""
+
+    seats: Collection[str]
+    """All seats."""
+    trained: Collection[str]
+    """Seats of trained policies."""
+    is_alone: bool
+    """True if each deal is played once."""
+    has_replay: bool
+    """True if earlier trajectories are replayed."""
+
+
+Check = Callable[..., None]
+"""(Seated, *, settings): raises ValueError if the stage cannot work there."""
+
+
+def asks(make: Callable[..., Asking], named: Callable[..., str], check: Check) -> Callable[[Any], Any]:
+    """Return a decorator that marks a stage whose measure `make` computes. `named` gives its name from the settings."""
+
+    def mark(stage: Any) -> Any:
+        stage.make, stage.check = make, check
+        stage.needs = lambda **settings: (named(**settings),)
+        return stage
+
+    return mark
+
+
+def asking_stages(stages: Sequence[Chosen]) -> dict[str, Chosen]:
+    """Return the stages that ask, by the name of their measure. Raises ValueError if two have the same name."""
+    found: dict[str, Chosen] = {}
+    for stage in stages:
+        if hasattr(part(stage.kind, stage.name), "make"):
+            (name,) = stage.needs
+            if name in found:
+                raise ValueError(f"two stages measure {name}: give one of them another name")
+            found[name] = stage
+    return found
+
+
+def make_asking(stages: Sequence[Chosen], context: AskContext, state: Mapping[str, Any]) -> dict[str, Asking]:
+    """Return what the asking stages compute, by the name of the measure, each restored from its part of `state`."""
+    made = {}
+    for name, stage in asking_stages(stages).items():
+        make: Any = part(stage.kind, stage.name).make  # type: ignore[attr-defined]
+        made[name] = make(context, state.get(name, {}), **stage.whole().settings)
+    return made
+
+
+def check_asking(stages: Sequence[Chosen], seated: Seated, policies: Mapping[str, bool]) -> None:
+    """Raise ConfigError unless each asking stage fits the run's seats and asks a frozen policy or an endpoint.
+
+    `policies` maps the run's policies to True if they are trained.
+    """
+    for stage in asking_stages(stages).values():
+        where = f"credit.stages: {stage.name}"
+        try:
+            for name in stage.policies:
+                if policies.get(name):
+                    raise ValueError(f"policy '{name}' is trained: name a frozen one (`train: false`) or an endpoint")
+                if name not in policies and not name.startswith(PREFIXES):
+                    raise ValueError(f"unknown policy '{name}'{nearest(name, policies)}: add it to `policies`")
+                if name not in policies:
+                    parsed(name)
+            check: Check = part(stage.kind, stage.name).check  # type: ignore[attr-defined]
+            check(seated, **stage.whole().settings)
+        except (ValueError, EndpointError) as error:
+            raise ConfigError(f"{where}: {error}") from None

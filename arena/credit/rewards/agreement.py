@@ -1,0 +1,90 @@
+"""Agreement of a judge's values with true outcomes, and the alarm for values that rise while outcomes fall."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Z = 1.645
+"""One-sided 5 % quantile of the normal distribution."""
+
+
+def agreement(values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]) -> dict[str, float]:
+    """Return `value` and `payoff`, their means, and `agreement` and `correlation` if the payoffs differ.
+
+    `agreement` is the share of pairs of one group with different payoffs that the values order alike, ties counting
+    half: the AUC if there are two payoffs, and 0.5 by chance. `correlation` is Spearman's, over all groups.
+    """
+    value, payoff = np.array(values, np.float64), np.array(payoffs, np.float64)
+    numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
+    own = np.array([numbers[group] for group in groups])
+    figures = {"value": float(value.mean()), "payoff": float(payoff.mean())}
+    alike = compared = 0.0
+    for row in range(len(value)):
+        higher = (own == own[row]) & (payoff > payoff[row])
+        compared += higher.sum()
+        alike += (value[higher] > value[row]).sum() + 0.5 * (value[higher] == value[row]).sum()
+    if compared:
+        figures["agreement"] = float(alike / compared)
+    if (together := _correlation(_ranks(value), _ranks(payoff))) is not None:
+        figures["correlation"] = together
+    return figures
+
+
+def position_bias(values: Sequence[float]) -> float | None:
+    """Return the rank correlation of items' values with standing early; None if all are equal."""
+    return _correlation(_ranks(np.array(values)), -np.arange(len(values), dtype=np.float64))
+
+
+class Trend:
+    """Alarm over the last `window` iterations: values rise, or disagree with payoffs, while payoffs fall."""
+
+    def __init__(self, window: int, is_absolute: bool, state: Mapping[str, Any]) -> None:
+        """Restore the alarm from its `state`. `is_absolute`: values are comparable between iterations."""
+        self._window, self._is_absolute = window, is_absolute
+        self._rows: list[list[float]] = [[*map(float, row)] for row in state.get("rows", [])]
+        self.is_raised = bool(state.get("raised", False))
+
+    def state(self) -> dict[str, Any]:
+        """Return the window's rows, and whether the alarm is raised."""
+        return {"rows": self._rows, "raised": self.is_raised}
+
+    def add(self, value: float | None, payoff: float | None, agreement: float | None) -> str:
+        """Add an iteration; return the warning if the alarm is raised by it, else "". Skips one without values."""
+        if value is None or payoff is None:
+            return ""
+        self._rows = [*self._rows, [value, payoff, 0.5 if agreement is None else agreement]][-self._window :]
+        before = self.is_raised
+        values, payoffs, agreements = zip(*self._rows, strict=True)
+        misled = rising(values) > Z if self._is_absolute else float(np.mean(agreements)) < 0.5
+        self.is_raised = len(self._rows) == self._window and misled and rising(payoffs) < -Z
+        if before or not self.is_raised:
+            return ""
+        change = f"rose from {values[0]:.3g} to {values[-1]:.3g}" if self._is_absolute else "disagreed with the payoff"
+        return (
+            f"over {self._window} iterations its value {change} while the payoff fell from {payoffs[0]:.3g} to "
+            f"{payoffs[-1]:.3g}: the policy may exploit the judge"
+        )
+
+
+def rising(series: Sequence[float]) -> float:
+    """Return the z value of Mann and Kendall's test for a trend, positive for a rise; 0 if all values are equal."""
+    values, n = np.array(series, np.float64), len(series)
+    score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
+    ties = np.unique(values, return_counts=True)[1]
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    return float((score - np.sign(score)) / np.sqrt(variance)) if variance > 0 else 0.0
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks from 0; ties share their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - (counts + 1) / 2
+    return np.asarray(middle[inverse], np.float64)
+
+
+def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float | None:
+    one, other = one - one.mean(), other - other.mean()
+    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
+    return float((one * other).sum()) / scale if scale > 0 else None
