@@ -22,6 +22,7 @@ from analysis.columns import TABLES, doc
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, text_layer
+from arena.credit.rubric import read_rubric
 from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
@@ -66,19 +67,22 @@ def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> 
 
 @pytest.mark.parametrize("block", YAML, ids=str)
 def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
-    """A role, a panel, or else keys of an experiment, laid over a recipe, beside the page's other files."""
+    """A role, a panel, a rubric, or else keys of an experiment, laid over a recipe, beside the page's other files."""
     said = strict_yaml.load(block.text, str(block))
     if "role" in said:
         (tmp_path / "role.yaml").write_text(block.text, "utf-8")
         read_role(tmp_path / "role.yaml")
     elif "members" in said:
         read_panel(block.text, str(block))
+    elif "rubric" in said:
+        (tmp_path / "rubric.yaml").write_text(block.text, "utf-8")
+        read_rubric(str(tmp_path / "rubric.yaml"))
     elif said.keys() <= Experiment.model_fields.keys():
         with chdir(tmp_path):
             write_files(block.page)
             compose([recipe_layer("negotiation"), text_layer(str(block), block.text)])
     else:
-        pytest.fail("neither a role, a panel nor an experiment: say what it is in another language than yaml")
+        pytest.fail("neither a role, a panel, a rubric nor an experiment: say what it is in another language than yaml")
 
 
 @pytest.fixture(scope="module")
