@@ -151,7 +151,6 @@ async def build(
     StoreError if no checkpoint is intact, or if the league's pool lists no past version.
     """
     checkpoint = _resumed(run, experiment, watcher)
-    done = checkpoint.iteration if checkpoint else 0
     state = read_state(checkpoint) if checkpoint else {}
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
@@ -165,8 +164,7 @@ async def build(
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
     context = AskContext(Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note)
-    with restoring(checkpoint):
-        asking = make_asking(experiment.credit.stages, context, credit.get("asked", {}))
+    asking = _asking(experiment, checkpoint, context, credit)
     crediting = _crediting(run, experiment, credit, tables, policies, critic, asking)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
     lineup = _lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
@@ -186,7 +184,7 @@ async def build(
         watcher=watcher, parts=parts, iterations=experiment.iterations, late=late,
     )  # fmt: skip
     return Parts(
-        done=done, restored=checkpoint is not None, imitated=imitated, tables=tables, roles=roles, engine=engine,
+        done=checkpoint.iteration if checkpoint else 0, restored=checkpoint is not None, imitated=imitated, tables=tables, roles=roles, engine=engine,
         policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
         lineup=lineup, demonstrations=demonstrations, play=play, source=_matches(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
@@ -216,6 +214,14 @@ def _source(
     except StoreError as error:
         watcher.note(f"{error}: the imitation restarts")
         return None, None
+
+
+def _asking(
+    experiment: Experiment, checkpoint: Checkpoint | None, context: AskContext, credit: Mapping[str, Any]
+) -> dict[str, Asking]:
+    """Return the stages of credit that ask models by measure, with their state from the checkpoint's `credit`."""
+    with restoring(checkpoint):
+        return make_asking(experiment.credit.stages, context, credit.get("asked", {}))
 
 
 def _rollout_parts(
