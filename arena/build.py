@@ -169,13 +169,9 @@ async def build(
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
     lineup = _lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
     demonstrations = Demonstrations(
-        spec=experiment.learn.demonstrations,
-        lineup=lineup,
-        learners=policies.trainers,
-        attempts=experiment.play.attempts,
-        failures=run.failures,
-        note=watcher.note,
-    )
+        spec=experiment.learn.demonstrations, lineup=lineup, learners=policies.trainers,
+        attempts=experiment.play.attempts, failures=run.failures, note=watcher.note,
+    )  # fmt: skip
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         late = load_parts(parts, state.get("play", {}))
@@ -184,7 +180,8 @@ async def build(
         watcher=watcher, parts=parts, iterations=experiment.iterations, late=late,
     )  # fmt: skip
     return Parts(
-        done=checkpoint.iteration if checkpoint else 0, restored=checkpoint is not None, imitated=imitated, tables=tables, roles=roles, engine=engine,
+        done=checkpoint.iteration if checkpoint else 0, restored=checkpoint is not None, imitated=imitated,
+        tables=tables, roles=roles, engine=engine,
         policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
         lineup=lineup, demonstrations=demonstrations, play=play, source=_matches(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
