@@ -277,13 +277,20 @@ def _find_xml(text: str, at: int) -> Found | None:
     return start, closed.end(), [("", opened[1], values)]
 
 
-# -- plain: calls as in Python, one a line, or as Hermes writes them --------------------------------------------------
+# -- calls as in Python: plain, one a line, or as Hermes writes them; LFM2, a list in marks ---------------------------
 
 PLAIN_CALL = re.compile(r"^[ \t]*([^\W\d]\w{0,63})\((.*)\)[ \t]*$", re.MULTILINE)
+LFM2_CALLS = re.compile(r"<\|tool_call_start\|>(?:(.*?)<\|tool_call_end\|>|.*)", re.DOTALL)
+LFM2_ESCAPES = str.maketrans({"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r"})
 
 
 def _write_plain(calls: Sequence[ToolCall]) -> Pieces:
     return [("", "\n".join(_python(call, _literal) for call in calls))]
+
+
+def _write_lfm2(calls: Sequence[ToolCall]) -> Pieces:
+    texts = (_python(call, _lfm2_value) for call in calls)
+    return [("<|tool_call_start|>", f"[{', '.join(texts)}]"), ("<|tool_call_end|>", "")]
 
 
 def _python(call: ToolCall, written: Callable[[Any], str]) -> str:
@@ -296,6 +303,10 @@ def _literal(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_literal(key)}: {_literal(entry)}' for key, entry in value.items())}}}"
     return _json(value) if isinstance(value, str) else repr(value)
+
+
+def _lfm2_value(value: Any) -> str:
+    return f"'{value.translate(LFM2_ESCAPES)}'" if isinstance(value, str) else _as_text(value)
 
 
 def _find_plain(text: str, at: int) -> Found | None:
@@ -315,6 +326,16 @@ def _plain_lines(text: str, at: int) -> Iterator[Found]:
             continue
 
 
+def _find_lfm2(text: str, at: int) -> Found | None:
+    found = LFM2_CALLS.search(text, at)
+    if not found:
+        return None
+    try:
+        return *found.span(), [("", *call) for call in python_calls(found[1] or "")]
+    except ValueError:
+        raise _Unreadable("calls are [name(key=value), …], then <|tool_call_end|>", *found.span()) from None
+
+
 # -- the table --------------------------------------------------------------------------------------------------------
 
 TAGS = ("<tool_call>", "</tool_call>")
@@ -323,5 +344,6 @@ FORMATS = {
     "qwen_xml": Format(_write_xml, _find_xml, TAGS, typed=False),
     "llama": Format(_write_llama, _find_llama, ("<|python_tag|>",)),
     "mistral": Format(_write_mistral, _find_mistral, ("[TOOL_CALLS]",)),
+    "lfm2": Format(_write_lfm2, _find_lfm2, ("<|tool_call_start|>", "<|tool_call_end|>")),
     "plain": Format(_write_plain, _find_plain, TAGS),
 }
