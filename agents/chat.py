@@ -196,7 +196,7 @@ class ChatFrame:
 
         Only the format's own marks are control ids. Raises ChatError for calls that the format cannot express.
         """
-        gap = (self.tools.gap if self.tools else None) or "\n"
+        gap = self.tools.gap if self.tools and self.tools.gap is not None else "\n"
         ids = self.encode(speech + gap) if speech else []
         for mark, text in write_calls(self.tool_format, calls):
             ids += self._frame(mark) + self.encode(text)

@@ -7,22 +7,19 @@ reply are not read.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from agents.errors import ChatError
-from agents.tool_values import Definition, converted
+from agents.tool_values import NAME, Definition, converted, python_calls
 from games.untrusted_json import DECODER, DEEPEST, is_too_deep
 
 LONGEST = 20_000
 """Characters of a reply in which calls are read; the rest is speech."""
 MOST_CALLS = 16
-NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
 MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 THOUGHT, AFTER_THOUGHT = "<think>", "</think>"
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
@@ -92,13 +89,12 @@ def write_calls(format: str, calls: Sequence[ToolCall]) -> Pieces:
     """Return calls as marks and texts in a format. Raises ChatError if they would not be read as they are."""
     pieces = FORMATS[format].write(calls)
     speech, again, problem = read_calls(format, joined(pieces))
-    same = [(call.name, list(call.arguments)) for call in again] == [
-        (call.name, list(call.arguments)) for call in calls
-    ]
-    if speech or problem or not same or FORMATS[format].write(_with_ids(again, calls)) != pieces:
-        raise ChatError(
-            f"a call of {calls[0].name[:64]!r} cannot be written as {format}: {problem or 'ambiguous text'}"
-        )
+    names, expected = ([(call.name, list(call.arguments)) for call in some] for some in (again, calls))
+    ids = (call.id for call in calls)
+    same = names == expected and FORMATS[format].write([replace(call, id=next(ids)) for call in again]) == pieces
+    if speech or problem or not same:
+        why = problem or "ambiguous text"
+        raise ChatError(f"a call of {calls[0].name[:64]!r} cannot be written as {format}: {why}")
     return pieces
 
 
@@ -132,10 +128,6 @@ def read_calls(format: str, text: str, tools: Sequence[Definition] = (), first: 
         problem = problem or f"at most {MOST_CALLS} calls are read in one reply"
     speech.append(text[at:])
     return Reading("\n".join(part.strip() for part in speech if part.strip()), tuple(calls[:MOST_CALLS]), problem)
-
-
-def _with_ids(calls: Sequence[ToolCall], like: Sequence[ToolCall]) -> list[ToolCall]:
-    return [ToolCall(other.id, call.name, call.arguments) for call, other in zip(calls, like, strict=True)]
 
 
 def _after_thought(text: str) -> int:
@@ -230,9 +222,8 @@ def _decode(text: str, start: int, at: int, closing: str) -> tuple[Any, int]:
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else getattr(error, "msg", str(error))
         end = text.find(closing, at) if closing else -1
-        raise _Unreadable(
-            f"the call is not JSON ({why})", start, end + len(closing) if end >= 0 else len(text)
-        ) from None
+        end = end + len(closing) if end >= 0 else len(text)
+        raise _Unreadable(f"the call is not JSON ({why})", start, end) from None
 
 
 def _skip(text: str, at: int) -> int:
@@ -286,17 +277,24 @@ def _find_xml(text: str, at: int) -> Found | None:
     return start, closed.end(), [("", opened[1], values)]
 
 
-# -- plain: calls as in Python, one a line, or as Hermes writes them --------------------------------------------------
+# -- calls as in Python: plain, one a line, or as Hermes writes them; LFM2, a list in marks ---------------------------
 
 PLAIN_CALL = re.compile(r"^[ \t]*([^\W\d]\w{0,63})\((.*)\)[ \t]*$", re.MULTILINE)
+LFM2_CALLS = re.compile(r"<\|tool_call_start\|>(?:(.*?)<\|tool_call_end\|>|.*)", re.DOTALL)
+LFM2_ESCAPES = str.maketrans({"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r"})
 
 
 def _write_plain(calls: Sequence[ToolCall]) -> Pieces:
-    texts = (
-        f"{call.name}({', '.join(f'{key}={_literal(value)}' for key, value in call.arguments.items())})"
-        for call in calls
-    )
-    return [("", "\n".join(texts))]
+    return [("", "\n".join(_python(call, _literal) for call in calls))]
+
+
+def _write_lfm2(calls: Sequence[ToolCall]) -> Pieces:
+    texts = (_python(call, _lfm2_value) for call in calls)
+    return [("<|tool_call_start|>", f"[{', '.join(texts)}]"), ("<|tool_call_end|>", "")]
+
+
+def _python(call: ToolCall, written: Callable[[Any], str]) -> str:
+    return f"{call.name}({', '.join(f'{key}={written(value)}' for key, value in call.arguments.items())})"
 
 
 def _literal(value: Any) -> str:
@@ -305,6 +303,10 @@ def _literal(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_literal(key)}: {_literal(entry)}' for key, entry in value.items())}}}"
     return _json(value) if isinstance(value, str) else repr(value)
+
+
+def _lfm2_value(value: Any) -> str:
+    return f"'{value.translate(LFM2_ESCAPES)}'" if isinstance(value, str) else _as_text(value)
 
 
 def _find_plain(text: str, at: int) -> Found | None:
@@ -319,22 +321,19 @@ def _plain_lines(text: str, at: int) -> Iterator[Found]:
     """Yield lines that are a call with named literal arguments. Other lines are speech, however much like a call."""
     for found in PLAIN_CALL.finditer(text, at):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # such as of an invalid escape in a model's text
-                node = ast.parse(found[0].strip(), mode="eval").body
-            keywords = node.keywords if isinstance(node, ast.Call) and not node.args else []
-            arguments = {str(one.arg): ast.literal_eval(one.value) for one in keywords}
-            _check_literal(arguments)
-        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+            yield found.start(), found.end(), [("", *call) for call in python_calls(found[0])]
+        except ValueError:
             continue
-        if isinstance(node, ast.Call) and not node.args and None not in (one.arg for one in keywords):
-            yield found.start(), found.end(), [("", found[1], arguments)]
 
 
-def _check_literal(arguments: dict[str, Any]) -> None:
-    """Raise ValueError unless the value is JSON within the bounds."""
-    if is_too_deep(arguments) or DECODER.decode(json.dumps(arguments, allow_nan=False)) != arguments:
-        raise ValueError("not a JSON value")
+def _find_lfm2(text: str, at: int) -> Found | None:
+    found = LFM2_CALLS.search(text, at)
+    if not found:
+        return None
+    try:
+        return *found.span(), [("", *call) for call in python_calls(found[1] or "")]
+    except ValueError:
+        raise _Unreadable("calls are [name(key=value), …], then <|tool_call_end|>", *found.span()) from None
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -345,5 +344,6 @@ FORMATS = {
     "qwen_xml": Format(_write_xml, _find_xml, TAGS, typed=False),
     "llama": Format(_write_llama, _find_llama, ("<|python_tag|>",)),
     "mistral": Format(_write_mistral, _find_mistral, ("[TOOL_CALLS]",)),
+    "lfm2": Format(_write_lfm2, _find_lfm2, ("<|tool_call_start|>", "<|tool_call_end|>")),
     "plain": Format(_write_plain, _find_plain, TAGS),
 }

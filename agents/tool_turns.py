@@ -21,7 +21,7 @@ class ToolParts(NamedTuple):
     format: str
     """Name in `agents.tool_formats.FORMATS`."""
     exact: bool
-    """Whether the template writes calls as our writer does."""
+    """Whether the template writes calls as our writer does, text with quotes and lists included."""
     several: bool
     """Whether the template prints several calls in one reply, as our writer does."""
     gap: str | None
@@ -95,6 +95,7 @@ def reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], firs
 TOOL_NAME, CALL_ID, SPEECH = "tOol9x", "cAl1Id0aa", "sPe9ch"
 RESULTS = tuple(ToolResult(CALL_ID, f' rEs{place} "q"\nz ', TOOL_NAME) for place in (0, 1))
 CALL = ToolCall(CALL_ID, TOOL_NAME, {"kEy": 'vAl "b" é <c>', "cOunt": 2})
+QUOTED = ToolCall(CALL_ID, TOOL_NAME, {"kEy": "vAl's \\ b", "lIst": ["x", True]})
 DEFINITION: Definition = {
     "type": "function",
     "function": {
@@ -156,6 +157,7 @@ def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
         "one": (call, first),
         "two": (call, first, second),
         "asked": (call, first, user),
+        "quoted": (call_message("", [QUOTED]), first),
         "spoken": (call_message(SPEECH, [CALL]), first),
         "several": (call_message("", [CALL, CALL]), first),
         "later": (call, first, reply, user),
@@ -181,12 +183,15 @@ def _cut(rendered: Rendered, parts: Parts, chats: Mapping[str, ToolChat]) -> Too
     later = f"{REPLIES[0]}{parts.reply_tail}{parts.user_head}{USERS[1]}{prompt}"
     stable = _text_or_none(rendered, chats["later"]) == played + later
     _require(stable or rendered.text(chats["again"]) == f"{played}{call}{tail}{unit}")
+
+    def prints(name: str, *calls: ToolCall) -> bool:
+        written = f"{start}{joined(write_calls(format, calls))}{tail}"
+        return (_text_or_none(rendered, chats[name]) or "").startswith(written)
+
     return ToolParts(
         format,
-        exact=joined(write_calls(format, [CALL])) == call,
-        several=(_text_or_none(rendered, chats["several"]) or "").startswith(
-            f"{start}{joined(write_calls(format, [CALL, CALL]))}{tail}"
-        ),
+        exact=joined(write_calls(format, [CALL])) == call and prints("quoted", QUOTED),
+        several=prints("several", CALL, CALL),
         gap=_gap(_text_or_none(rendered, chats["spoken"]), start, f"{call}{tail}{unit}"),
         result=pieces,
         between=between_results,

@@ -1,14 +1,19 @@
-"""Values of tool calls: texts that a tool's schema gives a type."""
+"""Values of tool calls: texts that a tool's schema gives a type, and Python literals."""
 
 from __future__ import annotations
 
+import ast
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from games.untrusted_json import from_text, is_too_deep
+from games.untrusted_json import from_python, from_text, is_too_deep, without_duplicates
 
 Definition = Mapping[str, Any]
 """Definition of a tool as in OpenAI's API: {"type": "function", "function": {name, description, parameters}}."""
+NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
+"""Name of a tool."""
 
 
 def converted(name: str, texts: Mapping[str, str], tools: Sequence[Definition]) -> dict[str, Any]:
@@ -31,3 +36,29 @@ def _value(text: str, schema: object) -> Any:
 def _kinds(option: Mapping[str, Any]) -> list[Any]:
     kind = option.get("type", "string")
     return kind if isinstance(kind, list) else [kind]
+
+
+def python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return (name, arguments) of a call in Python syntax, or of each in a list. Raises ValueError for anything else.
+
+    Arguments are named literals.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as of an invalid escape in a model's text
+            node = ast.parse(source.strip(), mode="eval").body
+        calls = [_python_call(each) for each in (node.elts if isinstance(node, ast.List) else [node])]
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(str(error)) from None
+    if not calls:
+        raise ValueError("no call")
+    return calls
+
+
+def _python_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
+    if not isinstance(node, ast.Call) or node.args or not NAME.fullmatch(name := ast.unparse(node.func)):
+        raise ValueError("no call with named arguments")
+    arguments = without_duplicates([(one.arg or "", from_python(one.value, depth=1)) for one in node.keywords])
+    if "" in arguments or is_too_deep(arguments):
+        raise ValueError("** or arguments that are nested too deep")
+    return name, arguments

@@ -1,5 +1,6 @@
-"""JSON that models wrote, decoded within bounds on the depth and size of its values."""
+"""JSON values that models wrote, as JSON or as Python literals, within bounds on their depth and size."""
 
+import ast
 import json
 import math
 from typing import Any
@@ -8,6 +9,7 @@ DEEPEST = 16
 """Maximum nesting of lists and objects in an argument of a tool call."""
 LONGEST_NUMBER = 40
 """Maximum digits of an integer."""
+NAMES = {"true": True, "false": False, "null": None}
 
 
 def is_too_deep(value: Any) -> bool:
@@ -42,6 +44,29 @@ def from_text(text: str) -> Any:
         return DECODER.decode(text)
     except (ValueError, RecursionError):
         return {"True": True, "False": False, "None": None}.get(text.strip(), text)
+
+
+def from_python(node: ast.expr, depth: int = 0) -> Any:
+    """Return the value of a Python literal, in which JSON's true, false and null may stand. Raises ValueError."""
+    if depth > DEEPEST:
+        raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
+    match node:
+        case ast.Constant(value=str() | int() | float() | None as value):
+            return bounded_number(value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return bounded_number(-value)
+        case ast.Name(id="true" | "false" | "null" as name):
+            return NAMES[name]
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return [from_python(part, depth + 1) for part in parts]
+        case ast.Dict(keys=keys, values=values) if all(keys):
+            pairs = [
+                (from_python(key, depth + 1), from_python(value, depth + 1))
+                for key, value in zip(keys, values, strict=True)
+                if key
+            ]
+            return without_duplicates([(str(key), value) for key, value in pairs])
+    raise ValueError("the arguments must be plain values: texts in quotes, numbers, true, false, null, lists, objects")
 
 
 def _integer(digits: str) -> int:

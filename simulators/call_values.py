@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from games.untrusted_json import DECODER, DEEPEST, bounded_number, is_too_deep, without_duplicates
+from games.untrusted_json import DECODER, DEEPEST, from_python, is_too_deep, without_duplicates
 from simulators import call_formats as formats
 
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
-NAMES = {"true": True, "false": False, "null": None}
 
 
 @dataclass(frozen=True)
@@ -48,32 +47,10 @@ def literal_call(node: ast.Call) -> Call:
     try:
         if any(keyword.arg is None for keyword in node.keywords):
             raise ValueError("** is not read")
-        named = without_duplicates([(str(keyword.arg), _literal(keyword.value)) for keyword in node.keywords])
-        return Call(name, named, tuple(map(_literal, node.args)))
+        named = without_duplicates([(str(keyword.arg), from_python(keyword.value)) for keyword in node.keywords])
+        return Call(name, named, tuple(map(from_python, node.args)))
     except ValueError as why:
         return Call(name, problem=str(why))
-
-
-def _literal(node: ast.expr, depth: int = 0) -> Any:
-    if depth > DEEPEST:
-        raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return bounded_number(value)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return bounded_number(-value)
-        case ast.Name(id="true" | "false" | "null" as name):
-            return NAMES[name]
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [_literal(part, depth + 1) for part in parts]
-        case ast.Dict(keys=keys, values=values) if all(keys):
-            pairs = [
-                (_literal(key, depth + 1), _literal(value, depth + 1))
-                for key, value in zip(keys, values, strict=True)
-                if key
-            ]
-            return without_duplicates([(str(key), value) for key, value in pairs])
-    raise ValueError("the arguments must be plain values: texts in quotes, numbers, true, false, null, lists, objects")
 
 
 def calls_in(value: Any, depth: int = 0) -> list[Call]:

@@ -1,11 +1,12 @@
 """Formats of tool calls: what is written is read as it was, and no text is too hostile to be read."""
 
 import json
+import re
 import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents import tool_formats
@@ -16,6 +17,7 @@ from tests.factories.families import FAMILIES
 TOKENIZER = FAMILIES["qwen"]()
 MARKUP = (
     *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "</think>", "<think>", "\n</parameter>\n"),
+    *("<|tool_call_start|>", "<|tool_call_end|>", "<|tool_call_start|>[f(x=", ")]", "'", "true", "\n"),
     *("<parameter=x>", "</function>\n</tool_call>", '{"name": "f", "parameters": {}}', "\nf(x=1)", "|", '"', "\\", "é"),
 )
 TEXTS = st.one_of(
@@ -63,7 +65,9 @@ def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
     try:
         text = joined(write_calls(name, calls))
     except ChatError:
-        assert "</think>" in repr(calls), "which would make a thought of what is before"
+        # The end of a thought would make a thought of what is before. LFM2 has no way to write these two.
+        unspeakable = ("</think>", *(("\\x00", "<|tool_call_end|>") if name == "lfm2" else ()))
+        assert any(text in repr(calls) for text in unspeakable)
         return
     assert read_calls(name, text) == ("", tuple(calls), "")
 
@@ -109,6 +113,15 @@ def test_speech_around_calls_is_kept(name: str) -> None:
         ("qwen_xml", "<tool_call>\n<parameter=a>\n1\n</parameter>\n</tool_call>", "begins with <function=NAME>"),
         ("qwen_xml", "<tool_call>\n<function=f>\n<parameter=a>\n1\n</function>\n</tool_call>", "parameter a does not"),
         ("qwen_xml", "<tool_call>\n<function=f>\n", "ends in </function>"),
+        ("lfm2", "<|tool_call_start|>[f(a=1)]", "then <|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[f(a=1, a=2)]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", "<|tool_call_start|>[f(1)]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", "<|tool_call_start|>[f(**{})]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", "<|tool_call_start|>[f(a=1e999)]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", "<|tool_call_start|>[f(a=open('x'))]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", "<|tool_call_start|>[f()()]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", "<|tool_call_start|>[]<|tool_call_end|>", "calls are [name(key=value)"),
+        ("lfm2", f"<|tool_call_start|>[f(a={'[' * 30}{']' * 30})]<|tool_call_end|>", "calls are [name(key=value)"),
     ],
 )
 def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, why: str) -> None:
@@ -156,6 +169,7 @@ def test_other_spellings_of_a_call_are_read() -> None:
         "llama": '<|python_tag|>{"type": "function", "name": "f", "parameters": {"a": 1}}',
         "mistral": '[TOOL_CALLS]{"name": "f", "arguments": {"a": 1}, "id": "short"}',
         "plain": "f( a = 1 )",
+        "lfm2": "<|tool_call_start|> f(a = 1)\n<|tool_call_end|>",
     }
     assert {name: read_calls(name, text).calls for name, text in same.items()} == dict.fromkeys(same, (call,))
     assert (
@@ -163,10 +177,17 @@ def test_other_spellings_of_a_call_are_read() -> None:
         == "abcDEF123"
     )
     assert read_calls("plain", '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>').calls == (call,)
+    text = '<|tool_call_start|>[f(), a.b(x={"y": [true, None]})]<|tool_call_end|>'
+    assert read_calls("lfm2", text)[1][1] == ToolCall("call00001", "a.b", {"x": {"y": [True, None]}})
     assert read_calls("plain", "f(1)\nprint(a=b)\nf(**a)").calls == ()
 
 
-THEIRS = {"hermes": "qwen3_template", "qwen_xml": "qwen3_5_template", "llama": "llama3_template"}
+THEIRS = {
+    "hermes": "qwen3_template",
+    "qwen_xml": "qwen3_5_template",
+    "llama": "llama3_template",
+    "lfm2": "lfm2_2_5_template",
+}
 TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), max_size=9).map(str.strip)
 
 
@@ -174,6 +195,7 @@ TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), ma
 @given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
 def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str, Any]) -> None:
     theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
+    assume(name != "lfm2" or not re.search(r"['\"\\\x00-\x1f,=]", "".join(map(str, arguments.values()))))
     calls = [ToolCall(call_id(0), "find", arguments)]
     text = joined(write_calls(name, calls))
     end = "<|eot_id|>" if name == "llama" else "<|im_end|>"

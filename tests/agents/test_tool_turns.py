@@ -207,7 +207,8 @@ def test_a_template_that_cannot_be_composed_has_no_tool_turns(how: str) -> None:
 
 THEIRS = {
     "qwen2_5": "hermes", "qwen3": "hermes", "qwen3_5_nothink": "qwen_xml", "qwen3_5_think": "qwen_xml",
-    "llama3_1": "llama", "llama3_2": "llama", "lfm2": "plain", "gptoss": "plain",
+    "llama3_1": "llama", "llama3_2": "llama", "lfm2": "plain", "lfm2_v2": "lfm2", "lfm2_2_5": "lfm2",
+    "gptoss": "plain", "glm4moe": "plain", "gemma4": "plain",
 }  # fmt: skip
 
 
@@ -231,3 +232,17 @@ def test_published_templates_have_their_formats(name: str) -> None:
     assert tokenizer.decode(ids) == (
         expected.replace("<think>\n\n</think>\n\n<tool_call>", "<think>\n<tool_call>", 1) if thinks else expected
     )
+
+
+def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: dict[str, Any]) -> None:
+    trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
+    theirs = (Path(trl.__file__).parent / "chat_templates" / "lfm2_v2.jinja").read_text("utf-8")
+    call = ToolCall(
+        "call00000", "search", {"a": 'Ada\'s \\ "L"\n', "b": ["x", True, None], "c": {}, "d": 1.5, "e": False}
+    )
+    turns = [user("Where?"), call_message("Hm.", [call, *CALLS]), *map(result_message, RESULTS), SAY]
+    for chat in ([SYSTEM, *turns], turns, turns[:1]):
+        for tools in (TOOLS, None):
+            given = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
+            ours = tokenizers["lfm2"].apply_chat_template(chat, **given)
+            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=theirs, **given)

@@ -79,6 +79,26 @@ MISTRAL_V3 = (
     "{%- else -%}{{ raise_exception('System role not supported') }}{%- endif -%}{%- endfor -%}"
 )
 """Definitions stand before the last user's turn; there is no system turn, and no user turn after a result."""
+LFM2 = (
+    "{%- macro value(given) -%}{%- if given is string -%}"
+    r"""{{ "'" + given | replace('\\', '\\\\') | replace("'", "\\'") | replace('\n', '\\n')"""
+    r""" | replace('\r', '\\r') + "'" }}"""
+    "{%- elif given is iterable -%}{{ given | tojson }}{%- else -%}{{ given }}{%- endif -%}{%- endmacro -%}"
+    "{%- set system = messages[0].content if messages[0].role == 'system' else '' -%}{{ bos_token }}"
+    "{%- if system or tools -%}{{ '<|im_start|>system\n' + system }}{%- if tools -%}"
+    "{{ ('\n' if system else '') + 'List of tools: <|tool_list_start|>[' }}"
+    "{%- for tool in tools -%}{{ tool | tojson + ('' if loop.last else ', ') }}{%- endfor -%}"
+    "{{ ']<|tool_list_end|>' }}{%- endif -%}{{ '<|im_end|>\n' }}{%- endif -%}"
+    "{%- for message in messages if message.role != 'system' -%}{{ '<|im_start|>' + message.role + '\n' }}"
+    "{%- if message.role == 'tool' -%}{{ '<|tool_response_start|>' + message.content + '<|tool_response_end|>' }}"
+    "{%- else -%}{{ message.content }}{%- endif -%}{%- if message.tool_calls -%}{{ '<|tool_call_start|>[' }}"
+    "{%- for call in message.tool_calls -%}{{ call.function.name + '(' }}"
+    "{%- for key, given in call.function.arguments | items -%}"
+    "{{ key + '=' + value(given) + ('' if loop.last else ', ') }}{%- endfor -%}{{ ')' + ('' if loop.last else ', ') }}"
+    "{%- endfor -%}{{ ']<|tool_call_end|>' }}{%- endif -%}{{ '<|im_end|>\n' }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
+)
+"""Calls are a list in Python syntax, directly after speech."""
 
 TOOL_FAMILIES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "qwen25": (FAMILIES["qwen"], QWEN25, "hermes"),
@@ -86,16 +106,23 @@ TOOL_FAMILIES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "qwen_xml": (FAMILIES["qwen"], QWEN_XML, "qwen_xml"),
     "llama31": (FAMILIES["llama3"], LLAMA31, "llama"),
     "mistral": (FAMILIES["mistral"], MISTRAL_V3, "mistral"),
+    "lfm2": (FAMILIES["qwen"], LFM2, "lfm2"),
 }
 """Tokenizer, template and expected format of calls, by family."""
-MORE_MARKS = ["[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"]
+LFM2_MARKS = [f"<|tool_{part}_{end}|>" for part in ("list", "call", "response") for end in ("start", "end")]
+MORE_MARKS = {
+    "mistral": ["[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"],
+    "lfm2": ["<|startoftext|>", *LFM2_MARKS],
+}
 
 
 def tool_tokenizer(family: str) -> Any:
     """Build the tokenizer of a family with its template."""
     build, template, _ = TOOL_FAMILIES[family]
     tokenizer = build()
-    if family == "mistral":
-        tokenizer.add_special_tokens({"additional_special_tokens": MORE_MARKS}, replace_extra_special_tokens=False)
+    if marks := MORE_MARKS.get(family):
+        tokenizer.add_special_tokens({"additional_special_tokens": marks}, replace_extra_special_tokens=False)
+    if family == "lfm2":
+        tokenizer.bos_token = "<|startoftext|>"
     tokenizer.chat_template = template
     return tokenizer
