@@ -75,7 +75,7 @@ class Pictures(Ability, Protocol):
 class Scored(Ability, Protocol):
     """A game that an agent program at a seat may score."""
 
-    def score(self, seat: str, rewards: Mapping[str, float]) -> None:
+    def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
         """Pay these named rewards to the seat with its next act; replaces those of an earlier call.
 
         Raises ValueError if the game takes no rewards, or none of these names.

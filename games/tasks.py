@@ -67,7 +67,7 @@ class Tasks(TextGame):
         """Return no facts."""
         return {}
 
-    def score(self, seat: str, rewards: Mapping[str, float]) -> None:
+    def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
         """Replace the rewards that the answer will earn. Raises ValueError if a function decides them."""
         if self.function:
             raise ValueError("the game's `reward` function decides the rewards")

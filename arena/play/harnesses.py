@@ -55,7 +55,7 @@ class HarnessContender:
         def score(rewards: Mapping[str, float]) -> None:
             if not isinstance(game, Scored):
                 raise ValueError(f"the game {plan.game} gives its own rewards")
-            game.score(seat, rewards)
+            game.take_rewards(seat, rewards)
 
         positions = min(self.policy.positions, self.engine.max_context)
         session = Session(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from arena.store.lines import LogError
 
-UNREAD = ("summary", "replaced")
+UNREAD = ("summary", "replaced", "request")
 """Sources of turns that no game read, as in `games.contracts`, which readers of logs do not load."""
 SCHEMA_VERSION = 4
 DEFAULTS: Mapping[str, Any] = {

@@ -118,9 +118,11 @@ def test_a_run_resumes_bit_by_bit(config: str, tmp_path: Path) -> None:
     "assignments",
     [
         ("policies.shared.adapter={rank: 2}",),
-        ("precision=bf16", "learn.gate_tolerance=0.05"),
-        ("learn.gradient_checkpointing=true",),
-        ("learn.replay={success: {above: -9, std: 9, mean: 9, keep: 2}}", "iterations=3"),
+        pytest.param(("precision=bf16", "learn.gate_tolerance=0.05"), marks=pytest.mark.slow),
+        pytest.param(("learn.gradient_checkpointing=true",), marks=pytest.mark.slow),
+        pytest.param(
+            ("learn.replay={success: {above: -9, std: 9, mean: 9, keep: 2}}", "iterations=3"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_settings_go_with_images(assignments: tuple[str, ...], config: str, tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def test_posted_rewards_are_paid_with_the_answer() -> None:
     game = games.make("tasks")
     assert isinstance(game, Tasks)
     game.reset(seed=1)
-    game.score("agent", {"reward": 0.3})
-    game.score("agent", {"reward": 0.5, "style": -0.25})
+    game.take_rewards("agent", {"reward": 0.3})
+    game.take_rewards("agent", {"reward": 0.5, "style": -0.25})
     assert game.payoffs() == {"agent": 0.0}
     game.step("x")
     assert game.payoffs() == {"agent": 0.25}
@@ -59,7 +59,7 @@ def test_a_function_that_gives_no_number_fails_the_match(tmp_path: Path, worth: 
 
 def test_a_function_decides_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="decides the rewards"):
-        made(tmp_path, "1").score("agent", {"reward": 1})
+        made(tmp_path, "1").take_rewards("agent", {"reward": 1})
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_ramp_stays_between_its_ends_and_arrives(name: str, start: float, end:
 def test_what_the_docs_show_works() -> None:
     docs = Path(__file__).parents[3] / "docs"
     text = "".join((docs / f"{page}.md").read_text("utf-8") for page in ("credit", "estimators", "rewards", "losses"))
-    (shown,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    shown = re.findall(r"```yaml\n(.*?)```", text, re.S)[0]
     found = compose([recipe_layer("negotiation-nano"), text_layer("docs", shown)])
     assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
     rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
