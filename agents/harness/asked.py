@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agents.tool_formats import NAME, ToolCall
-from agents.tool_values import Definition
+from agents.tool_formats import ToolCall
+from agents.tool_values import NAME, Definition
 from games.untrusted_json import DECODER, is_too_deep
 
 MOST_MESSAGES, MOST_TOOLS = 4096, 128

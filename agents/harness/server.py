@@ -23,7 +23,7 @@ from agents.harness import answers
 from agents.harness.asked import Refused, parse
 from agents.harness.player import HarnessPlayer
 from agents.harness.session import Session
-from agents.tool_formats import NAME
+from agents.tool_values import NAME
 from games.untrusted_json import DECODER
 
 BODY_BYTES = 4 << 20
