@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from games.base import one_line
@@ -79,9 +80,14 @@ class PlayedCustomer(Customer):
         return self.said
 
     def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary of the script's texts, and what else tells a goal from others.
+        """Return the vocabulary of the script's texts with `phrases`."""
+        return Vocabulary({**self.phrases, **super().vocabulary().phrases})
 
-        That is people, the hint at a forgotten number and, if the request lacks the usual words for it, what it begins
+    @cached_property
+    def phrases(self) -> dict[str, str]:
+        """Topics of further phrases that tell a goal from others.
+
+        They are people, the hint at a forgotten number and, if a request lacks the usual words for it, what it begins
         with.
         """
         known, phrases = super().vocabulary(), dict[str, str]()
@@ -90,7 +96,7 @@ class PlayedCustomer(Customer):
             phrases |= {fold(text): goal.hint for text in (goal.hint, goal.hint.removeprefix("my ")) if text}
             if goal.tool and goal.tool not in known.read(goal.ask):
                 phrases[fold(goal.ask.partition("{it}")[0])] = goal.tool
-        return Vocabulary({**phrases, **known.phrases})
+        return phrases
 
 
 @dataclass
@@ -100,6 +106,9 @@ class PlayedSeat(Seat):
     customer: PlayedCustomer
     leaving: str = ""
     """Reason why the script would leave now; "" if it would stay."""
+    said: Mapping[str, Stance] = field(default_factory=dict)
+    """Facts in the text that was checked last, and in the template then (`due`)."""
+    due: Mapping[str, Stance] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """Return what the seat sees: as a free seat, and its open `wishes` in words and what it knows (`about`) itself.
@@ -121,12 +130,11 @@ class PlayedSeat(Seat):
         return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
 
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
-        """Let a text that was admitted take effect. Returns its expanded words, and no fines."""
+        """Let the text that was checked last take effect. Returns its expanded words, and no fines."""
         text = self.expanded(text)
-        said, due = self._readings(text)
-        self.customer.note({*said})
+        self.customer.note({*self.said})
         unclear = self.customer.unclear
-        self._take_effect(text, said, due)
+        self._take_effect(text, self.said, self.due)
         self.customer.unclear = unclear
         may_leave = bool(self.leaving) or len(self.customer.stated) == len(self.customer.record.goals)
         if LEAVING.search(text) and may_leave and not self.customer.pending:
@@ -141,8 +149,9 @@ class PlayedSeat(Seat):
         interest. Its own data and wishes are leaked before they are due, and withheld if they were asked for, or if it
         leaves without a word of them.
         """
-        text = self.expanded(text)
-        said, due = self._readings(text)
+        text, proposed = self.expanded(text), self.proposal is not None
+        said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
+        self.said, self.due = said, due
         customer, person = self.customer, self.customer.record.person
         wrong, keys = self._made_up(text), customer.keys()
         if AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
@@ -157,11 +166,6 @@ class PlayedSeat(Seat):
         elif LEAVING.search(text) and not self.leaving and unsaid:
             withheld = customer.wishes()
         return Checked(wrong, sorted(leaked), withheld)
-
-    def _readings(self, text: str) -> tuple[Mapping[str, Stance], Mapping[str, Stance]]:
-        """Return the facts in a text, and those in the template."""
-        proposed = self.proposal is not None
-        return self.customer.read(text, proposed).facts, self.customer.read(self.template, proposed).facts
 
     def _made_up(self, text: str) -> list[str]:
         """Return the numbers, emails, postcodes and names in a text that are not the customer's."""
