@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from games.base import choice, one_line, whole_number
+from games.base import one_line, whole_number
 from games.contracts import MOST_TURNS, PERSON
 from simulators.base import Simulator
 from simulators.person import SPEECHES, Speech
@@ -78,9 +78,12 @@ class Conduct:
 class PersonGame(Simulator):
     """Base class of simulators with a person, who may have a seat of its own.
 
-    Options besides Simulator's: person, the source of the person's words (`simulators.person.Speech`); person_retries,
-    how often a played person is asked again after a text with faults; person_faults, how many of its texts with faults
-    are passed on before the match fails.
+    Options besides Simulator's:
+    person: "script" (no seat; templates speak), "render" (the person's seat words each statement; a text that says
+    anything else is requested once more, then replaced), "free" (the script says what is due, the seat says what it
+    likes, and shares the reward) or "played" (the seat also opens the talk, chooses what to say, and leaves).
+    person_retries: how often a played person is asked again after a text with faults. person_faults: how many of its
+    texts with faults are passed on before the match fails.
 
     A subclass names `person_seat`. For "played" it writes `check_person`, lets `admits` decide about each text of the
     seat, and gives the seat its record and goal in `private`, beside `template`, the text of the script. Parts `wrong`

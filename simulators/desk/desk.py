@@ -46,9 +46,7 @@ class Desk(PersonGame):
 
     Options besides PersonGame's:
     domain: "shop" or "airline". goals: how many in a match, a number or [low, high], at most 4.
-    person: "script" (one seat; templates speak), "render" (the customer's seat words each answer; text that says
-    anything else is asked for once more, then replaced), "free" (the customer's seat says what it likes, and shares
-    the outcome) or "played" (it also opens the talk, chooses its subject and ends it): `simulators.desk.seat`, `played`.
+    person: what the customer's seat does, if it has one, is in `simulators.desk.seat` and `simulators.desk.played`.
     cost: of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: acts of the agent.
     calls: tool calls that one act may hold.
     tools: how they are described, "signatures" or "json" (as Hermes and Qwen models were trained).
