@@ -1,9 +1,9 @@
 """Persons played by a policy: it gets the record and a goal and decides what to say; the world checks what it says.
 
-A text may state facts that are not so (wrong), tell what is not due yet (leaked) or leave out what the other side cannot
-do without (withheld). Each such text is a fault. It may be requested once more; texts with faults that are passed on
-count towards a limit, beyond which the match fails for the person's sake and counts for nobody. Facts are found by the
-extractors of the worlds, so what their vocabularies do not contain is not checked.
+A text may state facts that are not so (wrong), tell what is not due yet (leaked) or leave out what the other side
+cannot do without (withheld). Such a text may be requested once more. Those that are passed on count as faults; beyond a
+limit the match fails, because of its person, and counts for nobody. Facts are found by the extractors of the worlds:
+what their vocabularies do not contain is not checked.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PersonGame(Simulator):
         return self.person == "played"
 
     def check_person(self, text: str) -> Checked:
-        """Return the faults of a played person's text, which changes nothing. A subclass with "played" must write it."""
+        """Return the faults of a played person's text and change nothing. A subclass with "played" must write it."""
         raise NotImplementedError
 
     def admits(self, text: str) -> bool:

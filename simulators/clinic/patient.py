@@ -87,8 +87,8 @@ class Patient:
         """Check the seat's answer; return (text for the doctor, stance by symptom index, fines by reward part).
 
         With person "render" a wrong text gives None, to request it again, and the second time is replaced by the
-        template. A free text counts as read; a question that it leaves open is answered "unknown". Nothing is asked when
-        a played patient speaks first, and its fines are none of these.
+        template. A free text counts as read; a question that it leaves open is answered "unknown". A played patient may
+        say it unasked, and its fines are none of these.
         """
         if self.person == "played":
             facts = self._read(text)

@@ -1,7 +1,7 @@
 """The customer played by its seat: it opens the talk, speaks of its goals in any order, and leaves when it likes.
 
-The script only keeps track: it judges the agent's messages, and knows what is due. Consent, identity and the goal in hand
-are read from the seat's own words. The agent's listed acts use nothing but what was said.
+The script only keeps track: it judges the agent's messages, and knows what is due. Consent, identity and the goal in
+hand are read from the seat's own words. The agent's listed acts use nothing but what was said.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANSWERS = ("yes", "no", "identity", "number")
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say: knows what of its goals was said. `note` is told the topics of a text."""
+    """Customer whose seat decides what to say; it knows what was said of its goals. `note` adds the topics of a text."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)
@@ -118,7 +118,7 @@ class PlayedSeat(Seat):
         return {**super().facts(), "wishes": self.customer.wishes(), "about": self.customer.known()}
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement as `Seat.asked` does. Identity and leaving are only what the seat's own words make them."""
+        """Request a statement as `Seat.asked` does. Only the seat's own words reveal its identity, or end the talk."""
         super().asked(template, proposal, identity)
         self.customer.identity = identity
         self.leaving, self.customer.gone = self.customer.gone, ""

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulators.person import Renderings, Speech
-from simulators.played import Checked
+from simulators.played import FINE, Checked
 from simulators.recommender.audience import Visitor
 from simulators.recommender.catalogue import Catalogue
 from simulators.recommender.speech import fact, read, short, wish_of, wishes_of
 from simulators.recommender.wishes import Wish
 from simulators.recommender.words import LETTERS
+
 LOVED = 0.5
 """Affinity above which a genre is loved."""
 
