@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from games.base import one_line, whole_number
-from games.contracts import MOST_TURNS, PERSON
+from games.contracts import ILLEGAL, MOST_TURNS, PERSON
 from simulators.base import Simulator
 from simulators.person import SPEECHES, Speech
 
@@ -141,12 +141,13 @@ class PersonGame(Simulator):
         return {**super().report(), **(self.conduct.figures() if self.is_played else {})}
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
-        """Refuse an illegal act as other games do; one of a played person ends the match, at nobody's cost."""
+        """Refuse an illegal act as other games do; one of a played person ends the match, which then counts for nobody."""
         if not self.is_played or seat != self.person_seat:
             super()._refuse(seat, action, why)
             return
         self.invalid += 1
         self._valid[seat] = False
+        self.pay(seat, ILLEGAL, -self.penalty)
         self._fail()
 
     def _fail(self) -> None:

@@ -35,6 +35,8 @@ LONGEST = 8000
 CAUSE = 120
 """Maximum characters of a reason in a line of figures."""
 
+PERSON_FAULT = "the player of the simulated person did not keep to its record"
+
 Place = tuple[FrameType, int]
 """Stack frame and line number."""
 
@@ -93,8 +95,8 @@ def reason_of(error: Exception) -> str:
 
 def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
     """Return reason and failure of a match whose person did not keep to its record, from the report of the match."""
-    counts = [f"{count} {name.removeprefix('person_')}" for name, count in report.items() if name.startswith("person_")]
-    return f"the person's player: {', '.join(counts)}", Failure(kind="person", draws=tuple(draws))
+    counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
+    return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
 
 def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:

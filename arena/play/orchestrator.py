@@ -32,9 +32,9 @@ async def play_all(
 
     `done` is called with the record of every attempt, also of failed ones. A failed match is retried from the same
     deal, with the same draws, under a new id (`-r1`, `-r2`, …). After `attempts` failures, not counting deaths of
-    engines, or one of a person's player, it is given up (`Failure.given_up`). If a failure may depend on the players' acts, a retry counts only if
-    it repeats those acts: otherwise retries would select matches by their course. Raises BugError if Arena's own code
-    failed and, with `must_finish`, PlayError if more matches are given up than finish.
+    engines, or one of a person's player, it is given up (`Failure.given_up`). If a failure may depend on the players'
+    acts, a retry counts only if it repeats those acts: otherwise retries would select matches by their course. Raises
+    BugError if Arena's own code failed and, with `must_finish`, PlayError if more matches are given up than finish.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)

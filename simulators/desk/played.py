@@ -31,7 +31,7 @@ ANSWERS = ("yes", "no", "identity", "number")
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say; it knows what was said of its goals. `note` adds the topics of a text."""
+    """Customer whose seat decides what to say; it knows which goals were stated. `note` adds a text's topics."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)

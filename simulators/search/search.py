@@ -30,8 +30,8 @@ class Search(PersonGame, LibraryGame):
 
     Acts: search(query), open(title), ANSWER text; `ANSWER none` where no page has the answer. With person "played" a
     second seat, the asker, words the question first, and answers ASK text (`simulators.search.asker`). Options besides
-    LibraryGame's (`simulators.search.base`) and PersonGame's: pay "exact" (1 for an exact match) or "f1" (of words), both as in SQuAD's
-    script. Reward parts: `answer`; `cost`, of each call.
+    LibraryGame's (`simulators.search.base`) and PersonGame's: pay "exact" (1 for an exact match) or "f1" (of words),
+    both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"
@@ -116,7 +116,7 @@ class Search(PersonGame, LibraryGame):
             self._end_if_out_of_turns()
             return ""
         self._answered(done.text)
-        return act.strip()
+        return one_line(act, LONGEST) if self.is_played else act.strip()
 
     def next_seat(self, seat: str) -> str:
         """Return the asker's seat while its words are due, else the solver."""
