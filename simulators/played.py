@@ -141,7 +141,7 @@ class PersonGame(Simulator):
         return {**super().report(), **(self.conduct.figures() if self.is_played else {})}
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
-        """Refuse an illegal act as other games do; one of a played person ends the match, which then counts for nobody."""
+        """Refuse an illegal act as other games do; after one of a played person the match counts for nobody."""
         if not self.is_played or seat != self.person_seat:
             super()._refuse(seat, action, why)
             return
