@@ -16,14 +16,14 @@ from simulators.base import MIXED, Answer
 from simulators.clinic import acts, players
 from simulators.clinic.chart import Chart
 from simulators.clinic.fees import Reward, fees, outcome
-from simulators.clinic.patient import FINE, SHORT, Patient
+from simulators.clinic.patient import SHORT, Patient
 from simulators.clinic.posterior import Inference, endurance, entropy, inference
 from simulators.clinic.record import draw_record, record_from, twin_of
 from simulators.clinic.signs import LETTERS
 from simulators.clinic.sources import SYNTHETIC, key, load
 from simulators.extractor import Stance
 from simulators.person import PERSONAS, may_leave
-from simulators.played import LEAVING, Checked, PersonGame
+from simulators.played import FINE, LEAVING, Checked, PersonGame
 
 DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
 

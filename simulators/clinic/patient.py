@@ -68,7 +68,8 @@ class Patient:
         """Return what the patient's seat sees: due act ("say"), template and short answer, each "" without a question.
 
         With person "free" or "played" also the symptoms that it has, is unsure about, or should keep secret ("have",
-        "unsure", "secret"); a played one that is to speak first has a template, too.
+        "unsure", "secret"). A played one that is to speak first has a template, too; its "have" is also divided into
+        what it "tells" unasked and "hides".
         """
         answers = self.record.answers
         due = {"say": "", "template": self.template, "answer": ""}
@@ -80,7 +81,13 @@ class Patient:
         for sign, stance in zip(self.table.signs, answers, strict=True):
             by_stance[stance].append(sign.name)
         secret = [sign.name for sign in self.table.signs if sign.secret]
-        record = {"have": by_stance["inform"], "unsure": by_stance["unknown"], "secret": secret}
+        have = by_stance["inform"]
+        record = {"have": have, "unsure": by_stance["unknown"], "secret": secret}
+        if self.person == "played":
+            record |= {
+                "tells": [name for name in have if name not in secret],
+                "hides": [n for n in have if n in secret],
+            }
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:

@@ -22,7 +22,7 @@ from simulators.extractor import Stance, Vocabulary
 from simulators.played import LEAVING, Checked
 
 POSTCODE = re.compile(r"\b[A-Z]\d \d[A-Z]{2}\b")
-NAME = re.compile(r"\b[Mm]y name is ([A-Z]\w+(?: [A-Z]\w+)?)")
+NAME = re.compile(r"\b(?:[Mm]y name is|I am|I'm) ([A-Z]\w+ [A-Z]\w+)")
 STRANGERS = re.compile(r"[A-Z]\w+ [A-Z]\w+")
 """People in the words of a request."""
 ANSWERS = ("yes", "no", "identity", "number")
@@ -111,11 +111,14 @@ class PlayedSeat(Seat):
     due: Mapping[str, Stance] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the seat sees: as a free seat, and its open `wishes` in words and what it knows (`about`) itself.
+        """Return what the seat sees: as a free seat, its open `wishes` in words, and what it knows of itself (`about`).
 
-        `template` and `answer` are what the script would say; a person of its own mind has a role without them.
+        `wish` is the one in hand, "" if none is open. `template` and `answer` are what the script would say; a person
+        of its own mind has a role without them.
         """
-        return {**super().facts(), "wishes": self.customer.wishes(), "about": self.customer.known()}
+        wishes = self.customer.wishes()
+        wish = wishes[0] if wishes else ""
+        return {**super().facts(), "wish": wish, "wishes": wishes, "about": self.customer.known()}
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
         """Request a statement as `Seat.asked` does. Only the seat's own words reveal its identity, or end the talk."""
@@ -146,8 +149,8 @@ class PlayedSeat(Seat):
         """Return the faults of a text.
 
         Wrong are numbers, emails, postcodes and names that the customer does not have, and a yes or no against its
-        interest. Its own data and wishes are leaked before they are due, and withheld if they were asked for, or if it
-        leaves without a word of them.
+        interest. Its own data and later wishes are leaked before they are due. Answers that it owes are withheld if it
+        gives none, and wishes if it does not speak of any, or leaves without a word of them.
         """
         text, proposed = self.expanded(text), self.proposal is not None
         said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
@@ -161,7 +164,8 @@ class PlayedSeat(Seat):
         own = {person.name, person.email, person.postcode, person.address}
         leaked = (own | later) & said.keys() - due.keys() - customer.topics
         withheld = []
-        if self.code in ANSWERS and due and not due.keys() & said.keys():
+        owes = self.code in ANSWERS or (self.code == "request" and customer.at in unsaid and not later & said.keys())
+        if owes and due and not due.keys() & said.keys():
             withheld = [self.template]
         elif LEAVING.search(text) and not self.leaving and unsaid:
             withheld = customer.wishes()
@@ -171,5 +175,6 @@ class PlayedSeat(Seat):
         """Return the numbers, emails, postcodes and names in a text that are not the customer's."""
         customer, person = self.customer, self.customer.record.person
         own = " ".join([*customer.vocabulary().phrases.values(), *customer.numbers(), customer.number, person.email])
-        found = [*NUMBER.findall(text), *EMAIL.findall(text), *POSTCODE.findall(text), *NAME.findall(text)]
-        return [each for each in found if each not in own]
+        found = [*NUMBER.findall(text), *EMAIL.findall(text), *POSTCODE.findall(text)]
+        names = [name for name in NAME.findall(text) if name != person.name]
+        return [each for each in found if each not in own] + names
